@@ -140,9 +140,12 @@ multiply_streams (const LlkMatrix *w,
   const size_t row_bytes = llk_activation_bytes (LLK_ACTIVATION_Q8, w->n_in);
   const size_t run_bytes = llk_panel_run_bytes (llk_panel_shape (w->type), LLK_RUN);
   const size_t runs_ahead = run_bytes < AHEAD_BYTES ? (AHEAD_BYTES + run_bytes / 2) / run_bytes : 1;
-  const size_t n_ahead = runs_ahead < n_streams ? runs_ahead : n_streams;
+  /* Of several rows, two panels go together. */
+  const size_t n_least = n_rows > 1 && runs_ahead < 2 ? 2 : runs_ahead;
+  const size_t n_ahead = n_least < n_streams ? n_least : n_streams;
   Walk walk = walk_begin (w);
   RunParts now, next;
+  const uint8_t *aheads[2];
   StoredRun runs[2];
   bool has_more;
 
@@ -171,9 +174,14 @@ multiply_streams (const LlkMatrix *w,
             ops->add_row (now.parts[0].data + (first + s) * now.parts[0].panel_bytes, ahead,
                           now.n, (const void *) x, sums[s][0]);
           else
-            store_run (ops, &now, first + s, ahead, &runs[s % 2]);
+            {
+              store_run (ops, &now, first + s, ahead, &runs[s % 2]);
+              /* Bytes that need not be stored are fetched while they are multiplied. */
+              aheads[s % 2] = ops->store == NULL ? ahead : NULL;
+            }
           if ((n_now > 1 || now.n_parts > 1) && (s % 2 == 1 || s + 1 == n_streams))
-            add_rows (ops, runs, s % 2 + 1, now.n, x, row_bytes, n_now, sums + s / 2 * 2);
+            add_rows (ops, runs, aheads, s % 2 + 1, now.n, x, row_bytes, n_now,
+                      sums + s / 2 * 2);
         }
     }
 }

@@ -104,11 +104,13 @@ typedef struct
   const float *scales;
   const float *min_scales;
   float *sums;                /* of the first row */
+  const uint8_t *ahead;       /* (nullable): fetched meanwhile, as many bytes as groups have */
 } Column;
 
 static Column
 get_column (const StoredRun *run,
             size_t           part,
+            const uint8_t   *ahead,
             float          (*sums)[N])
 {
   return (Column) {
@@ -117,6 +119,7 @@ get_column (const StoredRun *run,
     run->scales + N_LANES * part,
     run->min_scales + N_LANES * part,
     sums[0] + N_LANES * part,
+    ahead,
   };
 }
 
@@ -152,6 +155,7 @@ INLINE void
 add_columns (const TypeOps *ops,
              const Column   columns[2],
              size_t         n_columns,
+             bool           is_fetching,
              size_t         n,
              const uint8_t *rows,
              size_t         row_bytes,
@@ -169,6 +173,9 @@ add_columns (const TypeOps *ops,
     {
       Ints x[ROWS / 2][2];
 
+      if (is_fetching)
+        for (size_t c = 0; c < n_columns; c++)
+          fetch (columns[c].ahead + 16 * i, 256);
 #pragma GCC unroll 4
       for (size_t p = 0; p < n_pairs; p++)
         {
@@ -210,6 +217,7 @@ INLINE void
 add_columns (const TypeOps *ops,
              const Column   columns[2],
              size_t         n_columns,
+             bool           is_fetching,
              size_t         n,
              const uint8_t *rows,
              size_t         row_bytes,
@@ -231,6 +239,9 @@ add_columns (const TypeOps *ops,
         const Weights a = make_weights (load_ints (first + 16 * i + 64 * k));
         const Weights b = make_weights (load_ints (second + 16 * i + 64 * k));
 
+        if (is_fetching)
+          for (size_t c = 0; c < n_columns; c++)
+            __builtin_prefetch (columns[c].ahead + 16 * i + 64 * k, 0, 2);
 #pragma GCC unroll 8
         for (size_t r = 0; r < n_rows; r++)
           {
@@ -260,15 +271,17 @@ add_some_rows (const TypeOps *ops,
 {
 #define CASE(count)                                                                            \
   case count:                                                                                  \
-    if (n_columns > 1)                                                                         \
-      add_columns (ops, columns, 2, n, rows, row_bytes, count);                                \
+    if (n_columns == 1)                                                                        \
+      add_columns (ops, columns, 1, false, n, rows, row_bytes, count);                         \
+    else if (columns[0].ahead != NULL)                                                         \
+      add_columns (ops, columns, 2, true, n, rows, row_bytes, count);                          \
     else                                                                                       \
-      add_columns (ops, columns, 1, n, rows, row_bytes, count);                                \
+      add_columns (ops, columns, 2, false, n, rows, row_bytes, count);                         \
     break;
 
   for (; n_rows > 0; n_rows -= n_rows < ROWS ? n_rows : ROWS)
     {
-      switch (n_rows)
+      switch (n_rows < ROWS ? n_rows : ROWS)
         {
           CASE (1)
           CASE (2)
@@ -279,23 +292,24 @@ add_some_rows (const TypeOps *ops,
           CASE (6)
           CASE (7)
 #endif
-        default:
-          if (n_columns > 1)
-            add_columns (ops, columns, 2, n, rows, row_bytes, ROWS);
-          else
-            add_columns (ops, columns, 1, n, rows, row_bytes, ROWS);
+          CASE (ROWS)
         }
       rows += ROWS * row_bytes;
-      columns[0].sums += ROWS * N;
-      columns[1].sums += ROWS * N;
+      for (size_t c = 0; c < 2; c++)
+        {
+          columns[c].sums += ROWS * N;
+          columns[c].ahead = NULL;
+        }
     }
 #undef CASE
 }
 
-/* A run of one or two panels times @n_rows rows to their sums. */
+/* A run of one or two panels times @n_rows rows to their sums, while what is @ahead of each
+ * (nullable) is fetched. */
 static void
 add_rows (const TypeOps   *ops,
           const StoredRun  runs[2],
+          const uint8_t   *const ahead[2],
           size_t           n_panels,
           size_t           n,
           const uint8_t   *rows,
@@ -308,15 +322,15 @@ add_rows (const TypeOps   *ops,
   if (N_PARTS == 1)
     {
       for (size_t p = 0; p < n_panels; p++)
-        columns[p] = get_column (&runs[p], 0, sums[p]);
+        columns[p] = get_column (&runs[p], 0, ahead[p], sums[p]);
       add_some_rows (ops, columns, n_panels, n, rows, row_bytes, n_rows);
       return;
     }
   for (size_t p = 0; p < n_panels; p++)
     for (size_t part = 0; part < N_PARTS; part += 2)
       {
-        columns[0] = get_column (&runs[p], part, sums[p]);
-        columns[1] = get_column (&runs[p], part + 1, sums[p]);
+        columns[0] = get_column (&runs[p], part, ahead[p], sums[p]);
+        columns[1] = get_column (&runs[p], part + 1, ahead[p], sums[p]);
         add_some_rows (ops, columns, 2, n, rows, row_bytes, n_rows);
       }
 }

@@ -88,10 +88,7 @@ store_run (const TypeOps  *ops,
       else if (parts->n_parts > 1)
         memcpy (groups, data + 64, part->n * N);
       else
-        {
-          run->groups = (const int8_t *) data + 64;
-          fetch (ahead, 64 + part->n * N);
-        }
+        run->groups = (const int8_t *) data + 64;
       if (ops->n_minima > 0 && parts->n_parts == 1)
         ops->store_minima (data, run->minima);
       else if (ops->n_minima > 0)

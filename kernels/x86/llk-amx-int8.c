@@ -86,6 +86,8 @@ store_pair (const Job      *job,
       StoredRun *run = &slot->runs[i];
 
       store_run (job->ops, now, panel, ahead->data + panel * ahead->panel_bytes, run);
+      if (run->groups != run->store)
+        fetch (ahead->data + panel * ahead->panel_bytes, 64 + now->n * N);
       /* Tiles read 64 inputs, which the panel may not have. */
       if (run->groups != run->store && now->n % 64 != 0)
         {

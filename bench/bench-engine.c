@@ -135,9 +135,9 @@ open_parts (BenchEngine              *self,
     return FALSE;
 
   self->hparams = llm_model_get_hparams (self->model);
+  /* Borders where no run of weights is cut, as those of real sub-models are where possible. */
   if (config->n_segments > 1)
-    self->sub_models = llm_test_levels_new (self->hparams, config->n_segments,
-                                            LLM_SEGMENT_INPUTS, FALSE);
+    self->sub_models = llm_test_levels_new (self->hparams, config->n_segments, 256, FALSE);
   if (config->cache != NULL)
     cache = llm_repacked_cache_new (config->cache, FALSE, NULL, 0);
   self->weights =

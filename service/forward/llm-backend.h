@@ -40,8 +40,8 @@ typedef struct
   LlmRows rows;            /* of a product */
   LlmProduct product;      /* likewise */
   LlmAttention attention;
-  const LlmHost *host;     /* threads and scratch memory of whoever computes here, within submit() or
-                            * poll() only */
+  const LlmHost *host;     /* threads and scratch memory for a backend that computes here, within
+                            * submit() or poll() only */
 
   LlmBackend *backend;     /* (unowned): which one has it */
   gconstpointer prepared;  /* (unowned): by that one, for the shape */

@@ -121,7 +121,7 @@ add_op (LlmHold *hold)
   LlmOp *op = &hold->ops[hold->n_ops++];
 
   g_assert (hold->n_ops <= LLM_STAGE_MAX_OPS);
-  op->status = LLM_FAILED;   /* nobody has it */
+  op->status = LLM_FAILED;   /* no backend has it */
   return op;
 }
 

@@ -457,7 +457,7 @@ llm_file_map_populate (LlmFileMap *self,
     }
 }
 
-/* What of it has no neighbour on its pages: of the file's last one nobody. */
+/* What of it has no neighbour on its pages: of the file's last one nothing has. */
 static gboolean
 find_own_pages (LlmFileMap *self,
                 guint64     offset,

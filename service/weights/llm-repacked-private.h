@@ -11,7 +11,7 @@
  * The file: header, table of matrices, checksums of its pieces, zeros up to a
  * multiple of a huge page, then the segments, each at a multiple of 4 KiB, their
  * matrices without gaps. Numbers are in the byte order of the machine. Its time of
- * modification is one that the header names: whoever writes into the file changes it.
+ * modification is one that the header names: a write into the file changes it.
  *
  * For llm-repacked*.c and llm-weights-file.c. Any thread.
  */

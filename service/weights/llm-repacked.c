@@ -236,7 +236,7 @@ give_name (const char *part,
   return errno == EINVAL || errno == ENOSYS ? rename (part, path) : -1;
 }
 
-/* Nobody reads it again, and nobody counts it. */
+/* It is not read again, and it is in no account. */
 static void
 drop_head (LlmRepacked *self)
 {

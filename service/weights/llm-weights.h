@@ -5,7 +5,7 @@
  * the sub-models adds. Everything that multiplies asks here and gives the view
  * back; whether the bytes are resident, stream in, or are only the active
  * channels is the provider's business. What a view shows stays in memory until it
- * is given back, whoever else reclaims memory meanwhile: several steps hold views
+ * is given back, even if memory is reclaimed meanwhile: several steps hold views
  * of the same weights.
  *
  * The table of the provider is immutable; acquire and release belong to the

@@ -62,7 +62,7 @@ find_copy (gsize *size,
         char *end;
         guint64 first = g_ascii_strtoull (lines[i], &end, 16);
 
-        /* without its head, which nobody needs */
+        /* without its head, which is not needed */
         first += LLM_FILE_MAP_HUGE;
         *size = (gsize) (g_ascii_strtoull (end + 1, NULL, 16) - first);
         *path = g_strdup (strchr (lines[i], '/'));

@@ -115,7 +115,7 @@ run_all (Driver *self)
   g_assert_true (llm_step_end (self->step, &error));
 }
 
-/* A step of two sequences that begins with scratch memory that nobody used, in an order by @seed, or
+/* A step of two sequences that begins with unused scratch memory, in an order by @seed, or
  * with 0 in the plan's. (transfer full): the last rows' logits. @stage (nullable): what it reads and
  * writes of @buffers is not declared. @counts: (nullable). */
 static float *

@@ -35,7 +35,6 @@
 #include "kernels/llk-internal.h"
 
 #define LLK_RUN 256
-#define LLK_MAX_CODES 64
 
 typedef struct
 {

@@ -23,7 +23,7 @@ SYMBOLS = (
     (re.compile(r"llm_(matmul|attention)_run$"), BACKEND),
     (re.compile(r"llk_attention_(begin|fold|end)$"), ATTENTION),
 )
-# The tables' fields; a table itself is handed on by whoever is asked which kernels to use.
+# The tables' fields; a table itself is handed on by the functions that choose kernels.
 FIELDS = (
     (re.compile(r"->\s*product->\s*(find|prepare)\b"), PRODUCT),
     (re.compile(r"\b(ops|kernels)->\s*attention\b|->\s*attend\s*\("), ATTENTION),
@@ -63,7 +63,7 @@ def main():
 
     for pattern, _ in SYMBOLS + FIELDS:
         if pattern not in seen:
-            problems.add(f"nobody uses {pattern.pattern}: was it renamed?")
+            problems.add(f"nothing uses {pattern.pattern}: was it renamed?")
     for problem in sorted(problems):
         print(f"{problem}: a backend does that (service/forward/llm-backend.h)")
     print(f"{len(objects)} object files, {len(problems)} problems")

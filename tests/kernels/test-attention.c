@@ -568,7 +568,7 @@ test_alone (gconstpointer data)
 
       for (gsize i = round % 2; i < N_QUERIES; i += 2)
         {
-          /* Nobody else's slots are seen, so they are spoiled. */
+          /* Slots of others are not seen, so they are spoiled. */
           for (gsize j = 0; j < N_QUERIES; j++)
             memcpy (c->masks + j * c->n_chunks, masks + i * c->n_chunks,
                     c->n_chunks * sizeof *masks);

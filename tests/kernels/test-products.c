@@ -3,7 +3,7 @@
 /*
  * Products of every set and type. What computes by the definition has the portable
  * set's bits; the portable set, and what rounds in other ways (tiles of bfloat16), is
- * within a stated bound of sums in double. And nobody writes where nothing belongs, nor
+ * within a stated bound of sums in double. And no product writes where nothing belongs, nor
  * mixes rows, outputs or calls.
  */
 

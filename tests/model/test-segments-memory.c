@@ -92,7 +92,7 @@ acquire (Rig         *rig,
 
 /* --- what the kernel says --- */
 
-/* Of both files, all of them: what nobody counts, too. */
+/* Of both files, all of them: what is in no account, too. */
 static guint64
 count_cached (Rig *rig)
 {
@@ -447,7 +447,7 @@ get_smallest (Rig *rig,
   return rig->loaded.weights->bytes - others;
 }
 
-/* Segment 0 stays; what the other adds goes after its use, when nobody has it any more. */
+/* Segment 0 stays; what the other adds goes after its use, when no step holds it any more. */
 static void
 test_keep (Fixture       *fixture,
            gconstpointer  data)

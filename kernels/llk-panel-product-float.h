@@ -147,7 +147,7 @@ multiply_float_group (const LlkMatrix *w,
                       size_t           y_stride,
                       bool             is_added)
 {
-  FloatSums sums[N_STREAMS];
+  FloatSums sums[MAX_STREAMS];
   size_t input = 0;
 
   for (size_t s = 0; s < n_streams; s++)
@@ -198,13 +198,14 @@ multiply_floats (const LlkMatrix *w,
                  bool             is_added)
 {
   const size_t x_stride = llk_activation_bytes (LLK_ACTIVATION_F32, w->n_in) / sizeof (float);
+  const size_t width = get_width (2);
   const size_t end = first + n_panels;
   const float *x = rows;
 
   /* Each group of panels for all rows, so that it stays in the cache. */
-  for (; first < end; first += N_STREAMS)
+  for (; first < end; first += width)
     {
-      const size_t n_streams = end - first < N_STREAMS ? end - first : N_STREAMS;
+      const size_t n_streams = end - first < width ? end - first : width;
       const bool follows = end - first > n_streams;
 
       for (size_t r = 0, n; r < n_rows; r += n)

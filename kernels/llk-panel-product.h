@@ -8,17 +8,29 @@
  * of a run are stored, so that they are made once for all rows, and each row adds up
  * groups of four inputs of all outputs. Sums of a run are exact either way.
  *
- * Several panels are worked on side by side, a run of each in turn: memory is faster
- * with several streams, and what comes some turns later is fetched into the cache while
- * the others are computed.
+ * Of several rows two panels go together. What is read some runs later is fetched into the
+ * first cache meanwhile. Where memory is faster with several streams, more panels are worked on
+ * side by side, a run of each in turn.
  */
 
 #pragma once
 
 #include "kernels/llk-panel-rows.h"
 
-#define N_STREAMS 4
-#define AHEAD_BYTES 4096      /* fetched before they are needed, in whole runs */
+#define MAX_STREAMS 4
+#define AHEAD_BYTES 8192      /* fetched before they are needed, in whole runs */
+
+/* Panels side by side, @n at most: more than that is faster on processors of Intel only (measured
+ * on Sapphire Rapids and on Zen 5). */
+INLINE size_t
+get_width (size_t n)
+{
+#ifdef LLK_X86
+  if (__builtin_cpu_is ("intel"))
+    return MAX_STREAMS;
+#endif
+  return n;
+}
 
 /* --- one row --- */
 
@@ -109,78 +121,72 @@ write_sums (const float *sums,
     y[o] = is_added ? y[o] + sums[o] : sums[o];
 }
 
-/* Where stream @s + @n_ahead of this run is, or a stream of the next run. */
-INLINE const uint8_t *
-get_ahead (const RunParts *now,
-           const RunParts *next,
-           size_t          panel,
-           size_t          s,
-           size_t          n_streams,
-           size_t          n_ahead)
+/* The run that the first of each few streams will read some runs later: of the same panels,
+ * or of those behind them. */
+typedef struct
 {
-  const RunPart *part = s + n_ahead < n_streams ? &now->parts[0] : &next->parts[0];
-  const size_t stream = s + n_ahead < n_streams ? n_ahead : n_ahead - n_streams;
+  Walk walk;
+  RunParts run;
+  size_t panel;
+} Ahead;
 
-  return part->data + (panel + stream) * part->panel_bytes;
+static void
+look_ahead (Ahead           *ahead,
+            const LlkMatrix *w,
+            size_t           first_row,
+            size_t           n_streams)
+{
+  if (walk_on (&ahead->walk, &ahead->run) && ahead->run.n_rows > first_row)
+    return;
+  ahead->walk = walk_begin (w);
+  walk_on (&ahead->walk, &ahead->run);
+  ahead->panel += n_streams;
 }
 
 /* Panels [@first, @first + @n_streams) with at most MAX_ROWS rows, the first of which is
- * @first_row; @follows: further panels. */
+ * @first_row. */
 static void
 multiply_streams (const LlkMatrix *w,
                   const TypeOps   *ops,
                   size_t           first,
                   size_t           n_streams,
-                  bool             follows,
                   const uint8_t   *rows,
                   size_t           first_row,
                   size_t           n_rows,
+                  Ahead           *ahead,
                   float          (*sums)[MAX_ROWS][N])
 {
   const size_t row_bytes = llk_activation_bytes (LLK_ACTIVATION_Q8, w->n_in);
-  const size_t run_bytes = llk_panel_run_bytes (llk_panel_shape (w->type), LLK_RUN);
-  const size_t runs_ahead = run_bytes < AHEAD_BYTES ? (AHEAD_BYTES + run_bytes / 2) / run_bytes : 1;
-  /* Of several rows, two panels go together. */
-  const size_t n_least = n_rows > 1 && runs_ahead < 2 ? 2 : runs_ahead;
-  const size_t n_ahead = n_least < n_streams ? n_least : n_streams;
   Walk walk = walk_begin (w);
-  RunParts now, next;
-  const uint8_t *aheads[2];
+  const uint8_t *x = rows;
   StoredRun runs[2];
-  bool has_more;
+  RunParts run;
 
   for (size_t s = 0; s < n_streams; s++)
     memset (sums[s], 0, n_rows * sizeof *sums[s]);
-  has_more = walk_on (&walk, &now);
-  for (size_t i = 0; has_more; i++, now = next)
+  for (; walk_on (&walk, &run) && run.n_rows > first_row; x += sizeof (LlkActivationRun))
     {
-      const size_t n_left = now.n_rows > first_row ? now.n_rows - first_row : 0;
+      const size_t n_left = run.n_rows - first_row;
       const size_t n_now = n_left < n_rows ? n_left : n_rows;
+      const RunPart *part = &ahead->run.parts[0];
+      const uint8_t *fetched[2];
 
-      has_more = walk_on (&walk, &next);
-      if (!has_more)
+      look_ahead (ahead, w, first_row, n_streams);
+      for (size_t s = 0; s < n_streams; s++)
         {
-          Walk again = walk_begin (w);
-
-          walk_on (&again, &next);
-          next.parts[0].data += follows ? n_streams * next.parts[0].panel_bytes : 0;
-        }
-      for (size_t s = 0; s < n_streams && n_now > 0; s++)
-        {
-          const uint8_t *x = rows + i * sizeof (LlkActivationRun);
-          const uint8_t *ahead = get_ahead (&now, &next, first + s, s, n_streams, n_ahead);
-
-          if (n_now == 1 && now.n_parts == 1)
-            ops->add_row (now.parts[0].data + (first + s) * now.parts[0].panel_bytes, ahead,
-                          now.n, (const void *) x, sums[s][0]);
-          else
+          fetched[s % 2] = part->data + (ahead->panel + s) * part->panel_bytes;
+          if (n_now == 1 && run.n_parts == 1)
             {
-              store_run (ops, &now, first + s, ahead, &runs[s % 2]);
-              /* Bytes that need not be stored are fetched while they are multiplied. */
-              aheads[s % 2] = ops->store == NULL ? ahead : NULL;
+              ops->add_row (run.parts[0].data + (first + s) * run.parts[0].panel_bytes,
+                            fetched[s % 2], run.n, (const void *) x, sums[s][0]);
+              continue;
             }
-          if ((n_now > 1 || now.n_parts > 1) && (s % 2 == 1 || s + 1 == n_streams))
-            add_rows (ops, runs, aheads, s % 2 + 1, now.n, x, row_bytes, n_now,
+          store_run (ops, &run, first + s, fetched[s % 2], &runs[s % 2]);
+          /* Bytes that need not be stored are fetched while they are multiplied. */
+          if (ops->store != NULL)
+            fetched[s % 2] = NULL;
+          if (s % 2 == 1 || s + 1 == n_streams)
+            add_rows (ops, runs, fetched, s % 2 + 1, run.n, x, row_bytes, n_now,
                       sums + s / 2 * 2);
         }
     }
@@ -198,19 +204,24 @@ multiply_runs (const LlkMatrix *w,
                bool             is_added)
 {
   const size_t row_bytes = llk_activation_bytes (LLK_ACTIVATION_Q8, w->n_in);
+  const size_t run_bytes = llk_panel_run_bytes (llk_panel_shape (w->type), LLK_RUN);
+  const size_t width = get_width (n_rows == 1 ? 1 : 2);
   const size_t end = first + n_panels;
-  float sums[N_STREAMS][MAX_ROWS][N] __attribute__ ((aligned (64)));
+  float sums[MAX_STREAMS][MAX_ROWS][N] __attribute__ ((aligned (64)));
+  Ahead ahead = { .walk = walk_begin (w), .panel = first };
 
-  for (; first < end; first += N_STREAMS)
+  for (size_t bytes = 0; bytes <= AHEAD_BYTES; bytes += width * run_bytes)
+    look_ahead (&ahead, w, 0, width);
+  for (; first < end; first += width)
     {
-      const size_t n_streams = end - first < N_STREAMS ? end - first : N_STREAMS;
+      const size_t n_streams = end - first < width ? end - first : width;
 
       for (size_t done = 0; done < n_rows; done += MAX_ROWS)
         {
           const size_t n_now = n_rows - done < MAX_ROWS ? n_rows - done : MAX_ROWS;
 
-          multiply_streams (w, ops, first, n_streams, end - first > n_streams,
-                            rows + done * row_bytes, done, n_now, sums);
+          multiply_streams (w, ops, first, n_streams, rows + done * row_bytes, done, n_now,
+                            &ahead, sums);
           for (size_t s = 0; s < n_streams; s++)
             for (size_t r = 0; r < n_now; r++)
               {

@@ -41,7 +41,7 @@ fetch (const uint8_t *ahead,
 {
 #pragma GCC unroll 8
   for (size_t i = 0; i < bytes; i += CACHE_LINE)
-    __builtin_prefetch (ahead + i, 0, 2);
+    __builtin_prefetch (ahead + i, 0, 3);
 }
 
 /* A run of a panel for several rows. */

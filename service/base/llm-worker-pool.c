@@ -36,6 +36,9 @@ struct _LlmWorkerPool
   guint next;            /* atomic: first item nobody took yet */
 };
 
+/* A run is at most the part of what is left that each thread would take in so many runs. */
+#define RUNS_LEFT 3
+
 typedef struct
 {
   LlmWorkerPool *pool;
@@ -57,10 +60,20 @@ static void
 work (LlmWorkerPool *self,
       guint          worker)
 {
-  guint first;
+  guint first = __atomic_load_n (&self->next, __ATOMIC_RELAXED);
 
-  while ((first = __atomic_fetch_add (&self->next, self->grain, __ATOMIC_RELAXED)) < self->n_items)
-    self->func (first, MIN (first + self->grain, self->n_items), worker, self->data);
+  while (first < self->n_items)
+    {
+      guint left = self->n_items - first;
+      guint n = MIN (left, MAX (self->grain, left / (RUNS_LEFT * self->n_threads)));
+
+      if (__atomic_compare_exchange_n (&self->next, &first, first + n, FALSE, __ATOMIC_RELAXED,
+                                       __ATOMIC_RELAXED))
+        {
+          self->func (first, first + n, worker, self->data);
+          first = __atomic_load_n (&self->next, __ATOMIC_RELAXED);
+        }
+    }
 }
 
 /* Returns the number of a round after @seen, having slept if it took long. */

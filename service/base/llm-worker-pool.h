@@ -3,8 +3,8 @@
 /*
  * Fork-join workers for kernels. The calling thread works along, but for a
  * background pool's. Items are
- * handed out in small runs from one counter, so a slow core does not set the
- * pace; as each item's result depends on the item alone, results do not depend
+ * handed out in runs from one counter, smaller towards the end, so a slow core does not
+ * set the pace; as each item's result depends on the item alone, results do not depend
  * on the number of threads. Workers spin briefly between runs, then sleep.
  *
  * One thread (the executor's) may call llm_worker_pool_run().
@@ -35,7 +35,7 @@ LlmWorkerPool *llm_worker_pool_new_background (guint n_threads,
 void           llm_worker_pool_free          (LlmWorkerPool *self);
 guint          llm_worker_pool_get_n_threads (LlmWorkerPool *self);
 
-/* Runs @func over [0, @n_items) in runs of at most @grain items; returns when all are done. */
+/* Runs @func over [0, @n_items) in runs of at least @grain items; returns when all are done. */
 void           llm_worker_pool_run           (LlmWorkerPool *self,
                                               guint          n_items,
                                               guint          grain,

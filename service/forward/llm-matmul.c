@@ -214,11 +214,13 @@ multiply_items (guint    first,
   for (guint p = 0; p < run->n_parts; p++)
     {
       const Part *part = run->parts[p];
+      guint last = MIN (end, base + part->n_units);
+      guint n_units = part->kernel != NULL ? MAX (last, first) - first : 1;
 
-      for (guint item = MAX (first, base); item < MIN (end, base + part->n_units); item++)
+      for (; first < last; first += n_units)
         {
-          guint out = (item - base) * part->unit;
-          guint n = MIN (part->unit, part->view->out_count - out);
+          guint out = (first - base) * part->unit;
+          guint n = MIN (n_units * part->unit, part->view->out_count - out);
 
           if (part->kernel != NULL)
             multiply_panels (run, part, out, n, scratch);

@@ -121,74 +121,131 @@ write_sums (const float *sums,
     y[o] = is_added ? y[o] + sums[o] : sums[o];
 }
 
-/* The run that the first of each few streams will read some runs later: of the same panels,
- * or of those behind them. */
+/* As many panels go through a piece before the next: their sums stay in the cache, and memory
+ * is read in long stretches. */
+#define GROUP_PANELS 8
+#define GROUP_SUMS (GROUP_PANELS * MAX_ROWS * N)
+
+/* What is multiplied: a group of panels with at most MAX_ROWS rows. */
+typedef struct
+{
+  const LlkMatrix *w;
+  const TypeOps *ops;
+  size_t run_bytes;
+  size_t row_bytes;
+  size_t width;            /* panels side by side */
+  size_t first, n_panels;
+  const uint8_t *rows;
+  size_t first_row, n_rows;
+  float *sums;             /* [n_panels][n_rows][N] */
+} Group;
+
+/* The run that is read some runs later, in the order of multiply_group(). */
 typedef struct
 {
   Walk walk;
-  RunParts run;
-  size_t panel;
+  RunParts runs;
+  size_t first;            /* panel of the group */
+  size_t panel, run;       /* of the group and of the runs */
 } Ahead;
 
 static void
-look_ahead (Ahead           *ahead,
-            const LlkMatrix *w,
-            size_t           first_row,
-            size_t           n_streams)
+look_far_ahead (Ahead       *ahead,
+                const Group *group)
 {
-  if (walk_on (&ahead->walk, &ahead->run) && ahead->run.n_rows > first_row)
+  ahead->panel = 0;
+  if (walk_far (&ahead->walk, &ahead->runs) && ahead->runs.n_rows > group->first_row)
     return;
-  ahead->walk = walk_begin (w);
-  walk_on (&ahead->walk, &ahead->run);
-  ahead->panel += n_streams;
+  ahead->walk = walk_begin (group->w);
+  walk_far (&ahead->walk, &ahead->runs);
+  ahead->first += group->n_panels;
 }
 
-/* Panels [@first, @first + @n_streams) with at most MAX_ROWS rows, the first of which is
- * @first_row. */
-static void
-multiply_streams (const LlkMatrix *w,
-                  const TypeOps   *ops,
-                  size_t           first,
-                  size_t           n_streams,
-                  const uint8_t   *rows,
-                  size_t           first_row,
-                  size_t           n_rows,
-                  Ahead           *ahead,
-                  float          (*sums)[MAX_ROWS][N])
+INLINE void
+look_ahead (Ahead       *ahead,
+            const Group *group)
 {
-  const size_t row_bytes = llk_activation_bytes (LLK_ACTIVATION_Q8, w->n_in);
-  Walk walk = walk_begin (w);
-  const uint8_t *x = rows;
-  StoredRun runs[2];
-  RunParts run;
+  if (++ahead->run < ahead->runs.n_runs)
+    return;
+  ahead->run = 0;
+  ahead->panel += group->width;
+  if (ahead->panel >= group->n_panels)
+    look_far_ahead (ahead, group);
+}
 
-  for (size_t s = 0; s < n_streams; s++)
-    memset (sums[s], 0, n_rows * sizeof *sums[s]);
-  for (; walk_on (&walk, &run) && run.n_rows > first_row; x += sizeof (LlkActivationRun))
+static Ahead
+begin_ahead (const Group *group)
+{
+  Ahead ahead = { .walk = walk_begin (group->w), .first = group->first };
+
+  walk_far (&ahead.walk, &ahead.runs);
+  for (size_t bytes = 0; bytes < AHEAD_BYTES; bytes += group->width * group->run_bytes)
+    look_ahead (&ahead, group);
+  return ahead;
+}
+
+/* @runs of panels from @panel of the group on, side by side. */
+static void
+multiply_panels (const Group    *group,
+                 const RunParts *runs,
+                 size_t          panel,
+                 const uint8_t  *rows,
+                 size_t          n_rows,
+                 Ahead          *ahead)
+{
+  const size_t n_left = group->n_panels - panel;
+  const size_t n_panels = n_left < group->width ? n_left : group->width;
+  float *sums = group->sums + panel * group->n_rows * N;
+  RunParts run = *runs;
+  StoredRun stored[2];
+
+  for (size_t i = 0; i < runs->n_runs; i++, rows += sizeof (LlkActivationRun),
+              run.parts[0].data += group->run_bytes)
     {
-      const size_t n_left = run.n_rows - first_row;
-      const size_t n_now = n_left < n_rows ? n_left : n_rows;
-      const RunPart *part = &ahead->run.parts[0];
+      const RunPart *next = &ahead->runs.parts[0];
       const uint8_t *fetched[2];
 
-      look_ahead (ahead, w, first_row, n_streams);
-      for (size_t s = 0; s < n_streams; s++)
+      for (size_t p = 0; p < n_panels; p++)
         {
-          fetched[s % 2] = part->data + (ahead->panel + s) * part->panel_bytes;
-          if (n_now == 1 && run.n_parts == 1)
+          fetched[p % 2] = next->data + (ahead->first + ahead->panel + p) * next->panel_bytes
+                           + ahead->run * group->run_bytes;
+          if (n_rows == 1 && run.n_parts == 1)
             {
-              ops->add_row (run.parts[0].data + (first + s) * run.parts[0].panel_bytes,
-                            fetched[s % 2], run.n, (const void *) x, sums[s][0]);
+              group->ops->add_row (run.parts[0].data
+                                     + (group->first + panel + p) * run.parts[0].panel_bytes,
+                                   fetched[p % 2], run.n, (const void *) rows,
+                                   sums + p * group->n_rows * N);
               continue;
             }
-          store_run (ops, &run, first + s, fetched[s % 2], &runs[s % 2]);
+          store_run (group->ops, &run, group->first + panel + p, fetched[p % 2], &stored[p % 2]);
           /* Bytes that need not be stored are fetched while they are multiplied. */
-          if (ops->store != NULL)
-            fetched[s % 2] = NULL;
-          if (s % 2 == 1 || s + 1 == n_streams)
-            add_rows (ops, runs, fetched, s % 2 + 1, run.n, x, row_bytes, n_now,
-                      sums + s / 2 * 2);
+          if (group->ops->store != NULL)
+            fetched[p % 2] = NULL;
+          if (p % 2 == 1 || p + 1 == n_panels)
+            add_rows (group->ops, stored, fetched, p % 2 + 1, run.n, rows, group->row_bytes,
+                      n_rows, sums + p / 2 * 2 * group->n_rows * N, group->n_rows * N);
         }
+      look_ahead (ahead, group);
+    }
+}
+
+static void
+multiply_group (const Group *group,
+                Ahead       *ahead)
+{
+  const uint8_t *rows = group->rows;
+  Walk walk = walk_begin (group->w);
+  RunParts runs;
+
+  memset (group->sums, 0, group->n_panels * group->n_rows * N * sizeof *group->sums);
+  for (; walk_far (&walk, &runs) && runs.n_rows > group->first_row;
+       rows += runs.n_runs * sizeof (LlkActivationRun))
+    {
+      const size_t n_left = runs.n_rows - group->first_row;
+      const size_t n_rows = n_left < group->n_rows ? n_left : group->n_rows;
+
+      for (size_t panel = 0; panel < group->n_panels; panel += group->width)
+        multiply_panels (group, &runs, panel, rows, n_rows, ahead);
     }
 }
 
@@ -203,33 +260,41 @@ multiply_runs (const LlkMatrix *w,
                size_t           y_stride,
                bool             is_added)
 {
-  const size_t row_bytes = llk_activation_bytes (LLK_ACTIVATION_Q8, w->n_in);
-  const size_t run_bytes = llk_panel_run_bytes (llk_panel_shape (w->type), LLK_RUN);
-  const size_t width = get_width (n_rows == 1 ? 1 : 2);
+  const size_t n_at_once = n_rows == 1 ? GROUP_SUMS / N : GROUP_PANELS;
   const size_t end = first + n_panels;
-  float sums[MAX_STREAMS][MAX_ROWS][N] __attribute__ ((aligned (64)));
-  Ahead ahead = { .walk = walk_begin (w), .panel = first };
+  float sums[GROUP_SUMS] __attribute__ ((aligned (64)));
+  Group group = {
+    .w = w,
+    .ops = ops,
+    .run_bytes = llk_panel_run_bytes (llk_panel_shape (w->type), LLK_RUN),
+    .row_bytes = llk_activation_bytes (LLK_ACTIVATION_Q8, w->n_in),
+    .width = get_width (n_rows == 1 ? 1 : 2),
+    .first = first,
+    .n_panels = n_panels < n_at_once ? n_panels : n_at_once,
+    .sums = sums,
+  };
+  Ahead ahead = begin_ahead (&group);
 
-  for (size_t bytes = 0; bytes <= AHEAD_BYTES; bytes += width * run_bytes)
-    look_ahead (&ahead, w, 0, width);
-  for (; first < end; first += width)
+  for (; group.first < end; group.first += group.n_panels)
     {
-      const size_t n_streams = end - first < width ? end - first : width;
-
-      for (size_t done = 0; done < n_rows; done += MAX_ROWS)
+      group.n_panels = end - group.first < n_at_once ? end - group.first : n_at_once;
+      for (group.first_row = 0; group.first_row < n_rows; group.first_row += MAX_ROWS)
         {
-          const size_t n_now = n_rows - done < MAX_ROWS ? n_rows - done : MAX_ROWS;
+          const size_t n_left = n_rows - group.first_row;
 
-          multiply_streams (w, ops, first, n_streams, rows + done * row_bytes, done, n_now,
-                            &ahead, sums);
-          for (size_t s = 0; s < n_streams; s++)
-            for (size_t r = 0; r < n_now; r++)
+          group.n_rows = n_left < MAX_ROWS ? n_left : MAX_ROWS;
+          group.rows = rows + group.first_row * group.row_bytes;
+          if (group.first_row > 0)
+            ahead = begin_ahead (&group);
+          multiply_group (&group, &ahead);
+          for (size_t p = 0; p < group.n_panels; p++)
+            for (size_t r = 0; r < group.n_rows; r++)
               {
-                const size_t output = (first + s) * N;
-                const size_t n_left = w->n_out - output;
+                const size_t output = (group.first + p) * N;
+                const size_t n_outputs = w->n_out - output < N ? w->n_out - output : N;
 
-                write_sums (sums[s][r], n_left < N ? n_left : N,
-                            y + (done + r) * y_stride + output, is_added);
+                write_sums (sums + (p * group.n_rows + r) * N, n_outputs,
+                            y + (group.first_row + r) * y_stride + output, is_added);
               }
         }
     }

@@ -111,14 +111,14 @@ static Column
 get_column (const StoredRun *run,
             size_t           part,
             const uint8_t   *ahead,
-            float          (*sums)[N])
+            float           *sums)
 {
   return (Column) {
     run->groups + sizeof (Ints) * part,
     run->minima + sizeof (Ints) / 2 * part,
     run->scales + N_LANES * part,
     run->min_scales + N_LANES * part,
-    sums[0] + N_LANES * part,
+    sums + N_LANES * part,
     ahead,
   };
 }
@@ -305,7 +305,7 @@ add_some_rows (const TypeOps *ops,
 }
 
 /* A run of one or two panels times @n_rows rows to their sums, while what is @ahead of each
- * (nullable) is fetched. */
+ * (nullable) is fetched. @sums of the second panel are @panel_sums behind those of the first. */
 static void
 add_rows (const TypeOps   *ops,
           const StoredRun  runs[2],
@@ -315,22 +315,23 @@ add_rows (const TypeOps   *ops,
           const uint8_t   *rows,
           size_t           row_bytes,
           size_t           n_rows,
-          float          (*sums)[MAX_ROWS][N])
+          float           *sums,
+          size_t           panel_sums)
 {
   Column columns[2];
 
   if (N_PARTS == 1)
     {
       for (size_t p = 0; p < n_panels; p++)
-        columns[p] = get_column (&runs[p], 0, ahead[p], sums[p]);
+        columns[p] = get_column (&runs[p], 0, ahead[p], sums + p * panel_sums);
       add_some_rows (ops, columns, n_panels, n, rows, row_bytes, n_rows);
       return;
     }
   for (size_t p = 0; p < n_panels; p++)
     for (size_t part = 0; part < N_PARTS; part += 2)
       {
-        columns[0] = get_column (&runs[p], part, ahead[p], sums[p]);
-        columns[1] = get_column (&runs[p], part + 1, ahead[p], sums[p]);
+        columns[0] = get_column (&runs[p], part, ahead[p], sums + p * panel_sums);
+        columns[1] = get_column (&runs[p], part + 1, ahead[p], sums + p * panel_sums);
         add_some_rows (ops, columns, 2, n, rows, row_bytes, n_rows);
       }
 }

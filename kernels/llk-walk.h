@@ -23,6 +23,7 @@ typedef struct
   size_t n_parts;
   size_t n;                /* inputs of all parts */
   size_t n_rows;           /* of the first part, which has the most */
+  size_t n_runs;           /* so many alike, one behind the other */
 } RunParts;
 
 typedef struct
@@ -63,6 +64,7 @@ walk_on (Walk     *walk,
          RunParts *run)
 {
   run->n_parts = run->n = 0;
+  run->n_runs = 1;
   while (walk->piece < walk->w->n_pieces && run->n < LLK_RUN)
     {
       const LlkPiece *piece = &walk->w->pieces[walk->piece];
@@ -85,6 +87,27 @@ walk_on (Walk     *walk,
         }
     }
   return run->n_parts > 0;
+}
+
+/* The next run and those behind it that are as whole, in the same piece. */
+static inline bool
+walk_far (Walk     *walk,
+          RunParts *run)
+{
+  const bool has_more = walk_on (walk, run);
+
+  if (!has_more || run->n_parts > 1 || run->n < LLK_RUN || walk->in_piece == 0)
+    return has_more;
+  run->n_runs += (walk->w->pieces[walk->piece].n_in - walk->in_piece) / LLK_RUN;
+  walk->input += (run->n_runs - 1) * LLK_RUN;
+  walk->in_piece += (run->n_runs - 1) * LLK_RUN;
+  walk->offset += (run->n_runs - 1) * llk_panel_run_bytes (walk->shape, LLK_RUN);
+  if (walk->in_piece == walk->w->pieces[walk->piece].n_in)
+    {
+      walk->piece++;
+      walk_enter (walk);
+    }
+  return true;
 }
 
 /* Rows from @r on that go through the same pieces, at most @n. */

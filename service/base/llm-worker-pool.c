@@ -37,7 +37,7 @@ struct _LlmWorkerPool
 };
 
 /* A run is at most the part of what is left that each thread would take in so many runs. */
-#define RUNS_LEFT 3
+#define RUNS_LEFT 2
 
 typedef struct
 {

@@ -3,13 +3,19 @@
 #include "base/llm-clock.h"
 
 static gint64 test_now_us = -1;
+static gint64 test_step_us;
 
 gint64
 llm_clock_now_us (void)
 {
-  gint64 fixed = __atomic_load_n (&test_now_us, __ATOMIC_RELAXED);
+  gint64 step_us = __atomic_load_n (&test_step_us, __ATOMIC_RELAXED);
+  gint64 now_us = __atomic_load_n (&test_now_us, __ATOMIC_RELAXED);
 
-  return fixed >= 0 ? fixed : g_get_monotonic_time ();
+  while (step_us > 0 && now_us >= 0
+         && !__atomic_compare_exchange_n (&test_now_us, &now_us, now_us + step_us, TRUE,
+                                          __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+    ;
+  return now_us >= 0 ? now_us : g_get_monotonic_time ();
 }
 
 gint64
@@ -22,4 +28,10 @@ void
 llm_clock_set_for_test (gint64 now_us)
 {
   __atomic_store_n (&test_now_us, now_us, __ATOMIC_RELAXED);
+}
+
+void
+llm_clock_set_step_for_test (gint64 step_us)
+{
+  __atomic_store_n (&test_step_us, step_us, __ATOMIC_RELAXED);
 }

@@ -319,9 +319,9 @@ def test_watchdog(tap):
     os.waitpid(thread, WAIT_ALL)
     get("Availability", user="alice")
     tap.check("with its computing thread stopped the service still answers", main_pid() == pid, main_pid())
-    # killed, it is its tracer's to bury
+    # killed, it is its tracer's to bury: the process is not gone before
+    rig.wait_until(lambda: os.waitpid(thread, WAIT_ALL | os.WNOHANG)[0] == thread, "the end of the thread")
     rig.wait_for_other_pid(pid)
-    os.waitpid(thread, WAIT_ALL)
     tap.check("and is replaced as well", int(show("NRestarts")) == 2, show("NRestarts"))
     log = run_ok("journalctl", "--unit", rig.UNIT, "--no-pager", "--output=cat")
     tap.check("the journal says why", "hangs" in log and "Watchdog timeout" in log, log[-300:])

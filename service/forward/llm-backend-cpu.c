@@ -101,7 +101,7 @@ llm_backend_cpu_new (const LlkOps *kernels)
 {
   CpuBackend *self = g_new0 (CpuBackend, 1);
 
-  self->parent = (LlmBackend) { &cpu_class, "CPU", TRUE, FALSE };
+  self->parent = (LlmBackend) { .class = &cpu_class, .name = "CPU", .has_cpu_bits = TRUE };
   self->kernels = kernels;
   return &self->parent;
 }

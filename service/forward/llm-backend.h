@@ -12,6 +12,7 @@
 #include "base/llm-status.h"
 #include "forward/llm-attention.h"
 #include "forward/llm-matmul.h"
+#include "memory/llm-ledger.h"
 
 typedef enum
 {
@@ -88,16 +89,17 @@ struct _LlmBackend
   gboolean has_cpu_bits;   /* its results are the CPU's, bit for bit: the CPU may take over in the
                             * middle of a step */
   gboolean is_lost;        /* it failed: nothing more is given to it */
+
+  LlmLedger *ledger;       /* (nullable) (owned): of the first step that used it */
+  guint64 counted_bytes;   /* there */
 };
 
 /* Everything, at once, in submit(). @kernels: (unowned). */
 LlmBackend *llm_backend_cpu_new (const LlkOps *kernels);
-
-static inline void
-llm_backend_free (LlmBackend *self)
-{
-  if (self != NULL)
-    self->class->free (self);
-}
+void        llm_backend_free    (LlmBackend   *self);
+/* Counts what it holds now as scratch memory in @ledger (nullable), always the same one, until it
+ * is freed. */
+void        llm_backend_count   (LlmBackend   *self,
+                                 LlmLedger    *ledger);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmBackend, llm_backend_free)

@@ -181,7 +181,8 @@ choose_backend (LlmStep          *self,
 }
 
 static gboolean
-give (LlmBackend *backend,
+give (LlmStep    *self,
+      LlmBackend *backend,
       LlmOp     **ops,
       guint       n_ops,
       GError    **error)
@@ -196,7 +197,9 @@ give (LlmBackend *backend,
         ops[i]->prepared = backend->class->prepare (backend, &ops[i]->shape, error);
       is_taken = is_taken && ops[i]->prepared != NULL;
     }
-  return is_taken && backend->class->submit (backend, ops, n_ops, error);
+  is_taken = is_taken && backend->class->submit (backend, ops, n_ops, error);
+  llm_backend_count (backend, self->ledger);
+  return is_taken;
 }
 
 /* The device failed at @ops: the CPU does them where that is the same; elsewhere that is an error, and
@@ -220,7 +223,7 @@ take_over (LlmStep      *self,
   if (is_news)
     g_message ("The device %s failed: %s. The processor computes in its place", device->name,
                reason->message);
-  return give (self->plan->cpu, ops, n_ops, error);
+  return give (self, self->plan->cpu, ops, n_ops, error);
 }
 
 /* The device first: it may work while the CPU does. */
@@ -240,10 +243,10 @@ llm_step_submit (LlmStep *self,
       of_device[n_device++] = &hold->ops[i];
 
   hold->phase++;
-  if (n_device > 0 && !give (self->plan->config.device, of_device, n_device, &reason)
+  if (n_device > 0 && !give (self, self->plan->config.device, of_device, n_device, &reason)
       && !take_over (self, of_device, n_device, reason, error))
     return LLM_FAILED;
-  if (n_cpu > 0 && !give (self->plan->cpu, of_cpu, n_cpu, error))
+  if (n_cpu > 0 && !give (self, self->plan->cpu, of_cpu, n_cpu, error))
     return LLM_FAILED;
   return LLM_PENDING;
 }

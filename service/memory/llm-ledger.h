@@ -17,7 +17,7 @@ typedef enum
   LLM_HOLDER_WEIGHTS,        /* model weights in memory, file-backed or not */
   LLM_HOLDER_KV,             /* the KV cache at full precision */
   LLM_HOLDER_KV_COMPRESSED,  /* the KV cache held compressed */
-  LLM_HOLDER_SCRATCH,        /* activations and logits of the running step */
+  LLM_HOLDER_SCRATCH,        /* activations and logits of steps, and what devices made for them */
   LLM_HOLDER_TEXT,           /* token ids and text of contexts and answers */
   LLM_N_HOLDERS,
 

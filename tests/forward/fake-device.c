@@ -16,6 +16,7 @@ typedef struct
   GPtrArray *waiting;    /* (element-type LlmOp), of (unowned): in the order of submission */
   guint n_begun;         /* all that were ever submitted; the fence of the last */
   guint last_done;       /* fence */
+  GArray *shapes;        /* (element-type LlmOpShape) (owned): for which something was made */
   gboolean is_gone;
 } FakeDevice;
 
@@ -26,6 +27,16 @@ can_run (LlmBackend       *backend,
   FakeDevice *self = (FakeDevice *) backend;
 
   return shape->kind != LLM_BACKEND_ATTENTION || !self->config.refuses_attention;
+}
+
+static gboolean
+has_shape (FakeDevice       *self,
+           const LlmOpShape *shape)
+{
+  for (guint i = 0; i < self->shapes->len; i++)
+    if (memcmp (&g_array_index (self->shapes, LlmOpShape, i), shape, sizeof *shape) == 0)
+      return TRUE;
+  return FALSE;
 }
 
 static gconstpointer
@@ -40,6 +51,8 @@ prepare (LlmBackend       *backend,
   g_assert_cmpuint (shape->n_rows, >, 0);
   if (self->is_gone)
     llm_fail (error, LLMSVC_ERROR_FAILED, "it was unplugged");
+  else if (!has_shape (self, shape))
+    g_array_append_val (self->shapes, *shape);
   return self->is_gone ? NULL : self;
 }
 
@@ -166,7 +179,9 @@ get_cost_us (LlmBackend       *backend,
 static guint64
 get_bytes (LlmBackend *backend)
 {
-  return 0;
+  FakeDevice *self = (FakeDevice *) backend;
+
+  return self->shapes->len * self->config.shape_bytes;
 }
 
 static void
@@ -177,6 +192,7 @@ free_device (LlmBackend *backend)
   g_assert_cmpuint (self->waiting->len, ==, 0);
   llm_backend_free (self->cpu);
   g_ptr_array_unref (self->waiting);
+  g_array_unref (self->shapes);
   g_free (self);
 }
 
@@ -198,10 +214,13 @@ fake_device_new (const LlkOps     *kernels,
 {
   FakeDevice *self = g_new0 (FakeDevice, 1);
 
-  self->parent = (LlmBackend) { &fake_class, "Fake NPU", config->has_cpu_bits, FALSE };
+  self->parent = (LlmBackend) {
+    .class = &fake_class, .name = "Fake NPU", .has_cpu_bits = config->has_cpu_bits,
+  };
   self->cpu = llm_backend_cpu_new (kernels);
   self->config = *config;
   self->counts = counts;
   self->waiting = g_ptr_array_new ();
+  self->shapes = g_array_new (FALSE, FALSE, sizeof (LlmOpShape));
   return &self->parent;
 }

@@ -21,6 +21,7 @@ typedef struct
   gboolean refuses_attention;
   gboolean is_costly;    /* more than the CPU */
   gboolean has_cpu_bits;
+  guint64 shape_bytes;   /* that it holds for each shape of operations */
 } FakeConfig;
 
 typedef struct

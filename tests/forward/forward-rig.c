@@ -92,12 +92,16 @@ exec_rig_set_weights (ExecRig             *self,
 void
 exec_rig_free (ExecRig *self)
 {
+  const LlmBackend *device = self->plan->config.device;
+  guint64 device_bytes =
+      device != NULL && device->ledger == self->ledger ? device->counted_bytes : 0;
+
   llm_forward_free (self->forward);
   llm_plan_unref (self->plan);
   llm_kv_store_free (self->store);
   llm_worker_pool_free (self->pool);
   llm_weights_free (self->weights);
-  g_assert_cmpuint (llm_ledger_get_total (self->ledger), ==, 0);
+  g_assert_cmpuint (llm_ledger_get_total (self->ledger), ==, device_bytes);
   llm_ledger_unref (self->ledger);
   llm_gguf_unref (self->gguf);
   g_free (self);

@@ -154,6 +154,35 @@ test_costly (void)
   g_assert_cmpuint (counts.n_submitted, ==, 0);
 }
 
+/* What it made for the shapes of operations is in the ledger as long as it has it. */
+static void
+test_bytes (void)
+{
+  const FakeConfig config = { .n_polls = 1, .shape_bytes = 5000 };
+  FakeCounts counts = { 0 };
+  LlmBackend *device = fake_device_new (llk_ops_best (), &config, &counts);
+  ExecRig *rig = new_rig (new_dense, device, FALSE);
+  g_autoptr (LlmLedger) ledger = llm_ledger_ref (rig->ledger);
+  guint64 bytes = 0;
+  gsize n;
+
+  for (guint i = 0; i < 2; i++)
+    {
+      g_autofree float *logits = run (rig, &n);
+
+      if (i > 0)
+        g_assert_cmpuint (device->class->bytes (device), ==, bytes);
+      bytes = device->class->bytes (device);
+      g_assert_cmpuint (bytes, >, 0);
+      g_assert_cmpuint (llm_ledger_get (ledger, LLM_HOLDER_SCRATCH), ==,
+                        llm_forward_get_scratch (rig->forward) + bytes);
+    }
+  exec_rig_free (rig);
+  g_assert_cmpuint (llm_ledger_get (ledger, LLM_HOLDER_SCRATCH), ==, bytes);
+  llm_backend_free (device);
+  g_assert_cmpuint (llm_ledger_get (ledger, LLM_HOLDER_SCRATCH), ==, 0);
+}
+
 /* --- failing --- */
 
 /* The operations of a run: those of the steps, one after the other. */
@@ -321,6 +350,7 @@ main (int   argc,
       g_test_add_data_func (path, &late_cases[i], test_late);
     }
   g_test_add_func ("/backend/costly", test_costly);
+  g_test_add_func ("/backend/bytes", test_bytes);
   g_test_add_func ("/backend/taken-over", test_taken_over);
   g_test_add_func ("/backend/failed", test_failed);
   g_test_add_func ("/backend/abandoned", test_abandoned);

@@ -44,7 +44,8 @@ typedef struct
   LlmVisibility visibility;
   guint8 sub_model;     /* percent of the model that computes this row, 100 for all */
   guint8 adapter;       /* of the plan's, from 1 on; 0 for none. K and V of the row are the
-                         * adapter's, too: sequences are shared by rows of the same one only */
+                         * adapter's, too: all rows of a sequence, and of those that share chunks
+                         * with it, are of the same one, and with one it has no folder on storage */
   gboolean wants_logits;
   gboolean is_counted;  /* density counts what it attends to (L3) */
   gboolean is_drafted;  /* it counts when llm_forward_accept() says so: a drafted token may be
@@ -61,9 +62,9 @@ llm_row_is_sampled (guint slot)
   return slot % LLM_ROWS_SAMPLED == LLM_ROWS_SAMPLED - 1;
 }
 
-/* What K and V of a row were computed with, in a byte: the arithmetic, and the level of the
- * sub-model. To compare only: rows whose bytes differ are not each other's. The arithmetic's id is
- * part of the identity of what is on storage (llm-instance.c). */
+/* What K and V of a row without adapter were computed with, in a byte: the arithmetic, and the
+ * level of the sub-model. To compare only: rows whose bytes differ are not each other's. The
+ * arithmetic's id is part of the identity of what is on storage (llm-instance.c). */
 #define LLM_ARITHMETIC 2
 
 static inline guint8

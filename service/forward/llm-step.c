@@ -89,6 +89,10 @@ check_row (LlmStep        *self,
     return llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
                      "Row %u is for slot %u of sequence %u, which does not exist", index, row->slot,
                      row->sequence);
+  if (row->adapter > 0 && batch->sequences[row->sequence]->folder != NULL)
+    return llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
+                     "Row %u is for adapter %u in a sequence that is kept on storage, where chunks "
+                     "of adapters and of none look alike", index, row->adapter);
   if (!llm_visibility_is_valid (&row->visibility, row->slot))
     return llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
                      "Row %u is not the end of its path in the tree behind slot %u", index,

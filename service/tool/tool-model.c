@@ -113,7 +113,7 @@ tool_model_open (GError **error)
   if (tool_model_options.lora != NULL)
     {
       adapter = llm_lora_open (tool_model_options.lora, llm_model_get_gguf (self->model),
-                               self->hparams, error);
+                               self->hparams, NULL, error);
       if (adapter == NULL)
         return NULL;
       config.adapters = &adapter;

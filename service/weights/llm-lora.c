@@ -174,10 +174,30 @@ check_all_are_used (LlmLora     *self,
   return TRUE;
 }
 
+/* Of files, which the kernel can read again. */
+static gboolean
+is_backed (const LlmLora *self)
+{
+  return llm_file_map_get_fd (self->gguf->map) >= 0;
+}
+
+static void
+count (LlmLora   *self,
+       LlmLedger *ledger)
+{
+  guint64 bytes = llm_file_map_get_size (self->gguf->map);
+
+  self->ledger = llm_ledger_ref (ledger);
+  if (is_backed (self))
+    llm_ledger_add (ledger, LLM_LEDGER_BACKED, bytes);
+  llm_ledger_add (ledger, LLM_HOLDER_WEIGHTS, bytes);
+}
+
 LlmLora *
 llm_lora_new_for_gguf (LlmGguf           *gguf,
                        LlmGguf           *model,
                        const LlmHparams  *hparams,
+                       LlmLedger         *ledger,
                        GError           **error)
 {
   g_autoptr(LlmLora) self = g_new0 (LlmLora, 1);
@@ -205,18 +225,23 @@ llm_lora_new_for_gguf (LlmGguf           *gguf,
             && !read_pair (self, &part, alpha, &self->pairs[layer * LLM_N_OPS + op], used, error))
           return NULL;
       }
-  return check_all_are_used (self, model, used, error) ? g_steal_pointer (&self) : NULL;
+  if (!check_all_are_used (self, model, used, error))
+    return NULL;
+  if (ledger != NULL)
+    count (self, ledger);
+  return g_steal_pointer (&self);
 }
 
 LlmLora *
 llm_lora_open (const char        *path,
                LlmGguf           *model,
                const LlmHparams  *hparams,
+               LlmLedger         *ledger,
                GError           **error)
 {
   g_autoptr(LlmGguf) gguf = llm_gguf_open (path, error);
 
-  return gguf != NULL ? llm_lora_new_for_gguf (gguf, model, hparams, error) : NULL;
+  return gguf != NULL ? llm_lora_new_for_gguf (gguf, model, hparams, ledger, error) : NULL;
 }
 
 LlmLora *
@@ -231,6 +256,15 @@ llm_lora_unref (LlmLora *self)
 {
   if (!g_atomic_ref_count_dec (&self->ref_count))
     return;
+  if (self->ledger != NULL)
+    {
+      guint64 bytes = llm_file_map_get_size (self->gguf->map);
+
+      llm_ledger_remove (self->ledger, LLM_HOLDER_WEIGHTS, bytes);
+      if (is_backed (self))
+        llm_ledger_remove (self->ledger, LLM_LEDGER_BACKED, bytes);
+      llm_ledger_unref (self->ledger);
+    }
   llm_gguf_unref (self->gguf);
   g_free (self->pairs);
   g_free (self);

@@ -28,20 +28,25 @@ typedef struct
 {
   gatomicrefcount ref_count;
   LlmGguf *gguf;         /* (owned) */
+  LlmLedger *ledger;     /* (nullable) (owned) */
   LlmLoraPair *pairs;    /* (owned) [n_layers × LLM_N_OPS], shared ones in layer 0 */
   guint max_rank;        /* of all pairs, at least 1 */
 } LlmLora;
 
-/* For the model of the file @model. Fails with INVALID_MODEL for a file that is no adapter, or none
- * of this model, and with UNSUPPORTED where it adapts what can't be: embedding, norms, experts. */
+/* For the model of the file @model. Counts the file's bytes in @ledger (nullable) as
+ * LLM_HOLDER_WEIGHTS until freed; nothing reclaims them meanwhile. Fails with INVALID_MODEL for a
+ * file that is no adapter, or none of this model, and with UNSUPPORTED where it adapts what can't
+ * be: embedding, norms, experts. */
 LlmLora *llm_lora_open         (const char       *path,
                                 LlmGguf          *model,
                                 const LlmHparams *hparams,
+                                LlmLedger        *ledger,
                                 GError          **error) G_GNUC_WARN_UNUSED_RESULT;
 /* Of an opened file. */
 LlmLora *llm_lora_new_for_gguf (LlmGguf          *gguf,
                                 LlmGguf          *model,
                                 const LlmHparams *hparams,
+                                LlmLedger        *ledger,
                                 GError          **error) G_GNUC_WARN_UNUSED_RESULT;
 LlmLora *llm_lora_ref          (LlmLora          *self);
 void     llm_lora_unref        (LlmLora          *self);

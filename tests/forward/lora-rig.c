@@ -98,7 +98,7 @@ lora_rig_set (ExecRig       *rig,
 
   for (guint i = 0; i < n_files; i++)
     {
-      adapters[i] = llm_lora_new_for_gguf (files[i], rig->gguf, &rig->hparams, &error);
+      adapters[i] = llm_lora_new_for_gguf (files[i], rig->gguf, &rig->hparams, rig->ledger, &error);
       g_assert_no_error (error);
     }
   config->adapters = adapters;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Files of adapters that must be refused, damaged ones, and rows for none that there is. */
+/* Files of adapters: what is refused of them and of rows for them, what is counted, damage. */
 
 #include "lora-rig.h"
 
@@ -151,7 +151,7 @@ test_refused (gconstpointer data)
   bytes = llm_test_gguf_end (gguf);
   file = llm_gguf_new_for_bytes (bytes, "wrong.gguf", &error);
   g_assert_no_error (error);
-  adapter = llm_lora_new_for_gguf (file, rig->gguf, &rig->hparams, &error);
+  adapter = llm_lora_new_for_gguf (file, rig->gguf, &rig->hparams, rig->ledger, &error);
   g_assert_null (adapter);
   g_assert_error (error, LLMSVC_ERROR, c->code);
   g_test_message ("%s", error->message);
@@ -182,7 +182,7 @@ test_random_damage (void)
         (guint8) (1u << g_rand_int_range (random, 0, 8));
       file = llm_gguf_new_for_bytes (damaged, "damaged", &error);
       if (file != NULL)
-        adapter = llm_lora_new_for_gguf (file, rig->gguf, &rig->hparams, &error);
+        adapter = llm_lora_new_for_gguf (file, rig->gguf, &rig->hparams, rig->ledger, &error);
       if (adapter == NULL)
         {
           g_assert_nonnull (error);
@@ -228,14 +228,101 @@ test_no_such_adapter (void)
     }
 }
 
+/* K and V of an adapter are never kept where rows without it would find them. */
+static void
+test_on_storage (void)
+{
+  g_autofree char *folder = llm_test_folder_new ();
+  g_autoptr(ExecRig) rig = new_small_rig ();
+  g_autoptr(LlmGguf) file = lora_rig_new_file (rig, 4, 1);
+  g_autoptr(GError) error = NULL;
+  LlmDisk *disk = llm_disk_new ("threads", &error);
+  LlmKvStorage *storage = llm_kv_storage_new (folder, disk, 1 << 20, 1 << 20, &error);
+  ExecRigConfig config = { .n_threads = 1 };
+
+  g_assert_no_error (error);
+  llm_kv_store_set_storage (rig->store, storage, 1);
+  lora_rig_set (rig, &config, &file, 1);
+  for (guint8 adapter = 0; adapter < 2; adapter++)
+    for (guint is_kept = 0; is_kept < 2; is_kept++)
+      {
+        const char *app = is_kept > 0 ? "1000/org.example" : NULL;
+        g_autoptr(LlmKvSeq) seq =
+            llm_kv_seq_new (rig->store, app, "00112233445566778899aabbccddeeff");
+        LlmRow row = exec_rig_row (1, 0, 0);
+        const LlmBatch batch = { &row, 1, &seq, 1 };
+
+        g_assert_true (llm_kv_seq_append (seq, 1, NULL));
+        row.adapter = adapter;
+        if (adapter == 0 || is_kept == 0)
+          {
+            exec_rig_step (rig, &row, 1, &seq, 1);
+            continue;
+          }
+        g_assert_false (llm_forward_begin (rig->forward, &batch, &error));
+        g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT);
+        g_assert_true (g_pattern_match_simple ("*on storage*", error->message));
+      }
+  g_clear_pointer (&rig, exec_rig_free);
+  llm_kv_storage_free (storage);
+  llm_test_folder_remove (folder);
+}
+
+/* (transfer full): the path of an adapter's file in @folder. */
+static char *
+write_file (ExecRig    *rig,
+            const char *folder)
+{
+  char *path = g_build_filename (folder, "adapter.gguf", NULL);
+  g_autoptr(LlmGguf) file = lora_rig_new_file (rig, 4, 1);
+  g_autoptr(GError) error = NULL;
+
+  g_file_set_contents (path, (const char *) llm_file_map_get_data (file->map),
+                       (gssize) llm_file_map_get_size (file->map), &error);
+  g_assert_no_error (error);
+  return path;
+}
+
+/* Its bytes are weights as long as anybody has it; those of a file, the kernel can take. */
+static void
+test_counted (void)
+{
+  g_autofree char *folder = llm_test_folder_new ();
+  g_autoptr(ExecRig) rig = new_small_rig ();
+  g_autofree char *path = write_file (rig, folder);
+  g_autoptr(LlmGguf) bytes = lora_rig_new_file (rig, 4, 1);
+  guint64 size = llm_file_map_get_size (bytes->map);
+  guint64 weights = llm_ledger_get (rig->ledger, LLM_HOLDER_WEIGHTS);
+  guint64 backed = llm_ledger_get (rig->ledger, LLM_LEDGER_BACKED);
+  ExecRigConfig config = { .n_threads = 1, .n_adapters = 2 };
+  g_autoptr(GError) error = NULL;
+  LlmLora *adapters[2];
+
+  adapters[0] = llm_lora_open (path, rig->gguf, &rig->hparams, rig->ledger, &error);
+  g_assert_no_error (error);
+  adapters[1] = llm_lora_new_for_gguf (bytes, rig->gguf, &rig->hparams, rig->ledger, &error);
+  g_assert_no_error (error);
+  config.adapters = adapters;
+  exec_rig_set_weights (rig, rig->weights, &config);
+  for (guint i = 0; i < 2; i++)
+    llm_lora_unref (adapters[i]);
+  g_assert_cmpuint (llm_ledger_get (rig->ledger, LLM_HOLDER_WEIGHTS), ==, weights + 2 * size);
+  g_assert_cmpuint (llm_ledger_get (rig->ledger, LLM_LEDGER_BACKED), ==, backed + size);
+
+  config.n_adapters = 0;
+  exec_rig_set_weights (rig, rig->weights, &config);
+  g_assert_cmpuint (llm_ledger_get (rig->ledger, LLM_HOLDER_WEIGHTS), ==, weights);
+  g_assert_cmpuint (llm_ledger_get (rig->ledger, LLM_LEDGER_BACKED), ==, backed);
+  llm_test_folder_remove (folder);
+}
+
 /* The file is cut off while the adapter is in use. */
 static void
 test_cut (void)
 {
   g_autofree char *folder = llm_test_folder_new ();
-  g_autofree char *path = g_build_filename (folder, "adapter.gguf", NULL);
   g_autoptr(ExecRig) rig = new_small_rig ();
-  g_autoptr(LlmGguf) file = lora_rig_new_file (rig, 4, 1);
+  g_autofree char *path = write_file (rig, folder);
   g_autoptr(LlmKvSeq) seq = llm_kv_seq_new (rig->store, NULL, NULL);
   g_autoptr(GError) error = NULL;
   g_autoptr(LlmLora) adapter = NULL;
@@ -244,10 +331,7 @@ test_cut (void)
   ExecRigConfig config = { .n_threads = 1, .n_adapters = 1 };
   LlmStatus status;
 
-  g_file_set_contents (path, (const char *) llm_file_map_get_data (file->map),
-                       (gssize) llm_file_map_get_size (file->map), &error);
-  g_assert_no_error (error);
-  adapter = llm_lora_open (path, rig->gguf, &rig->hparams, &error);
+  adapter = llm_lora_open (path, rig->gguf, &rig->hparams, rig->ledger, &error);
   g_assert_no_error (error);
   config.adapters = &adapter;
   exec_rig_set_weights (rig, rig->weights, &config);
@@ -273,12 +357,14 @@ main (int   argc,
   g_test_init (&argc, &argv, NULL);
   for (guint i = 0; i < G_N_ELEMENTS (refused); i++)
     {
-      g_autofree char *path = g_strdup_printf ("/lora-refused/%s", refused[i].name);
+      g_autofree char *path = g_strdup_printf ("/lora-files/%s", refused[i].name);
 
       g_test_add_data_func (path, &refused[i], test_refused);
     }
-  g_test_add_func ("/lora-refused/random-damage", test_random_damage);
-  g_test_add_func ("/lora-refused/no-such-adapter", test_no_such_adapter);
-  g_test_add_func ("/lora-refused/cut", test_cut);
+  g_test_add_func ("/lora-files/random-damage", test_random_damage);
+  g_test_add_func ("/lora-files/no-such-adapter", test_no_such_adapter);
+  g_test_add_func ("/lora-files/on-storage", test_on_storage);
+  g_test_add_func ("/lora-files/counted", test_counted);
+  g_test_add_func ("/lora-files/cut", test_cut);
   return g_test_run ();
 }

@@ -128,8 +128,8 @@ llm_weights_free (LlmWeights *self)
 /* Weights have an order in which they stay: segment after segment, in each layer after layer, so
  * that what remains of a model whose end was reclaimed is the beginning of a sub-model. What is
  * whole is in segment 0: the embedding and what else no layer has, then layers, then the output. In
- * a GGUF file, inputs of one output lie side by side: there operators that are cut by inputs are
- * whole in segment 0, too. */
+ * a GGUF file, inputs of one output lie side by side, so that most pages have some of several
+ * segments: there operators that are cut by inputs are whole in segment 0, too. */
 
 /* Gives memory of the weights back, the end in that order first: @bytes that are in memory, or a
  * little more. The model stays usable: what is used is read again, or made again while acquire()

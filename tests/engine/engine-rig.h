@@ -32,6 +32,10 @@ typedef struct
 
 #define GREEDY "{'temperature': <0.0>, 'max-tokens': <uint32 24>}"
 
+/* At a call that takes a moment, and may end while this process waits for a processor; most are met
+ * at once. */
+#define MAX_ATTEMPTS 30
+
 /* Like those of start_engine(), but for what callers change. */
 LlmSettings *new_settings (const char *state, guint n_threads);
 LlmEngine *start_engine_with (LlmSettings *settings);

@@ -102,13 +102,13 @@ test_stop_string (Fixture      *fixture,
   g_assert_cmpuint (count_messages (context), ==, 4);
 }
 
-static void
-test_parked (Fixture      *fixture,
-             gconstpointer data)
+/* FALSE when it was not parked before its end. */
+static gboolean
+try_parked (Fixture    *fixture,
+            const char *expected)
 {
   g_autoptr(LlmCallOptions) options = parse_options (GREEDY, LLMSVC_CALL_COMPLETE);
-  g_autofree char *expected = complete (fixture, "Find me a comedy movie.", GREEDY);
-  g_autofree char *other = NULL;
+  gboolean was_parked;
   g_autoptr(TestSink) sink = test_sink_new ();
   g_autoptr(GAsyncResult) result = NULL;
   g_autoptr(LlmGeneration) generation = NULL;
@@ -119,20 +119,35 @@ test_parked (Fixture      *fixture,
                              &sink->parent, on_result, &result);
   WAIT_FOR (result != NULL);
   generation = g_task_propagate_pointer (G_TASK (result), NULL);
-  WAIT_FOR (llm_generation_get_state (generation) == LLM_GENERATION_PARKED);
+  WAIT_FOR (llm_generation_get_state (generation) >= LLM_GENERATION_PARKED);
 
   /* Others go on, this one stands still. */
-  other = complete (fixture, "I want a restaurant in San Jose.", GREEDY);
+  g_free (complete (fixture, "I want a restaurant in San Jose.", GREEDY));
+  was_parked = !sink->is_finished;
   length = sink->text->len;
   g_free (complete (fixture, "Hello!", GREEDY));
   g_assert_cmpuint (sink->text->len, ==, length);
-  g_assert_cmpint (llm_generation_get_state (generation), ==, LLM_GENERATION_PARKED);
-  g_assert_false (sink->is_finished);
+  g_assert_cmpint (llm_generation_get_state (generation), ==,
+                   was_parked ? LLM_GENERATION_PARKED : LLM_GENERATION_DONE);
+  g_assert_cmpint (sink->is_finished, ==, !was_parked);
 
   sink->is_full = FALSE;
   llm_sink_drained (&sink->parent);
   WAIT_FOR (sink->is_finished);
   g_assert_cmpstr (sink->text->str, ==, expected);
+  return was_parked;
+}
+
+static void
+test_parked (Fixture      *fixture,
+             gconstpointer data)
+{
+  g_autofree char *expected = complete (fixture, "Find me a comedy movie.", GREEDY);
+  gboolean was_parked = FALSE;
+
+  for (guint i = 0; i < MAX_ATTEMPTS && !was_parked; i++)
+    was_parked = try_parked (fixture, expected);
+  g_assert_true (was_parked);
 }
 
 #define ADD(path, func) g_test_add (path, Fixture, NULL, set_up, func, tear_down)

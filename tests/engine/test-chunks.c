@@ -546,15 +546,12 @@ trim_critical (Fixture *fixture)
   return trimmed;
 }
 
-/* An answer stands still in its middle, as its reader does; its chunks are taken (L9); it goes on
- * as if nothing had been. */
-static void
-test_parked (Fixture      *fixture,
-             gconstpointer data)
+/* FALSE when the answer was not parked before its end. */
+static gboolean
+try_parked (Fixture    *fixture,
+            const char *expected)
 {
-  const char *disk = data;
-  char *expected[N_QUESTIONS];
-  g_autoptr(LlmContext) context = NULL;
+  g_autoptr(LlmContext) context = create (fixture, "{}");
   g_autoptr(LlmCallOptions) options = parse_options (LONG, LLMSVC_CALL_ASK);
   g_autoptr(TestSink) sink = test_sink_new ();
   g_autoptr(GAsyncResult) result = NULL;
@@ -562,9 +559,6 @@ test_parked (Fixture      *fixture,
   g_autoptr(GVariant) trimmed = NULL;
   guint64 n_recomputed;
 
-  restart (fixture, 0, disk);
-  ask_undisturbed (fixture, expected);
-  context = create (fixture, "{}");
   g_free (ask (fixture, context, questions[0], LONG));
 
   sink->is_full = TRUE;
@@ -573,8 +567,14 @@ test_parked (Fixture      *fixture,
   WAIT_FOR (result != NULL);
   generation = g_task_propagate_pointer (G_TASK (result), NULL);
   g_assert_nonnull (generation);
-  WAIT_FOR (llm_generation_get_state (generation) == LLM_GENERATION_PARKED);
-  g_assert_false (sink->is_finished);
+  WAIT_FOR (llm_generation_get_state (generation) >= LLM_GENERATION_PARKED);
+  /* whatever the executor had begun has ended */
+  g_free (complete (fixture, "Hello!", GREEDY));
+  if (sink->is_finished)
+    {
+      g_assert_cmpstr (sink->text->str, ==, expected);
+      return FALSE;
+    }
   n_recomputed = get_statistic (fixture, "kv-recomputed-chunks");
   trimmed = trim_critical (fixture);
   g_assert_true (has_step (trimmed, "calls"));
@@ -585,8 +585,26 @@ test_parked (Fixture      *fixture,
   sink->is_full = FALSE;
   llm_sink_drained (&sink->parent);
   WAIT_FOR (sink->is_finished);
-  g_assert_cmpstr (sink->text->str, ==, expected[1]);
+  g_assert_cmpstr (sink->text->str, ==, expected);
   g_assert_cmpuint (get_statistic (fixture, "kv-recomputed-chunks"), >, n_recomputed);
+  return TRUE;
+}
+
+/* An answer stands still in its middle, as its reader does; its chunks are taken (L9); it goes on
+ * as if nothing had been. */
+static void
+test_parked (Fixture      *fixture,
+             gconstpointer data)
+{
+  const char *disk = data;
+  char *expected[N_QUESTIONS];
+  gboolean was_parked = FALSE;
+
+  restart (fixture, 0, disk);
+  ask_undisturbed (fixture, expected);
+  for (guint i = 0; i < MAX_ATTEMPTS && !was_parked; i++)
+    was_parked = try_parked (fixture, expected[1]);
+  g_assert_true (was_parked);
   free_answers (expected);
 }
 

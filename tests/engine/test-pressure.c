@@ -19,8 +19,6 @@
 #define TOTAL (8192 * MIB)
 /* A sixteenth of the machine, which is left to others. */
 #define RESERVE (512 * MIB)
-/* At a call that takes a moment; most are met at once. */
-#define MAX_ATTEMPTS 30
 
 /* Resident bytes of this process, as another one reads them. */
 static guint64

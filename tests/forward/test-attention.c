@@ -205,7 +205,7 @@ get_place (const LlmRow *row,
 
   if (v->kind != LLM_VISIBLE_TREE || slot < v->base)
     return slot;
-  for (guint i = 0; i < slot - v->base; i++)
+  for (guint i = 0; i < MIN (slot - v->base, 64); i++)
     place += v->ancestors >> i & 1;
   return place;
 }

@@ -20,7 +20,7 @@ gint64 llm_clock_wall_s (void);
 /* Tests only: time stands still at @now_us until set again; -1 gives the real clock back. */
 void   llm_clock_set_for_test (gint64 now_us);
 
-/* Tests only: a clock that stands still then goes on by @step_us with each look at it: its time is
+/* Tests only: a stopped clock then goes on by @step_us with each look at it: its time is
  * what was done, however fast the machine is. 0 for none. */
 void   llm_clock_set_step_for_test (gint64 step_us);
 

@@ -590,7 +590,7 @@ try_parked (Fixture    *fixture,
   return TRUE;
 }
 
-/* An answer stands still in its middle, as its reader does; its chunks are taken (L9); it goes on
+/* An answer is blocked in its middle, as its reader is; its chunks are taken (L9); it goes on
  * as if nothing had been. */
 static void
 test_parked (Fixture      *fixture,

@@ -10,8 +10,6 @@
 #include "support/llm-test-levels.h"
 #include "weights/llm-repacked-cache.h"
 
-/* More than any benchmark writes. */
-#define STORAGE_LIMIT ((guint64) 1 << 40)
 /* Rows of numbers that KV caches are filled with. */
 #define FILL_PERIOD 61
 #define WAIT_US (10 * G_TIME_SPAN_MILLISECOND)
@@ -109,7 +107,7 @@ bench_store_open_storage (LlmKvStore  *store,
 {
   LlmDisk *disk = llm_disk_new (NULL, error);
   LlmKvStorage *storage =
-    disk != NULL ? llm_kv_storage_new (folder, disk, STORAGE_LIMIT, 0, error) : NULL;
+    disk != NULL ? llm_kv_storage_new (folder, disk, BENCH_STORAGE_LIMIT, 0, error) : NULL;
 
   if (storage != NULL)
     llm_kv_store_set_storage (store, storage, identity);
@@ -345,7 +343,7 @@ bench_engine_decode (BenchEngine     *self,
           LlmKvSeq *sequence = sequences[r / n_rows];
 
           rows[r] = append_row (self, sequence, r / n_rows);
-          rows[r].wants_logits = rows[r].is_counted = TRUE;
+          rows[r].wants_logits = TRUE;
           if (is_tree)
             set_node (&rows[r], rows[r].slot - r % n_rows, r % n_rows);
         }
@@ -411,8 +409,9 @@ bench_store_end_call (LlmKvStore *store,
   guint n = sequence->length;
   g_autofree gint32 *tokens = g_new (gint32, MAX (n, 1));
 
+  /* No two contexts have the same text, or they would share chunks. */
   for (guint i = 0; i < n; i++)
-    tokens[i] = (gint32) i;
+    tokens[i] = (gint32) (sequence->reuse.id + i);
   llm_kv_seq_end_call (sequence, tokens, n);
   bench_store_settle (store);
 }

@@ -97,6 +97,9 @@ LlmKvStore   *bench_engine_new_store (BenchEngine            *self,
 
 /* --- stores, with an engine or without --- */
 
+/* More than any benchmark writes. */
+#define BENCH_STORAGE_LIMIT ((guint64) 1 << 40)
+
 /* (transfer full): where @store may write from now on. */
 LlmKvStorage *bench_store_open_storage (LlmKvStore           *store,
                                     const char               *folder,

@@ -38,7 +38,7 @@ static gboolean opt_no_cache;
 static gboolean opt_exact;
 static int opt_segments;
 static gboolean opt_profile;
-static char *opt_kv;
+static GStrv opt_kv;
 static gboolean opt_density;
 static char *opt_beside;
 static int opt_turns = -1;
@@ -64,11 +64,11 @@ static const GOptionEntry entries[] = {
   { "cache", 0, 0, G_OPTION_ARG_FILENAME, &opt_cache,
     "Where the prepared copy is kept (the user's cache folder)", "FOLDER" },
   { "no-cache", 0, 0, G_OPTION_ARG_NONE, &opt_no_cache, "Prepare in memory", NULL },
-  { "kv", 0, 0, G_OPTION_ARG_STRING, &opt_kv,
-    "In turns, the same behind context memory that this policy packed (llms, vllm-sq, …)",
-    "POLICY" },
+  { "kv", 0, 0, G_OPTION_ARG_STRING_ARRAY, &opt_kv,
+    "In turns, step by step, the same behind context memory that this policy packed (llms, "
+    "vllm-sq, …), or with so many bits (8, 4, 3, 2); may be given several times", "POLICY" },
   { "density", 0, 0, G_OPTION_ARG_NONE, &opt_density,
-    "In turns, the same while densities of chunks are collected", NULL },
+    "In turns, step by step, the same while densities of chunks are collected", NULL },
   { "beside", 0, 0, G_OPTION_ARG_STRING, &opt_beside,
     "Another build of this program that runs the same in turns, step by step", "LLMSVC_BENCH" },
   { "turns", 0, G_OPTION_FLAG_HIDDEN, G_OPTION_ARG_INT, &opt_turns, NULL, NULL },
@@ -114,6 +114,27 @@ variant_free (gpointer data)
   g_free (self);
 }
 
+/* FALSE for an unknown name. */
+static gboolean
+find_policy (const char  *name,
+             LlmKvPolicy *policy)
+{
+  static const LlkKvFormat formats[] = { LLK_KV_Q8, LLK_KV_Q4, LLK_KV_Q3, LLK_KV_Q2 };
+  static const char *const bits[] = { "8", "4", "3", "2" };
+  const LlmKvPolicy *found = llm_kv_policy_find (name);
+
+  for (guint i = 0; i < G_N_ELEMENTS (bits); i++)
+    if (g_str_equal (name, bits[i]))
+      {
+        *policy = *llm_kv_policy_find ("vllm-sq");
+        policy->uniform = formats[i];
+        return TRUE;
+      }
+  if (found != NULL)
+    *policy = *found;
+  return found != NULL;
+}
+
 /* @policy: (nullable): packs what its contexts are filled with. */
 static gboolean
 add_variant (Rounds     *rounds,
@@ -122,8 +143,8 @@ add_variant (Rounds     *rounds,
              gboolean    collects_density,
              GError    **error)
 {
-  const LlmKvPolicy *found = policy != NULL ? llm_kv_policy_find (policy) : NULL;
   Variant *variant = g_new0 (Variant, 1);
+  LlmKvPolicy found;
 
   g_ptr_array_add (rounds->variants, variant);
   variant->name = g_strdup_printf (OWN_NAME "%s%s", what[0] != '\0' ? ", " : "", what);
@@ -131,13 +152,13 @@ add_variant (Rounds     *rounds,
   variant->position_bytes = (double) rounds->engine->costs.position_bytes;
   if (policy == NULL)
     return TRUE;
-  if (found == NULL)
+  if (!find_policy (policy, &found))
     {
       g_set_error (error, G_IO_ERROR, G_IO_ERROR_INVALID_ARGUMENT, "There is no policy “%s”",
                    policy);
       return FALSE;
     }
-  variant->store = bench_engine_new_store (rounds->engine, found, error);
+  variant->store = bench_engine_new_store (rounds->engine, &found, error);
   return variant->store != NULL;
 }
 
@@ -149,19 +170,19 @@ fill_variant (Rounds  *rounds,
   guint depth = (guint) opt_depth;
 
   variant->filled = g_new0 (LlmKvSeq *, opt_batch);
-  /* Bits are chosen by densities. */
-  llm_forward_set_density (rounds->engine->forward, variant->store != NULL);
   for (int i = 0; i < opt_batch; i++)
     {
       g_autoptr(GError) error = NULL;
+      g_autofree char *id = g_strdup_printf ("%d", i);
       LlmKvPlan plan;
 
-      variant->filled[i] = llm_kv_seq_new (store, NULL, NULL);
+      variant->filled[i] = llm_kv_seq_new (store, NULL, id);
       if (depth == 0)
         continue;
       if (!llm_kv_seq_begin_call (variant->filled[i], depth, &plan, &error))
         g_error ("%s", error->message);
-      bench_engine_prefill (rounds->engine, variant->filled[i], NULL, depth, NULL);
+      if (!bench_sequence_fill (variant->filled[i], depth, &error))
+        g_error ("%s", error->message);
       bench_store_end_call (store, variant->filled[i]);
     }
   if (variant->store != NULL && depth > 0)
@@ -182,23 +203,74 @@ time_prompt (Rounds        *rounds,
   return bench_engine_prefill (rounds->engine, sequence, NULL, (guint) opt_prompt, profile);
 }
 
-static double
-time_decode (Rounds        *rounds,
-             const Variant *variant,
-             guint          n_tokens,
-             BenchProfile  *profile)
+static int
+compare_seconds (gconstpointer a,
+                 gconstpointer b)
 {
-  g_autofree LlmKvSeq **sequences = g_new (LlmKvSeq *, opt_batch);
-  double seconds;
+  double left = *(const double *) a, right = *(const double *) b;
 
-  llm_forward_set_density (rounds->engine->forward, variant->collects_density);
-  for (int i = 0; i < opt_batch; i++)
-    sequences[i] = llm_kv_seq_fork (variant->filled[i], NULL, NULL);
-  seconds = bench_engine_decode (rounds->engine, sequences, (guint) opt_batch,
-                                 (guint) opt_rows, opt_tree, n_tokens, profile);
-  for (int i = 0; i < opt_batch; i++)
+  return (left > right) - (left < right);
+}
+
+/* Of @n_steps steps; those of several that take turns are short, and what the machine does meanwhile
+ * is no part of their ratio: as many of the median one, of each kind, as densities are collected
+ * in one of LLM_ROWS_SAMPLED. */
+static double
+sum_steps (const double *steps,
+           guint         n_steps,
+           gboolean      takes_turns)
+{
+  double sum = 0;
+
+  for (guint kind = 0; takes_turns && kind < LLM_ROWS_SAMPLED; kind++)
+    {
+      g_autofree double *of_kind = g_new (double, n_steps);
+      guint n = 0;
+
+      for (guint i = kind; i < n_steps; i += LLM_ROWS_SAMPLED)
+        of_kind[n++] = steps[i];
+      qsort (of_kind, n, sizeof *of_kind, compare_seconds);
+      sum += n > 0 ? of_kind[n / 2] * n : 0;
+    }
+  for (guint i = 0; !takes_turns && i < n_steps; i++)
+    sum += steps[i];
+  return sum;
+}
+
+/* Variants from @first on take turns, step by step. @seconds: [n_variants]. @profile: (nullable). */
+static void
+time_decode (Rounds       *rounds,
+             guint         first,
+             guint         n_variants,
+             guint         n_tokens,
+             double       *seconds,
+             BenchProfile *profile)
+{
+  guint n_sequences = (guint) opt_batch;
+  g_autofree LlmKvSeq **sequences = g_new (LlmKvSeq *, n_variants * n_sequences);
+  g_autofree double *steps = g_new (double, n_variants * n_tokens);
+
+  for (guint i = 0; i < n_variants * n_sequences; i++)
+    {
+      const Variant *variant = g_ptr_array_index (rounds->variants, first + i / n_sequences);
+
+      sequences[i] = llm_kv_seq_fork (variant->filled[i % n_sequences], NULL, NULL);
+    }
+  for (guint turn = 0; turn < n_tokens * n_variants; turn++)
+    {
+      /* each is first, second, … as often */
+      guint i = (turn + turn / n_variants) % n_variants;
+      const Variant *variant = g_ptr_array_index (rounds->variants, first + i);
+
+      llm_forward_set_density (rounds->engine->forward, variant->collects_density);
+      steps[i * n_tokens + turn / n_variants] =
+        bench_engine_decode (rounds->engine, sequences + i * n_sequences, n_sequences,
+                             (guint) opt_rows, opt_tree, 1, profile);
+    }
+  for (guint i = 0; i < n_variants; i++)
+    seconds[i] = sum_steps (steps + i * n_tokens, n_tokens, n_variants > 1);
+  for (guint i = 0; i < n_variants * n_sequences; i++)
     llm_kv_seq_free (sequences[i]);
-  return seconds;
 }
 
 /* @depth_bytes: of a token that was there before; 0 seconds: not measured. */
@@ -284,8 +356,9 @@ run_round (Rounds *rounds)
       const Variant *variant = g_ptr_array_index (rounds->variants, i);
 
       prompts[i] = opt_prompt > 0 ? time_prompt (rounds, variant, NULL) : 0;
-      decodes[i] = opt_gen > 0 ? time_decode (rounds, variant, (guint) opt_gen, NULL) : 0;
     }
+  if (opt_gen > 0)
+    time_decode (rounds, 0, n_variants, (guint) opt_gen, decodes, NULL);
 
   measure_limits (rounds, &read, &compute);
   bench_results_add_limits (rounds->results, read, compute);
@@ -305,12 +378,13 @@ warm_up (Rounds *rounds)
   for (guint i = 0; i < rounds->variants->len; i++)
     {
       Variant *variant = g_ptr_array_index (rounds->variants, i);
+      double seconds;
 
       fill_variant (rounds, variant);
       if (opt_prompt > 0)
         time_prompt (rounds, variant, NULL);
       if (opt_gen > 0)
-        time_decode (rounds, variant, WARM_UP_TOKENS, NULL);
+        time_decode (rounds, i, 1, WARM_UP_TOKENS, &seconds, NULL);
     }
 }
 
@@ -359,7 +433,8 @@ run_in_turns (Rounds  *rounds,
   for (int i = 0; i < opt_runs; i++)
     {
       prompts[i] = opt_prompt > 0 ? time_prompt (rounds, variant, NULL) : 0;
-      decodes[i] = opt_gen > 0 ? time_decode (rounds, variant, (guint) opt_gen, NULL) : 0;
+      if (opt_gen > 0)
+        time_decode (rounds, 0, 1, (guint) opt_gen, &decodes[i], NULL);
     }
   bench_turns_clear (&rounds->engine->turns);
   if (other != NULL && (results = bench_turns_finish (other, error)) == NULL)
@@ -406,11 +481,12 @@ profile_stages (Rounds     *rounds,
       BenchProfile profile = { 0 };
       guint n_steps = is_decode ? (guint) opt_gen : 1;
       JsonObject *stages;
+      double seconds;
 
       if ((is_decode ? opt_gen : opt_prompt) == 0)
         continue;
       if (is_decode)
-        time_decode (rounds, variant, (guint) opt_gen, &profile);
+        time_decode (rounds, 0, 1, (guint) opt_gen, &seconds, &profile);
       else
         time_prompt (rounds, variant, &profile);
       if (object == NULL)
@@ -526,9 +602,11 @@ open_all (Rounds  *rounds,
     return FALSE;
   rounds->engine = bench_engine_new (&config, error);
   if (rounds->engine == NULL || !add_variant (rounds, "", NULL, FALSE, error) ||
-      (opt_density && !add_variant (rounds, "densities", NULL, TRUE, error)) ||
-      (opt_kv != NULL && !add_variant (rounds, opt_kv, opt_kv, opt_density, error)))
+      (opt_density && !add_variant (rounds, "densities", NULL, TRUE, error)))
     return FALSE;
+  for (guint i = 0; opt_kv != NULL && opt_kv[i] != NULL; i++)
+    if (!add_variant (rounds, opt_kv[i], opt_kv[i], opt_density, error))
+      return FALSE;
 
   rounds->memory = bench_memory_new (BENCH_PAGES_HUGE, CLAMP (rounds->engine->costs.row_bytes,
                                                               MIN_MEMORY, MAX_MEMORY),

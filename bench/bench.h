@@ -63,10 +63,16 @@ typedef struct
 } BenchCommand;
 
 extern const BenchCommand bench_model_command, bench_contexts_command, bench_contention_command,
-  bench_machine_command;
+  bench_draft_command, bench_machine_command, bench_masks_command;
 
 /* What the commands in Python ask this program for. */
 int          bench_answers       (int                 argc,
+                                  char              **argv);
+int          bench_draft_group   (int                 argc,
+                                  char              **argv);
+int          bench_draft_play    (int                 argc,
+                                  char              **argv);
+int          bench_stream        (int                 argc,
                                   char              **argv);
 int          bench_tokens        (int                 argc,
                                   char              **argv);

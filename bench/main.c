@@ -8,6 +8,7 @@
 
 static const BenchCommand *const commands[] = {
   &bench_model_command, &bench_contention_command, &bench_machine_command, &bench_contexts_command,
+  &bench_draft_command, &bench_masks_command,
 };
 
 /* Programs in Python. */
@@ -20,11 +21,12 @@ static const struct
   { "cli", "llmctl beside busctl and gdbus" },
   { "load", "from activation to the first token, what two services share" },
   { "contexts", "what it costs to switch contexts, by policy" },
+  { "draft", "drafts: methods beside plain decoding, also of a model larger than memory" },
   { "slo", "calls that meet their latency targets, as the load rises" },
   { "pressure", "memory given back: traces through the policy, and Trim timed" },
   { "soak", "many applications for a long time, hostile clients" },
   { "storm", "a program that takes memory, beside the service and beside others" },
-  { "make-gguf", "files with random weights at the shapes of known models" },
+  { "make-gguf", "files at the shapes of known models: random, or a small model made larger" },
 };
 
 /* For these programs only. */
@@ -34,8 +36,11 @@ static const struct
   int (*run) (int argc, char **argv);
 } helpers[] = {
   { "answers", bench_answers },
+  { "draft-group", bench_draft_group },
+  { "draft-play", bench_draft_play },
   { "tokens", bench_tokens },
   { "slo-fair", bench_slo_fair },
+  { "stream", bench_stream },
   { "pressure-play", bench_pressure_play },
 };
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """Plots of what the benchmarks measured, from their JSON files, with Matplotlib.
 
-    python3 bench/plots.py contexts|pressure|slo|soak|storm JSON… OUT.svg
+    python3 bench/plots.py contexts|drafts|pressure|slo|soak|storm JSON… OUT.svg
 
 One picture with a panel for each trace, class or the like. The same JSON gives the same file.
 """
@@ -67,12 +67,14 @@ def draw_panel(axes, panel):
     for i, (name, x, y) in enumerate(panel.lines):
         points = [(a, b) for a, b in zip(x, y) if panel.limits is not None or b > 0]
         x, y = thin(*map(list, zip(*points))) if points else ([], [])
-        axes.plot(x, y, DASHES[i % len(DASHES)], color=COLOURS[i % len(COLOURS)], label=name,
+        axes.plot(x, y, DASHES[(i + i // len(COLOURS)) % len(DASHES)],
+                  color=COLOURS[i % len(COLOURS)], label=name,
                   marker="o" if len(x) <= MAX_MARKS else None, markersize=4, linewidth=1.5)
     for name, value in panel.marks:
         axes.axhline(value, color="#888888", linestyle="--", linewidth=1, label=name)
     if panel.limits is None:
         axes.set_yscale("log")
+        axes.yaxis.set_major_formatter("{x:g}")
     else:
         axes.set_ylim(panel.limits[0], panel.limits[1])
     axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False)
@@ -154,8 +156,45 @@ def make_storm(data):
     yield Panel("What the eater waited for memory so far", "seconds", "seconds", stalls, (0, None))
 
 
-KINDS = {"contexts": make_contexts, "pressure": make_pressure, "slo": make_slo, "soak": make_soak,
-         "storm": make_storm}
+def make_drafts(data):
+    """Chains by their length, all others as lines across, of other programs the fastest chain; and
+    where the same prompts were measured with several budgets, methods by budget."""
+    groups, budgets = {}, {}
+    for cell in data["cells"]:
+        where = f"{cell['limit-mib']} MiB" if cell["limit-mib"] else "all in memory"
+        title = f"{cell['model']}, {where}, {cell['task']}"
+        groups.setdefault((title, cell["draft"]), []).append(cell)
+        if cell["limit-mib"]:
+            of_task = budgets.setdefault((cell["model"], cell["task"], cell["draft"],
+                                          cell["prompts"]), {})
+            of_task.setdefault(cell["method"], {})[cell["limit-mib"]] = cell["ms-per-token"]
+    for (title, draft), cells in groups.items():
+        chain = sorted((int(cell["method"].split(":")[1]), cell["ms-per-token"])
+                       for cell in cells if cell["method"].startswith("chain:"))
+        if len(chain) < 2:
+            continue
+        lengths = [k for k, _ in chain]
+        lines = [("chain", lengths, [ms for _, ms in chain])]
+        peers = [cell for cell in cells if " chain:" in cell["method"]]
+        shown = [cell for cell in cells if "chain:" not in cell["method"]]
+        if peers:
+            shown.append(min(peers, key=lambda cell: cell["ms-per-token"]))
+        lines += [(cell["method"], [lengths[0], lengths[-1]], [cell["ms-per-token"]] * 2)
+                  for cell in shown]
+        most = max(y for _, _, values in lines for y in values)
+        yield Panel(f"{title}, draft {draft}", "guesses of a chain", "ms a token", lines,
+                    (0, 1.05 * most))
+    for (model, task, draft, _), methods in budgets.items():
+        lines = [(method, sorted(ms), [ms[limit] for limit in sorted(ms)])
+                 for method, ms in methods.items() if len(ms) > 1]
+        if lines:
+            most = max(y for _, _, values in lines for y in values)
+            yield Panel(f"{model}, {task}, draft {draft}", "memory of the group, MiB",
+                        "ms a token", lines, (0, 1.05 * most))
+
+
+KINDS = {"contexts": make_contexts, "drafts": make_drafts, "pressure": make_pressure,
+         "slo": make_slo, "soak": make_soak, "storm": make_storm}
 
 
 def draw(kind, all_data, path):

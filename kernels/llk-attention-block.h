@@ -15,8 +15,9 @@
  *   + c), add(), subtract(), divide(), maximum() (of NaN and a number the number
  *   given first, if that is one), select_lanes() (where a bit is set the first, else the
  *   second), exp_vector(), sum_vector(), max_lane(); load_bytes() (signed ones),
- *   load_codes() (of 4 or 2 bits, those that lie a number of bits higher in their
- *   words than the first) and load_steps(), see llk-kv-layout.h
+ *   load_codes() (of 4, 3 or 2 bits, those that lie a number of bits higher in their
+ *   words than the first) and load_steps() and load_nibbles() (of
+ *   sixteen groups those from a place on), see llk-kv-layout.h
  */
 
 #pragma once
@@ -60,6 +61,8 @@ typedef struct
   size_t stride;                                                   /* of acc: whole vectors */
   bool has_packed;                                                 /* chunks that are seen */
 
+  uint16_t order[LLK_ATTENTION_RUN];                               /* chunks by format; those of one
+                                                                    * in their order */
   Slots slots[MAX_VECTORS + AHEAD];
   size_t n_slots;
   float low_sums[BLOCK_QUERIES];                                   /* of weight × low */
@@ -70,11 +73,17 @@ typedef struct
   float acc[BLOCK_QUERIES * (LLK_MAX_HEAD_DIM + LANES)];
 } Block;
 
+INLINE unsigned
+get_code_bits (LlkKvFormat format)
+{
+  return format == LLK_KV_Q4 ? 4 : format == LLK_KV_Q3 ? 3 : 2;
+}
+
 INLINE size_t
 get_bytes (size_t      n,
            LlkKvFormat format)
 {
-  static const size_t bits[LLK_N_KV_FORMATS] = { 32, 16, 8, 4, 2 };
+  static const size_t bits[LLK_N_KV_FORMATS] = { 32, 16, 8, 4, 3, 2 };
 
   return n * bits[format] / 8;
 }
@@ -96,7 +105,7 @@ load_vector (const char *src,
     case LLK_KV_Q8:
       return load_bytes (codes + at);
     default:
-      return load_codes (codes, format == LLK_KV_Q4 ? 4 : 2, 2 * at);
+      return load_codes (codes, get_code_bits (format), 2 * at);
     }
 }
 
@@ -116,24 +125,29 @@ load_part (const char *src,
 
 /* The steps of a vector of the groups of a part, and what is added to step × code. */
 INLINE Vector
-load_coding (const void *part,
+load_coding (const void *src,
+             LlkKvPart   part,
              size_t      first,
              size_t      n_groups,
              LlkKvFormat format,
              Vector     *low)
 {
-  const uint8_t *head = part;
-  Vector step, zero;
+  const uint8_t *head = src, *at = head + llk_kv_get_lows_at (n_groups);
+  size_t sixteen = first / LLK_KV_GROUP * 8;
+  unsigned bits = get_code_bits (format);
+  Vector step, units;
 
   if (format == LLK_KV_Q8)
     {
       *low = zero_vector ();
       return load_halves (head + 2 * first);
     }
-  step = load_steps (head + first);
-  zero = multiply (load_bytes (head + n_groups + first),
-                   splat (llk_kv_get_unit (format == LLK_KV_Q4 ? 4 : 2)));
-  *low = multiply (step, zero);
+  step = load_steps (head + LLK_KV_BASE_BYTES + sixteen, first % LLK_KV_GROUP, head[0]);
+  units = part == LLK_KV_KEYS ? load_bytes (at + first)
+                              : subtract (load_nibbles (at + sixteen, first % LLK_KV_GROUP),
+                                          splat (8));
+  *low = multiply (step, multiply_add (units, splat (llk_kv_get_unit (part, bits)),
+                                       splat (llk_kv_get_origin (part, bits))));
   return step;
 }
 

@@ -4,7 +4,8 @@
  * Attention for sets with vectors, in three passes over a run: scores of all
  * slots, lanes being slots; the softmax; the sum of weights × V, lanes being
  * dimensions. No pass adds up lanes in its inner loop, and a loaded K or V serves
- * a block of queries. A query's arithmetic does not depend on its block.
+ * a block of queries. Chunks of one format go together. A query's arithmetic does not depend on its
+ * block.
  *
  * Packed chunks are taken apart as they are read. What the values of a slot share
  * stays outside of the loops: q · k = scale × (q · codes), and weight × v = (weight × step) ×
@@ -52,7 +53,7 @@ weigh (Block             *block,
         query->received[slots->chunk] += sum_vector (weight);
       if (llk_kv_is_packed (slots->format))
         {
-          step = load_coding (block->chunks[slots->chunk].v, slots->first,
+          step = load_coding (block->chunks[slots->chunk].v, LLK_KV_VALUES, slots->first,
                               block->shape->chunk_slots, slots->format, &low);
           low_sum = add (low_sum, select_lanes (bits, multiply (weight, low), zero_vector ()));
           weight = select_lanes (bits, multiply (weight, step), zero_vector ());
@@ -126,6 +127,7 @@ attend (const LlkAttentionShape *shape,
   block->chunks = chunks;
   block->n_chunks = n_chunks;
   block->stride = (shape->head_dim + LANES - 1) / LANES * LANES;
+  order_chunks (block);
   for (size_t first = 0; first < n_queries; first += BLOCK_QUERIES)
     {
       size_t n = n_queries - first < BLOCK_QUERIES ? n_queries - first : BLOCK_QUERIES;

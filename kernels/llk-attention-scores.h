@@ -23,6 +23,18 @@ find_keys (const LlkAttentionShape *shape,
          + get_bytes (first / LLK_KV_GROUP * LLK_KV_GROUP, format);
 }
 
+/* Of the values of a slot. */
+INLINE size_t
+get_value_bytes (const LlkAttentionShape *shape,
+                 LlkKvFormat              format)
+{
+  size_t row = shape->head_dim;
+
+  if (llk_kv_is_packed (format))
+    row = llk_kv_get_row (LLK_KV_VALUES, row, shape->chunk_slots);
+  return get_bytes (row, format);
+}
+
 /* Where the values of slot @slot are. */
 INLINE const char *
 find_values (const LlkAttentionShape *shape,
@@ -31,13 +43,25 @@ find_values (const LlkAttentionShape *shape,
              LlkKvFormat              format)
 {
   const char *v = chunk->v;
-  size_t row = shape->head_dim;
 
-  if (!llk_kv_is_packed (format))
-    return v + get_bytes (slot * row, format);
-  row = llk_kv_get_row (LLK_KV_VALUES, row, shape->chunk_slots);
-  return v + llk_kv_get_head_bytes (format, LLK_KV_VALUES, shape->head_dim, shape->chunk_slots)
-         + get_bytes (slot * row, format);
+  if (llk_kv_is_packed (format))
+    v += llk_kv_get_head_bytes (format, LLK_KV_VALUES, shape->head_dim, shape->chunk_slots);
+  return v + slot * get_value_bytes (shape, format);
+}
+
+/* Chunks of one format go together: of a mix each change of the format would end a group of vectors
+ * that are computed at once. */
+static void
+order_chunks (Block *block)
+{
+  size_t n_of[LLK_N_KV_FORMATS + 1] = { 0 };
+
+  for (size_t c = 0; c < block->n_chunks; c++)
+    n_of[llk_attention_get_format (block->shape, &block->chunks[c]) + 1]++;
+  for (size_t format = 1; format < LLK_N_KV_FORMATS; format++)
+    n_of[format] += n_of[format - 1];
+  for (size_t c = 0; c < block->n_chunks; c++)
+    block->order[n_of[llk_attention_get_format (block->shape, &block->chunks[c])]++] = (uint16_t) c;
 }
 
 /* Lists the vectors of slots that any of the queries sees; behind them, so that
@@ -50,8 +74,9 @@ list_slots (Block *block,
   size_t n = 0, n_listed;
 
   block->has_packed = false;
-  for (size_t c = 0; c < block->n_chunks; c++)
+  for (size_t i = 0; i < block->n_chunks; i++)
     {
+      size_t c = block->order[i];
       const LlkAttentionChunk *chunk = &block->chunks[c];
       LlkKvFormat format = llk_attention_get_format (shape, chunk);
       uint64_t seen = 0;
@@ -118,13 +143,12 @@ find_key_steps (Block        *block,
         }
       for (size_t d = 0; d < n_groups; d += LANES)
         {
-          Vector low, step = load_coding (part, d, n_groups, format, &low);
+          Vector low, step = load_coding (part, LLK_KV_KEYS, d, n_groups, format, &low);
 
           store_floats (block->key_steps[i] + d, step);
           store_floats (block->key_lows[i] + d, low);
         }
-      __builtin_prefetch (slots[i].next - 2 * n_groups, 0, 2);
-      __builtin_prefetch (slots[i].next - n_groups, 0, 2);
+      __builtin_prefetch (slots[i].next - LINE, 0, 2);
       steps[i] = block->key_steps[i];
       lows[i] = block->key_lows[i];
     }
@@ -207,8 +231,9 @@ finish_scores (Block                   *block,
         {
           Vector low;
 
-          score = multiply (score, load_coding (block->chunks[slots->chunk].k, slots->first,
-                                                shape->chunk_slots, LLK_KV_Q8, &low));
+          score = multiply (score, load_coding (block->chunks[slots->chunk].k, LLK_KV_KEYS,
+                                                slots->first, shape->chunk_slots, LLK_KV_Q8,
+                                                &low));
         }
       if (shape->softcap != 0)
         score = cap (score, shape->softcap);
@@ -263,6 +288,8 @@ score (Block *block,
         score_slots (block, i, n, n_queries, LLK_KV_Q8);
       else if (format == LLK_KV_Q4)
         score_slots (block, i, n, n_queries, LLK_KV_Q4);
+      else if (format == LLK_KV_Q3)
+        score_slots (block, i, n, n_queries, LLK_KV_Q3);
       else
         score_slots (block, i, n, n_queries, LLK_KV_Q2);
     }

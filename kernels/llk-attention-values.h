@@ -106,6 +106,8 @@ add_all_values (const Seen  *seen,
     add_formatted (seen, n_seen, head_dim, weights, acc, stride, n_queries, LLK_KV_Q8);
   else if (format == LLK_KV_Q4)
     add_formatted (seen, n_seen, head_dim, weights, acc, stride, n_queries, LLK_KV_Q4);
+  else if (format == LLK_KV_Q3)
+    add_formatted (seen, n_seen, head_dim, weights, acc, stride, n_queries, LLK_KV_Q3);
   else
     add_formatted (seen, n_seen, head_dim, weights, acc, stride, n_queries, LLK_KV_Q2);
 }
@@ -122,8 +124,8 @@ add_values_of_one (const Seen  *seen,
   add_all_values (seen, n_seen, head_dim, weights, acc, 0, 1, format);
 }
 
-/* The slots that the mask of @query shows in @n_chunks chunks from @first on, which have one
- * format. */
+/* The slots that the mask of @query shows in @n_chunks chunks of block->order, from @first on, which
+ * have one format. */
 static __attribute__ ((noinline)) size_t
 list_seen (const Block             *block,
            const LlkAttentionQuery *query,
@@ -134,24 +136,30 @@ list_seen (const Block             *block,
 {
   const LlkAttentionShape *shape = block->shape;
   size_t ahead = VALUE_SLOTS / shape->chunk_slots;
+  size_t row_bytes = get_value_bytes (shape, format);
   size_t n = 0;
 
-  for (size_t c = first; c < first + n_chunks; c++)
+  for (size_t i = first; i < first + n_chunks; i++)
     {
+      size_t c = block->order[i], slot = c * shape->chunk_slots;
       const LlkAttentionChunk *chunk = &block->chunks[c];
-      const LlkAttentionChunk *next = c + ahead < block->n_chunks ? chunk + ahead : chunk;
-      LlkKvFormat next_format;
+      const LlkAttentionChunk *next =
+        i + ahead < block->n_chunks ? &block->chunks[block->order[i + ahead]] : chunk;
+      const char *v = find_values (shape, chunk, 0, format), *next_v = v;
+      size_t next_bytes = row_bytes;
 
-      if (next->v == NULL)
-        next = chunk;
-      next_format = llk_attention_get_format (shape, next);
+      if (next->v != NULL)
+        {
+          LlkKvFormat next_format = llk_attention_get_format (shape, next);
+
+          next_v = find_values (shape, next, 0, next_format);
+          next_bytes = get_value_bytes (shape, next_format);
+        }
       for (uint64_t rest = query->masks[c]; rest != 0; rest &= rest - 1)
         {
           size_t s = (size_t) __builtin_ctzll (rest);
 
-          seen[n++] = (Seen) { find_values (shape, chunk, s, format),
-                               find_values (shape, next, s, next_format),
-                               c * shape->chunk_slots + s };
+          seen[n++] = (Seen) { v + s * row_bytes, next_v + s * next_bytes, slot + s };
         }
     }
 
@@ -159,16 +167,17 @@ list_seen (const Block             *block,
 }
 
 INLINE bool
-see_the_same (const LlkAttentionQuery *queries,
-              size_t                   n_queries,
-              size_t                   first,
-              size_t                   n_chunks)
+see_the_same (const Block *block,
+              size_t       n_queries,
+              size_t       first,
+              size_t       n_chunks)
 {
+  const LlkAttentionQuery *queries = block->queries;
+
   for (size_t j = 1; j < n_queries; j++)
-    if (queries[j].masks != queries[0].masks
-        && memcmp (queries[j].masks + first, queries[0].masks + first,
-                   n_chunks * sizeof (uint64_t)) != 0)
-      return false;
+    for (size_t i = first; queries[j].masks != queries[0].masks && i < first + n_chunks; i++)
+      if (queries[j].masks[block->order[i]] != queries[0].masks[block->order[i]])
+        return false;
 
   return true;
 }
@@ -183,15 +192,17 @@ sum_values (Block *block,
   memset (block->acc, 0, n_queries * block->stride * sizeof (float));
   for (size_t first = 0, n_chunks; first < block->n_chunks; first += n_chunks)
     {
-      LlkKvFormat format = llk_attention_get_format (shape, &block->chunks[first]);
+      LlkKvFormat format =
+        llk_attention_get_format (shape, &block->chunks[block->order[first]]);
       size_t end = first + VALUE_SLOTS / shape->chunk_slots;
       bool is_same;
 
       for (n_chunks = 1; first + n_chunks < end && first + n_chunks < block->n_chunks; n_chunks++)
-        if (llk_attention_get_format (shape, &block->chunks[first + n_chunks]) != format)
+        if (llk_attention_get_format (shape, &block->chunks[block->order[first + n_chunks]])
+            != format)
           break;
 
-      is_same = see_the_same (block->queries, n_queries, first, n_chunks);
+      is_same = see_the_same (block, n_queries, first, n_chunks);
       if (is_same)
         {
           size_t n = list_seen (block, block->queries, first, n_chunks, format, seen);

@@ -3,6 +3,8 @@
 /*
  * Packing, for llk-kv-passes.h, which includes this. Sixteen groups are coded
  * together, a lane each: the step is the one of several with the least squared error.
+ * Values are then rounded dimension by dimension, so that each makes good what errors of those
+ * before change in what a model makes of them.
  */
 
 #pragma once
@@ -31,21 +33,29 @@ typedef struct
 /* How they are coded. */
 typedef struct
 {
-  uint32_t step_codes[GROUP];
-  float zeros[GROUP];
+  int32_t places[GROUP]; /* of steps, see llk_kv_get_below() */
+  float lows_at[GROUP];  /* in units from the origin */
   float steps[GROUP];
   float lows[GROUP];     /* value of code 0 */
   float factors[GROUP];  /* 1 / step */
 } Coding;
 
+/* What lows of a part there can be, in steps. */
+typedef struct
+{
+  float unit;
+  float origin;
+  float least;           /* units from the origin */
+  float most;
+} Lows;
+
 /* The least step that is not below @wanted, or the largest. */
-INLINE uint32_t
+INLINE int32_t
 find_step (float wanted)
 {
-  uint32_t code = (llk_bits_of_float (wanted) + 0xfffff) >> 20;
+  int32_t code = (int32_t) ((llk_bits_of_float (wanted) + 0xfffff) >> 20) - LLK_KV_LEAST_STEP;
 
-  code = code > LLK_KV_LEAST_STEP ? code - LLK_KV_LEAST_STEP : 0;
-  return code < 255 ? code : 255;
+  return code < 0 ? 0 : code < 255 ? code : 255;
 }
 
 INLINE float
@@ -70,6 +80,8 @@ store_codes (uint8_t *dst,
     store_codes_8 (dst, codes);
   else if (bits == 4)
     store_codes_4 (dst, codes);
+  else if (bits == 3)
+    store_codes_3 (dst, codes);
   else
     store_codes_2 (dst, codes);
 }
@@ -135,19 +147,13 @@ find_ranges (const Groups *groups,
   store_all (high, max);
 }
 
-/* Codes of sixteen values, before and after they are rounded. */
 INLINE Sixteen
-find_codes (Sixteen  x,
-            Sixteen  low,
-            Sixteen  factor,
-            float    least,
-            float    largest,
-            Sixteen *exact)
+round_codes (Sixteen exact,
+             float   least,
+             float   largest)
 {
-  Sixteen code;
+  Sixteen code = min_all (max_all (exact, splat_all (least)), splat_all (largest));
 
-  *exact = multiply_all (subtract_all (x, low), factor);
-  code = min_all (max_all (*exact, splat_all (least)), splat_all (largest));
   return subtract_all (add_all (code, splat_all (LLK_ROUNDER)), splat_all (LLK_ROUNDER));
 }
 
@@ -176,9 +182,8 @@ measure (const Groups *groups,
 #pragma GCC unroll 8
       for (size_t t = 0; t < TRIED; t++)
         {
-          Sixteen exact;
-          Sixteen code = find_codes (x, low[t], factor[t], 0, largest, &exact);
-          Sixteen error = subtract_all (exact, code);
+          Sixteen exact = multiply_all (subtract_all (x, low[t]), factor[t]);
+          Sixteen error = subtract_all (exact, round_codes (exact, 0, largest));
 
           sums[t] = add_all (sums[t], multiply_all (error, error));
         }
@@ -192,87 +197,144 @@ measure (const Groups *groups,
     }
 }
 
-/* What follows from steps and zeros. */
-INLINE void
-complete_coding (Coding  *coding,
-                 unsigned bits)
+INLINE Lows
+get_lows (LlkKvPart part,
+          unsigned  bits)
 {
+  return (Lows) {
+    llk_kv_get_unit (part, bits), llk_kv_get_origin (part, bits),
+    part == LLK_KV_KEYS ? -128 : -8, part == LLK_KV_KEYS ? 127 : 7,
+  };
+}
+
+/* Of each group the step that reaches all values, the middle of these, and how many steps below it
+ * codes best begin: half of all, or none where all values are one. */
+typedef struct
+{
+  float steps[GROUP];
+  float middles[GROUP];
+  float halves[GROUP];
+} Wanted;
+
+INLINE void
+find_wanted (const Groups *groups,
+             Lows          lows,
+             unsigned      bits,
+             Wanted       *wanted)
+{
+  const float largest = (1 << bits) - 1;
+  const float lowest = lows.origin + lows.unit * lows.least;
+  const float highest = lows.origin + lows.unit * lows.most + largest;
+  float low[GROUP], high[GROUP];
+
+  find_ranges (groups, low, high);
   for (size_t i = 0; i < GROUP; i++)
     {
-      float step = llk_kv_get_step (coding->step_codes[i]);
+      float range = (high[i] - low[i]) / largest;
+      float below = low[i] / lowest, above = high[i] / highest;
 
-      coding->steps[i] = step;
-      coding->lows[i] = step * (coding->zeros[i] * llk_kv_get_unit (bits));
-      coding->factors[i] = 1 / step;
+      range = range > below ? range : below;
+      wanted->steps[i] = range > above ? range : above;
+      wanted->middles[i] = (low[i] + high[i]) * 0.5f;
+      wanted->halves[i] = low[i] < high[i] ? largest * 0.5f : 0;
     }
 }
 
-/* The step @n_smaller below the one that reaches all values, in the middle of their range. */
-INLINE void
-try_step (const float *low,
-          const float *high,
-          unsigned     bits,
-          uint32_t     n_smaller,
-          Coding      *coding)
+/* The nearest place of a step not below that @below the largest, in eighths of octaves. */
+INLINE int32_t
+find_place (int32_t below)
 {
-  const float largest = (1 << bits) - 1;
-  const float unit = llk_kv_get_unit (bits);
+  int32_t place = below < 22 ? below / 2 : (below + 32) / 6;
+  int32_t last = below < 22 ? 8 : 15;
 
+  return place < last ? place : last;
+}
+
+/* The step that the others of the part are counted from: it reaches all values. */
+INLINE int32_t
+find_base (const Part *part,
+           size_t      n_groups,
+           Lows        lows,
+           unsigned    bits,
+           Groups     *groups)
+{
+  float most = 0;
+  Wanted wanted;
+
+  for (size_t first = 0; first < n_groups; first += GROUP)
+    {
+      take_groups (groups, part, first);
+      find_wanted (groups, lows, bits, &wanted);
+      for (size_t i = 0; i < GROUP; i++)
+        most = most > wanted.steps[i] ? most : wanted.steps[i];
+    }
+  return find_step (most);
+}
+
+/* The step @n_smaller places below the one that reaches all values, these in its middle. */
+INLINE void
+try_step (const Wanted *wanted,
+          Lows          lows,
+          int32_t       base,
+          int32_t       n_smaller,
+          Coding       *coding)
+{
   for (size_t i = 0; i < GROUP; i++)
     {
-      float whole = (high[i] - low[i]) / largest;
-      float far = fabsf (low[i]) / (127 * unit);  /* or zero does not reach the lowest value */
-      uint32_t code = find_step (whole > far ? whole : far);
-      float step, start, zero;
+      int32_t place = find_place (base - find_step (wanted->steps[i])) + n_smaller;
+      float step, at;
 
-      code = code > n_smaller ? code - n_smaller : 0;
-      step = llk_kv_get_step (code);
-      start = (low[i] + high[i] - step * largest) * 0.5f;
-      start = start > low[i] ? start : low[i];
-      zero = round_number (start / (step * unit));
-      zero = zero > -128 ? zero : -128;
-      coding->zeros[i] = zero < 127 ? zero : 127;
-      coding->step_codes[i] = code;
+      place = place < 15 ? place : 15;
+      step = llk_kv_get_step (base - llk_kv_get_below (place));
+      coding->factors[i] = 1 / step;
+      at = wanted->middles[i] * coding->factors[i] - wanted->halves[i];
+      at = round_number ((at - lows.origin) / lows.unit);
+      at = at > lows.least ? at : lows.least;
+      at = at < lows.most ? at : lows.most;
+      coding->places[i] = place;
+      coding->lows_at[i] = at;
+      coding->steps[i] = step;
+      coding->lows[i] = step * (at * lows.unit + lows.origin);
     }
-  complete_coding (coding, bits);
 }
 
 /* Values far out are few: with less of them reached the others lie closer. How much less is
  * best, of Gaussian values, depends on how many there are. */
 INLINE void
 find_coding (const Groups *groups,
+             Lows          lows,
              unsigned      bits,
+             int32_t       base,
              Coding       *coding)
 {
-  static const uint8_t smaller_4[] = { 0, 1, 2 };
-  static const uint8_t smaller_2[] = { 0, 2, 4, 3, 6, 8 };
-  const uint8_t *smaller = bits == 4 ? smaller_4 : smaller_2;
-  const size_t n = bits == 4 ? sizeof smaller_4 : groups->n <= GROUP ? TRIED : sizeof smaller_2;
-  float low[GROUP], high[GROUP], least[GROUP];
+  const int32_t n = bits == 2 && groups->n > GROUP ? 2 * TRIED : TRIED;
+  float least[GROUP];
+  Wanted wanted;
 
-  find_ranges (groups, low, high);
+  find_wanted (groups, lows, bits, &wanted);
   memset (coding, 0, sizeof *coding);
   for (size_t i = 0; i < GROUP; i++)
     least[i] = INFINITY;
-  for (size_t first = 0; first < n; first += TRIED)
+  for (int32_t first = 0; first < n; first += TRIED)
     {
       Coding tried[TRIED];
       float errors[TRIED][GROUP];
 
-      for (size_t t = 0; t < TRIED; t++)
-        try_step (low, high, bits, smaller[first + t], &tried[t]);
+      for (int32_t t = 0; t < TRIED; t++)
+        try_step (&wanted, lows, base, first + t, &tried[t]);
       measure (groups, tried, bits, errors);
       for (size_t t = 0; t < TRIED; t++)
         for (size_t i = 0; i < GROUP; i++)
-          {
-            bool is_less = errors[t][i] < least[i];
-
-            least[i] = is_less ? errors[t][i] : least[i];
-            coding->step_codes[i] = is_less ? tried[t].step_codes[i] : coding->step_codes[i];
-            coding->zeros[i] = is_less ? tried[t].zeros[i] : coding->zeros[i];
-          }
+          if (errors[t][i] < least[i])
+            {
+              least[i] = errors[t][i];
+              coding->places[i] = tried[t].places[i];
+              coding->lows_at[i] = tried[t].lows_at[i];
+              coding->steps[i] = tried[t].steps[i];
+              coding->lows[i] = tried[t].lows[i];
+              coding->factors[i] = tried[t].factors[i];
+            }
     }
-  complete_coding (coding, bits);
 }
 
 /* Scales for codes of both signs. */
@@ -295,38 +357,102 @@ find_scales (const Groups *groups,
     }
 }
 
-/* Of the groups from @first on. @codes: of all rows, @row_bytes apart. */
+/* Of the groups from @first on. @dst: the part. */
+INLINE void
+write_coding (const Coding *coding,
+              LlkKvPart     kind,
+              size_t        first,
+              size_t        n_groups,
+              uint8_t      *dst)
+{
+  uint8_t *places = dst + LLK_KV_BASE_BYTES + first / 2;
+  uint8_t *lows = dst + llk_kv_get_lows_at (n_groups) + (kind == LLK_KV_KEYS ? first : first / 2);
+
+  for (size_t i = 0; i < GROUP / 2; i++)
+    places[i] = (uint8_t) (coding->places[i] | coding->places[i + GROUP / 2] << 4);
+  if (kind == LLK_KV_KEYS)
+    for (size_t i = 0; i < GROUP; i++)
+      lows[i] = (uint8_t) (int8_t) coding->lows_at[i];
+  else
+    for (size_t i = 0; i < GROUP / 2; i++)
+      lows[i] = (uint8_t) (((int32_t) coding->lows_at[i] + 8)
+                           | ((int32_t) coding->lows_at[i + GROUP / 2] + 8) << 4);
+}
+
+/* What the errors of the @n dimensions before add up to, where @weights says how much of each a
+ * dimension makes good. Four sums, as one would wait for itself. */
+INLINE Sixteen
+sum_errors (const Sixteen *errors,
+            const float   *weights,
+            size_t         n)
+{
+  Sixteen sums[4] = { splat_all (0), splat_all (0), splat_all (0), splat_all (0) };
+
+  for (size_t at = 0; at < n; at += 4)
+#pragma GCC unroll 4
+    for (size_t i = 0; i < 4; i++)
+      sums[i] = add_all (sums[i], multiply_all (errors[at + i], splat_all (weights[at + i])));
+  return add_all (add_all (sums[0], sums[1]), add_all (sums[2], sums[3]));
+}
+
+/* Codes instead of values. */
+INLINE void
+round_groups (Groups       *groups,
+              const Coding *coding,
+              unsigned      bits,
+              const float  *feedback)
+{
+  const float largest = bits == 8 ? 127 : (1 << bits) - 1;
+  const float least = bits == 8 ? -127 : 0;
+  Sixteen low = load_all (coding->lows), factor = load_all (coding->factors);
+  Sixteen errors[LLK_KV_FEEDBACK];
+
+  for (size_t r = 0; r < groups->n; r++)
+    {
+      size_t place = r % LLK_KV_FEEDBACK;
+      Sixteen exact = multiply_all (subtract_all (load_all (groups->x + r * GROUP), low), factor);
+      Sixteen code = exact;
+
+      if (feedback != NULL)
+        {
+          if (place == 0)
+            for (size_t i = 0; i < LLK_KV_FEEDBACK; i++)
+              errors[i] = splat_all (0);
+          code = subtract_all (exact, sum_errors (errors, feedback + r * LLK_KV_FEEDBACK, place));
+        }
+      code = round_codes (code, least, largest);
+      errors[place] = subtract_all (code, exact);
+      store_all (groups->x + r * GROUP, code);
+    }
+}
+
+/* The codes of the groups from @first on. @codes: of all rows, @row_bytes apart. */
 INLINE void
 write_codes (const Part   *part,
              const Groups *groups,
-             const Coding *coding,
              size_t        first,
              unsigned      bits,
              uint8_t      *codes,
              size_t        row_bytes)
 {
-  const float largest = bits == 8 ? 127 : (1 << bits) - 1;
-  const float least = bits == 8 ? -127 : 0;
-  Sixteen low = load_all (coding->lows), factor = load_all (coding->factors);
-  Sixteen exact;
+  Sixteen square[GROUP];
 
   if (!part->is_by_row)
-    for (size_t r = 0; r < part->n_rows; r++)
-      store_codes (codes + r * row_bytes + first * bits / 8,
-                   find_codes (load_all (groups->x + r * GROUP), low, factor, least, largest,
-                               &exact),
-                   bits);
-  else
-    for (size_t r = 0; r < GROUP && first + r < part->n_rows; r++)
-      {
-        low = splat_all (coding->lows[r]);
-        factor = splat_all (coding->factors[r]);
-        for (size_t at = 0; at < part->row; at += GROUP)
-          store_codes (codes + (first + r) * row_bytes + at * bits / 8,
-                       find_codes (load_row (part, first + r, at), low, factor, least, largest,
-                                   &exact),
-                       bits);
-      }
+    {
+      for (size_t r = 0; r < part->n_rows; r++)
+        store_codes (codes + r * row_bytes + first * bits / 8, load_all (groups->x + r * GROUP),
+                     bits);
+      return;
+    }
+
+  for (size_t at = 0; at < part->row; at += GROUP)
+    {
+      for (size_t r = 0; r < GROUP; r++)
+        square[r] = at + r < part->row ? load_all (groups->x + (at + r) * GROUP) : splat_all (0);
+      transpose (square);
+      for (size_t r = 0; r < GROUP && first + r < part->n_rows; r++)
+        store_codes (codes + (first + r) * row_bytes + at * bits / 8, square[r], bits);
+    }
 }
 
 INLINE void
@@ -335,6 +461,7 @@ pack_bits (LlkKvFormat  format,
            size_t       head_dim,
            size_t       chunk_slots,
            const float *src,
+           const float *feedback,
            uint8_t     *dst,
            unsigned     bits)
 {
@@ -346,8 +473,18 @@ pack_bits (LlkKvFormat  format,
   };
   size_t row_bytes = llk_kv_get_row (kind, head_dim, chunk_slots) * bits / 8;
   size_t n_groups = llk_kv_get_groups (format, kind, head_dim, chunk_slots);
-  size_t used = 2 * n_groups + part.n_rows * row_bytes;
+  size_t head_bytes = llk_kv_get_head_bytes (format, kind, head_dim, chunk_slots);
+  size_t used = head_bytes + part.n_rows * row_bytes;
+  const Lows lows = get_lows (kind, bits);
+  int32_t base = 0;
   Groups groups;
+
+  if (bits < 8)
+    {
+      base = find_base (&part, n_groups, lows, bits, &groups);
+      dst[0] = (uint8_t) base;
+      dst[1] = 0;
+    }
 
   for (size_t first = 0; first < n_groups; first += GROUP)
     {
@@ -363,14 +500,11 @@ pack_bits (LlkKvFormat  format,
         }
       else
         {
-          find_coding (&groups, bits, &coding);
-          for (size_t i = 0; i < GROUP; i++)
-            {
-              dst[first + i] = (uint8_t) coding.step_codes[i];
-              dst[n_groups + first + i] = (uint8_t) (int8_t) coding.zeros[i];
-            }
+          find_coding (&groups, lows, bits, base, &coding);
+          write_coding (&coding, kind, first, n_groups, dst);
         }
-      write_codes (&part, &groups, &coding, first, bits, dst + 2 * n_groups, row_bytes);
+      round_groups (&groups, &coding, bits, feedback);
+      write_codes (&part, &groups, first, bits, dst + head_bytes, row_bytes);
     }
   memset (dst + used, 0, llk_kv_part_bytes (format, kind, head_dim, chunk_slots) - used);
 }
@@ -381,12 +515,17 @@ pack (LlkKvFormat  format,
       size_t       head_dim,
       size_t       chunk_slots,
       const float *src,
+      const float *feedback,
       void        *dst)
 {
+  if (part == LLK_KV_KEYS)
+    feedback = NULL;
   if (format == LLK_KV_Q8)
-    pack_bits (LLK_KV_Q8, part, head_dim, chunk_slots, src, dst, 8);
+    pack_bits (LLK_KV_Q8, part, head_dim, chunk_slots, src, NULL, dst, 8);
   else if (format == LLK_KV_Q4)
-    pack_bits (LLK_KV_Q4, part, head_dim, chunk_slots, src, dst, 4);
+    pack_bits (LLK_KV_Q4, part, head_dim, chunk_slots, src, feedback, dst, 4);
+  else if (format == LLK_KV_Q3)
+    pack_bits (LLK_KV_Q3, part, head_dim, chunk_slots, src, feedback, dst, 3);
   else
-    pack_bits (LLK_KV_Q2, part, head_dim, chunk_slots, src, dst, 2);
+    pack_bits (LLK_KV_Q2, part, head_dim, chunk_slots, src, feedback, dst, 2);
 }

@@ -4,8 +4,8 @@
  * Packing and unpacking of keys and values, in vectors of sixteen.
  *
  * Who includes this defines before, for its vectors: Sixteen, INLINE, and the
- * functions splat_all(), load_all(), load_all_halves(), load_all_codes() (of 8, 4 or 2
- * bits), store_all(), store_all_halves(), store_codes_8(), store_codes_4(),
+ * functions splat_all(), load_all(), load_all_halves(), load_all_codes() (of 8, 4, 3 or 2
+ * bits), store_all(), store_all_halves(), store_codes_8(), store_codes_4(), store_codes_3(),
  * store_codes_2(), add_all(), subtract_all(), multiply_all(), min_all(), max_all() (of
  * numbers), clear_infinite() (0 where it is not finite, no negative zeros), transpose()
  */
@@ -21,11 +21,15 @@
 /* Steps and values of code 0 of all groups. */
 INLINE void
 read_coding (const uint8_t *src,
+             LlkKvPart      part,
              size_t         n_groups,
              unsigned       bits,
              float         *steps,
              float         *lows)
 {
+  const float unit = llk_kv_get_unit (part, bits), origin = llk_kv_get_origin (part, bits);
+  const uint8_t *places = src + LLK_KV_BASE_BYTES, *at = src + llk_kv_get_lows_at (n_groups);
+
   for (size_t i = 0; i < n_groups; i++)
     if (bits == 8)
       {
@@ -34,8 +38,11 @@ read_coding (const uint8_t *src,
       }
     else
       {
-        steps[i] = llk_kv_get_step (src[i]);
-        lows[i] = steps[i] * ((int8_t) src[n_groups + i] * llk_kv_get_unit (bits));
+        int32_t below = llk_kv_get_below ((int32_t) llk_kv_get_half (places, i));
+        int32_t low = part == LLK_KV_KEYS ? (int8_t) at[i] : (int32_t) llk_kv_get_half (at, i) - 8;
+
+        steps[i] = llk_kv_get_step (src[0] - below);
+        lows[i] = steps[i] * ((float) low * unit + origin);
       }
 }
 
@@ -73,10 +80,10 @@ unpack_bits (LlkKvFormat    format,
   size_t n_rows = part == LLK_KV_KEYS ? head_dim : chunk_slots;
   size_t row = part == LLK_KV_KEYS ? chunk_slots : head_dim;
   bool is_by_row = part == LLK_KV_VALUES || llk_kv_is_by_dimension (format, part);
-  const uint8_t *codes = src + 2 * n_groups;
+  const uint8_t *codes = src + llk_kv_get_head_bytes (format, part, head_dim, chunk_slots);
   float steps[LLK_MAX_HEAD_DIM], lows[LLK_MAX_HEAD_DIM];
 
-  read_coding (src, n_groups, bits, steps, lows);
+  read_coding (src, part, n_groups, bits, steps, lows);
   for (size_t r = 0; r < n_rows; r++)
     for (size_t at = 0; at < row; at += GROUP)
       {
@@ -124,6 +131,7 @@ convert (LlkKvFormat format,
 
 DEFINE_UNPACK (8)
 DEFINE_UNPACK (4)
+DEFINE_UNPACK (3)
 DEFINE_UNPACK (2)
 
 static void
@@ -139,6 +147,8 @@ unpack (LlkKvFormat format,
     unpack_8 (part, head_dim, chunk_slots, src, dst, to_half);
   else if (format == LLK_KV_Q4)
     unpack_4 (part, head_dim, chunk_slots, src, dst, to_half);
+  else if (format == LLK_KV_Q3)
+    unpack_3 (part, head_dim, chunk_slots, src, dst, to_half);
   else if (format == LLK_KV_Q2)
     unpack_2 (part, head_dim, chunk_slots, src, dst, to_half);
   else

@@ -8,7 +8,8 @@ unsigned
 llk_kv_bits (LlkKvFormat format)
 {
   static const unsigned bits[LLK_N_KV_FORMATS] = {
-    [LLK_KV_F32] = 32, [LLK_KV_F16] = 16, [LLK_KV_Q8] = 8, [LLK_KV_Q4] = 4, [LLK_KV_Q2] = 2,
+    [LLK_KV_F32] = 32, [LLK_KV_F16] = 16, [LLK_KV_Q8] = 8, [LLK_KV_Q4] = 4,
+    [LLK_KV_Q3] = 3, [LLK_KV_Q2] = 2,
   };
 
   return bits[format];
@@ -29,5 +30,8 @@ llk_kv_part_bytes (LlkKvFormat format,
       n_row = llk_kv_get_row (part, head_dim, chunk_slots);
       n_head = llk_kv_get_head_bytes (format, part, head_dim, chunk_slots);
     }
-  return (n_head + n_rows * n_row * llk_kv_bits (format) / 8 + 15) / 16 * 16;
+  n_head += n_rows * n_row * llk_kv_bits (format) / 8;
+  if (format > LLK_KV_Q8)
+    return n_head;
+  return (n_head + 15) / 16 * 16;
 }

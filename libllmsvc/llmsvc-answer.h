@@ -32,12 +32,27 @@ guint               llmsvc_answer_get_output_tokens (LlmsvcAnswer *self);
 /* What is left within the model's sight of prompt and answer, when the window slid. */
 LLMSVC_AVAILABLE_IN_0_1
 guint               llmsvc_answer_get_kept_tokens   (LlmsvcAnswer *self);
+/* Of an answer with the option "draft": guesses that were verified, those that were right, and the
+ * passes through the model after the first token. */
+LLMSVC_AVAILABLE_IN_0_1
+guint               llmsvc_answer_get_drafted_tokens (LlmsvcAnswer *self);
+LLMSVC_AVAILABLE_IN_0_1
+guint               llmsvc_answer_get_accepted_tokens (LlmsvcAnswer *self);
+LLMSVC_AVAILABLE_IN_0_1
+guint               llmsvc_answer_get_passes        (LlmsvcAnswer *self);
+LLMSVC_AVAILABLE_IN_0_1
+double              llmsvc_answer_get_kv_bits       (LlmsvcAnswer *self);
+LLMSVC_AVAILABLE_IN_0_1
+gboolean            llmsvc_answer_get_shared_quantized (LlmsvcAnswer *self);
 LLMSVC_AVAILABLE_IN_0_1
 double              llmsvc_answer_get_ttft_ms       (LlmsvcAnswer *self);
 LLMSVC_AVAILABLE_IN_0_1
 double              llmsvc_answer_get_tpot_ms       (LlmsvcAnswer *self);
 LLMSVC_AVAILABLE_IN_0_1
 gboolean            llmsvc_answer_get_slo_met       (LlmsvcAnswer *self);
+/* The functions that it calls, JSON as OpenAI's API has it; "" for none: (transfer none). */
+LLMSVC_AVAILABLE_IN_0_1
+const char         *llmsvc_answer_get_tool_calls    (LlmsvcAnswer *self);
 LLMSVC_AVAILABLE_IN_0_1
 const char         *llmsvc_answer_get_model_id      (LlmsvcAnswer *self);
 /* The revision of the context after this turn; 0 without a context. */

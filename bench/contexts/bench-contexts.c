@@ -30,6 +30,7 @@ static int opt_switches;
 static int opt_contexts;
 static int opt_chunk;
 static int opt_longest;
+static int opt_deepest = 4096;
 
 static const GOptionEntry entries[] = {
   { "policy", 0, 0, G_OPTION_ARG_STRING_ARRAY, &opt_policies, NULL, NULL },
@@ -48,6 +49,7 @@ static const GOptionEntry entries[] = {
   { "contexts", 0, 0, G_OPTION_ARG_INT, &opt_contexts, NULL, NULL },
   { "chunk", 0, 0, G_OPTION_ARG_INT, &opt_chunk, NULL, NULL },
   { "longest", 0, 0, G_OPTION_ARG_INT, &opt_longest, NULL, NULL },
+  { "deepest", 0, 0, G_OPTION_ARG_INT, &opt_deepest, NULL, NULL },
   { "interval", 0, 0, G_OPTION_ARG_DOUBLE, &opt_interval, NULL, NULL },
   G_OPTION_ENTRY_NULL
 };
@@ -140,16 +142,34 @@ names_part (BenchParts *self,
   return TRUE;
 }
 
-/* Measures what computing costs where it is not in the file. */
+/* Measures what computing costs where it is not in the file, and says which figures of the file no
+ * undisturbed machine shows: "doubtful". */
 static gboolean
 rates_part (BenchParts *self,
             GError    **error)
 {
-  BenchRates rates;
+  JsonArray *doubtful = json_array_new ();
 
+  json_object_set_array_member (self->json, "doubtful", doubtful);
   for (guint i = 0; i < self->shapes->len; i++)
-    if (!bench_rate_file_get_rates (&self->rates, self->shapes->pdata[i], &rates, error))
-      return FALSE;
+    {
+      const BenchModelShape *shape = self->shapes->pdata[i];
+      BenchRates rates;
+      guint outlier;
+
+      if (!bench_rate_file_get_rates (&self->rates, shape, &rates, error))
+        return FALSE;
+      outlier = bench_steps_find_outlier (llm_kv_profile_rows, rates.profile.prompt_us,
+                                          LLM_KV_PROFILE_POINTS, rates.profile.depth_us);
+      if (outlier < G_MAXUINT)
+        {
+          g_autofree char *text = g_strdup_printf ("%s: %u rows in %.3g ms", shape->title,
+                                                   llm_kv_profile_rows[outlier],
+                                                   rates.profile.prompt_us[outlier] / MS);
+
+          json_array_add_string_element (doubtful, text);
+        }
+    }
   return TRUE;
 }
 
@@ -266,6 +286,7 @@ replay_part (BenchParts *self,
     return bench_fail_usage (error, "A replay needs a model, a policy, a device and numbers");
   config.shape = self->shapes->pdata[0];
   config.policy = self->policies->pdata[0];
+  config.is_clairvoyant = strcmp (config.policy->name, "clairvoyant") == 0;
   config.device = self->devices->pdata[0];
   config.trace = trace = make_trace ((guint) opt_contexts);
   config.folder = folder = bench_make_folder (opt_folder, error);
@@ -322,6 +343,7 @@ run_contexts (Bench   *bench,
     .devices = devices,
     .policies = policies,
     .n_switches = (guint) opt_switches,
+    .deepest = (guint) MAX (opt_deepest, 1),
     .seed = (guint64) opt_seed,
     .peer = opt_peer,
     .rates = { .path = opt_rates, .folder = opt_folder, .model = opt_model },

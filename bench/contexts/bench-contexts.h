@@ -20,7 +20,8 @@ typedef struct
 {
   const char *name;
   const char *title;
-  const char *random_shape;  /* (nullable): of random weights; NULL: it is the shipped model */
+  const char *random_shape;  /* (nullable): of random weights; NULL: it is the shipped model. With
+                              * n_layers, which may be fewer than the shape's */
   guint n_layers;
   guint n_kv_heads;
   guint head_dim;
@@ -35,11 +36,26 @@ LlmKvLayout            bench_model_shape_get_layout (const BenchModelShape *self
                                                      guint                  chunk_slots,
                                                      gboolean               is_thin);
 
+/* Of our own work on chunks of a kind. */
+typedef struct
+{
+  double take_us_per_byte;   /* of what was read: checksums, copies, new memory */
+  double take_us_per_chunk;  /* and its parts, one after the other */
+  double stall_us_per_chunk; /* what reading takes besides; computing goes on meanwhile */
+  double evict_us_per_byte;  /* of memory that is taken from others */
+  double evict_us_per_chunk;
+} BenchChunkRates;
+
 typedef struct
 {
   LlmKvProfile profile;      /* the reads are those of no device: see below */
   double resident_us;        /* of a call's begin when all of a context is there */
-  double take_us_per_byte;   /* of what was read: checksums, copies, new memory */
+  double open_us;            /* before the first byte of a restore arrives: a plan, files */
+  BenchChunkRates packed;
+  BenchChunkRates floats;    /* one of many pages costs other than several of few */
+  double create_us;          /* of writing what is evicted: files */
+  double write_us_per_byte;  /* our own work on what is written: copies, checksums */
+  double pack_us_per_byte;   /* of floats that are quantized when a call has returned */
 } BenchRates;
 
 /* What computing and reading cost on this machine: measured with models of the real shapes, or
@@ -71,12 +87,6 @@ char    *bench_rate_file_get_model (BenchRateFile         *self,
                                     const BenchModelShape *shape,
                                     GError               **error);
 
-/* Microseconds for each byte of what we do with what was read, of a call that waits for it: the
- * storage of the service, in a folder in @parent, and the processor's time alone. */
-gboolean bench_measure_taking      (const char            *parent,
-                                    double                *us_per_byte,
-                                    GError               **error);
-
 /* --- what is asked for --- */
 
 typedef struct
@@ -89,6 +99,7 @@ typedef struct
   const char *peer;          /* (nullable): a program that saves and loads contexts */
   BenchRateFile rates;
   JsonObject *json;          /* of the answer */
+  guint deepest;             /* of ttft: tokens before the question at most */
 } BenchParts;
 
 /* In real time, with real models: the time to the first token behind a context that is read or

@@ -1,47 +1,14 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-#include "contexts/bench-contexts.h"
+#include "contexts/bench-measure.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <glib/gstdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "bench-engine.h"
-#include "io/llm-disk.h"
-
-#define DISK_BYTES ((gsize) 128 << 20)
-#define LATENCY_BYTES 4096
-#define N_LATENCIES 65
-#define N_STEPS 5
-/* How the reader asks: requests under way. */
-#define DEPTH 8
-/* Where the cost of depth is measured. */
-#define DEPTH_SLOTS 2048
-#define DEPTH_ROWS 128
-
-const BenchModelShape bench_model_shapes[] = {
-  { "8m", "shipped model, 8 M", NULL, 8, 8, 32, 1024 },
-  { "1.1b", "1.1 B, 4 KV heads", "1.1b", 22, 4, 64, 4096 },
-  { "1.3b-mha", "1.3 B, multi-head", "1.3b-mha", 24, 32, 64, 4096 },
-  { NULL, NULL, NULL, 0, 0, 0, 0 },
-};
-
-LlmKvLayout
-bench_model_shape_get_layout (const BenchModelShape *self,
-                              guint                  chunk_slots,
-                              gboolean               is_thin)
-{
-  return (LlmKvLayout) {
-    .kind = LLM_KV_FULL,
-    .format = LLK_KV_F16,
-    .n_layers = is_thin ? 1 : self->n_layers,
-    .n_kv_heads = is_thin ? 1 : self->n_kv_heads,
-    .head_dim = self->head_dim,
-    .chunk_slots = chunk_slots,
-  };
-}
+#define MIN_ROUNDS 9
+#define MAX_ROUNDS 199
+#define MAX_US (180 * G_TIME_SPAN_SECOND)
 
 gboolean
 bench_rate_file_open (BenchRateFile  *self,
@@ -96,12 +63,13 @@ get_rate (BenchRateFile *self,
 }
 
 static gboolean
-make_model (const char  *path,
-            const char  *shape,
-            GError     **error)
+make_model (const char            *path,
+            const BenchModelShape *shape,
+            GError               **error)
 {
-  const char *const words[] = { "/proc/self/exe", "make-gguf", "--shape", shape, "--type", "Q4_0",
-                                path, NULL };
+  g_autofree char *layers = g_strdup_printf ("--layers=%u", shape->n_layers);
+  const char *const words[] = { "/proc/self/exe", "make-gguf", "--shape", shape->random_shape,
+                                "--type", "Q4_0", layers, path, NULL };
   int status;
 
   return g_spawn_sync (NULL, (char **) words, NULL, G_SPAWN_STDOUT_TO_DEV_NULL, NULL, NULL, NULL,
@@ -128,7 +96,7 @@ bench_rate_file_get_model (BenchRateFile         *self,
     }
   if (g_ptr_array_find_with_equal_func (self->made, path, g_str_equal, NULL))
     return g_steal_pointer (&path);
-  if (!make_model (path, shape->random_shape, error))
+  if (!make_model (path, shape, error))
     return NULL;
   g_ptr_array_add (self->made, g_strdup (path));
   return g_steal_pointer (&path);
@@ -136,97 +104,136 @@ bench_rate_file_get_model (BenchRateFile         *self,
 
 /* --- computing --- */
 
-static double
-get_median (double *samples,
-            guint   n)
+static void
+set_rate (BenchRateFile *self,
+          const char    *group,
+          const char    *key,
+          double         value)
 {
-  return bench_latency_new (samples, n).p50;
+  g_key_file_set_double (self->keys, group, key, value);
 }
 
 static gboolean
-time_steps (BenchEngine *engine,
-            guint        depth,
-            guint        n_rows,
-            double      *us,
+set_disk (BenchRateFile     *self,
+          const BenchDevice *disk,
+          GError           **error)
+{
+  if (!g_key_file_has_group (self->keys, "disk"))
+    {
+      set_rate (self, "disk", "latency-us", disk->latency_us);
+      set_rate (self, "disk", "read-bytes-per-us", disk->read_bytes_per_us);
+      set_rate (self, "disk", "write-bytes-per-us", disk->write_bytes_per_us);
+    }
+  return save (self, error);
+}
+
+/* Rounds until medians are certain; not for ever. */
+static gboolean
+is_enough (guint     n,
+           gint64    begin_us)
+{
+  return n >= MAX_ROUNDS || g_get_monotonic_time () - begin_us > MAX_US;
+}
+
+static gboolean
+run_steps (BenchSteps *steps,
+           GError    **error)
+{
+  gint64 begin_us = g_get_monotonic_time ();
+
+  for (guint n = 1;; n++)
+    {
+      bench_steps_run_round (steps);
+      if (n >= MIN_ROUNDS && (bench_steps_check (steps, NULL) || is_enough (n, begin_us)))
+        return bench_steps_check (steps, error);
+    }
+}
+
+static gboolean
+run_taking (BenchTaking *taking,
             GError     **error)
 {
-  g_autoptr(LlmKvSeq) filled = llm_kv_seq_new (engine->store, NULL, NULL);
-  double samples[N_STEPS];
+  gint64 begin_us = g_get_monotonic_time ();
 
-  if (depth > 0 && !bench_sequence_fill (filled, depth, error))
-    return FALSE;
-  for (guint i = 0; i < N_STEPS; i++)
+  for (guint n = 1;; n++)
     {
-      g_autoptr(LlmKvSeq) sequence = llm_kv_seq_fork (filled, NULL, NULL);
-
-      samples[i] = 1e6 * bench_engine_prefill (engine, sequence, NULL, n_rows, NULL);
+      if (!bench_taking_run_round (taking, error))
+        return FALSE;
+      if (n >= MIN_ROUNDS && (bench_taking_check (taking, NULL) || is_enough (n, begin_us)))
+        return bench_taking_check (taking, error);
     }
-  *us = get_median (samples, N_STEPS);
-  return TRUE;
 }
 
-/* The beginning of a call in a context that is altogether there. */
-static gboolean
-time_resident (const BenchModelShape *shape,
-               double                *us,
-               GError               **error)
+/* Keys of what a byte costs, and where they are; ended by one without a name. */
+typedef struct
 {
-  const LlmKvLayout layout = bench_model_shape_get_layout (shape, LLM_KV_CHUNK_SLOTS, TRUE);
-  g_autoptr(LlmKvStore) store = llm_kv_store_new (&layout, llm_kv_policy_find ("llms"), NULL,
-                                                  error);
-  g_autoptr(LlmKvSeq) sequence = NULL;
-  double samples[N_LATENCIES];
-  guint n = shape->max_slots - 2 * LLM_KV_CHUNK_SLOTS;
+  const char *name;
+  gsize offset;
+} RateKey;
 
-  if (store == NULL)
-    return FALSE;
-  sequence = llm_kv_seq_new (store, NULL, NULL);
-  for (guint i = 0; i < N_LATENCIES; i++)
-    {
-      gint64 begin = g_get_monotonic_time ();
-      LlmKvPlan plan;
-
-      if (!llm_kv_seq_begin_call (sequence, LLM_KV_CHUNK_SLOTS, &plan, error) ||
-          llm_kv_seq_make_resident (sequence, 0, error) != LLM_READY)
-        return FALSE;
-      samples[i] = (double) (g_get_monotonic_time () - begin);
-      if (i == 0 && !bench_sequence_fill (sequence, n, error))
-        return FALSE;
-      bench_store_end_call (store, sequence);
-    }
-  *us = get_median (samples + 1, N_LATENCIES - 1);
-  return TRUE;
-}
+static const RateKey rate_keys[] = {
+  { "resident-us", G_STRUCT_OFFSET (BenchRates, resident_us) },
+  { "open-us", G_STRUCT_OFFSET (BenchRates, open_us) },
+  { "take-us-per-byte", G_STRUCT_OFFSET (BenchRates, packed.take_us_per_byte) },
+  { "take-us-per-chunk", G_STRUCT_OFFSET (BenchRates, packed.take_us_per_chunk) },
+  { "stall-us-per-chunk", G_STRUCT_OFFSET (BenchRates, packed.stall_us_per_chunk) },
+  { "evict-us-per-byte", G_STRUCT_OFFSET (BenchRates, packed.evict_us_per_byte) },
+  { "evict-us-per-chunk", G_STRUCT_OFFSET (BenchRates, packed.evict_us_per_chunk) },
+  { "float-take-us-per-chunk", G_STRUCT_OFFSET (BenchRates, floats.take_us_per_chunk) },
+  { "float-stall-us-per-chunk", G_STRUCT_OFFSET (BenchRates, floats.stall_us_per_chunk) },
+  { "float-evict-us-per-chunk", G_STRUCT_OFFSET (BenchRates, floats.evict_us_per_chunk) },
+  { "create-us", G_STRUCT_OFFSET (BenchRates, create_us) },
+  { "write-us-per-byte", G_STRUCT_OFFSET (BenchRates, write_us_per_byte) },
+  { "pack-us-per-byte", G_STRUCT_OFFSET (BenchRates, pack_us_per_byte) },
+  { NULL, 0 },
+};
 
 static gboolean
-measure_rates (BenchRateFile         *self,
+measure_steps (BenchRateFile         *self,
                const BenchModelShape *shape,
                GError               **error)
 {
   g_autofree char *path = bench_rate_file_get_model (self, shape, error);
   const BenchEngineConfig config = { .path = path };
   g_autoptr(BenchEngine) engine = path != NULL ? bench_engine_new (&config, error) : NULL;
-  double us[LLM_KV_PROFILE_POINTS], shallow, deep, resident;
+  g_autoptr(BenchSteps) steps = engine != NULL ? bench_steps_new (engine, shape, NULL, error) : NULL;
+  BenchRates rates;
 
-  if (engine == NULL)
+  if (steps == NULL || !run_steps (steps, error))
     return FALSE;
-  /* The first one allocates. */
-  if (!time_steps (engine, 0, llm_kv_profile_rows[LLM_KV_PROFILE_POINTS - 1], &us[0], error))
-    return FALSE;
-  for (guint i = 0; i < LLM_KV_PROFILE_POINTS; i++)
-    if (!time_steps (engine, 0, llm_kv_profile_rows[i], &us[i], error))
-      return FALSE;
-  if (!time_steps (engine, 0, DEPTH_ROWS, &shallow, error) ||
-      !time_steps (engine, MIN (DEPTH_SLOTS, shape->max_slots / 2), DEPTH_ROWS, &deep, error) ||
-      !time_resident (shape, &resident, error))
-    return FALSE;
-
-  g_key_file_set_double_list (self->keys, shape->name, "prompt-us", us, LLM_KV_PROFILE_POINTS);
-  g_key_file_set_double (self->keys, shape->name, "depth-us",
-                         MAX (deep - shallow, 0) / DEPTH_ROWS * 1000 /
-                           MIN (DEPTH_SLOTS, shape->max_slots / 2));
-  g_key_file_set_double (self->keys, shape->name, "resident-us", resident);
+  bench_steps_get_rates (steps, 0, &rates);
+  g_key_file_set_double_list (self->keys, shape->name, "prompt-us", rates.profile.prompt_us,
+                              LLM_KV_PROFILE_POINTS);
+  set_rate (self, shape->name, "depth-us", rates.profile.depth_us);
+  set_rate (self, shape->name, "resident-us", rates.resident_us);
   return save (self, error);
+}
+
+/* And the disk, where the file lacks it. */
+static gboolean
+measure_taking (BenchRateFile         *self,
+                const BenchModelShape *shape,
+                GError               **error)
+{
+  g_autoptr(BenchTaking) taking = bench_taking_new (self->folder, shape, error);
+  BenchRates rates = { .resident_us = get_rate (self, shape->name, "resident-us") };
+  BenchDevice disk;
+
+  if (taking == NULL || !run_taking (taking, error))
+    return FALSE;
+  bench_taking_get_rates (taking, 0, &rates, &disk);
+  for (const RateKey *key = rate_keys; key->name != NULL; key++)
+    set_rate (self, shape->name, key->name, G_STRUCT_MEMBER (double, &rates, key->offset));
+  return set_disk (self, &disk, error);
+}
+
+/* Files of the version before have one of these rates for all models, and nothing of the others. */
+static gboolean
+lacks_taking (BenchRateFile         *self,
+              const BenchModelShape *shape)
+{
+  return !g_key_file_has_key (self->keys, shape->name, "float-evict-us-per-chunk", NULL) &&
+         !g_key_file_has_group (self->keys, "restore");
 }
 
 gboolean
@@ -238,25 +245,19 @@ bench_rate_file_get_rates (BenchRateFile         *self,
   g_autofree double *us = NULL;
   gsize n = 0;
 
-  if (!g_key_file_has_group (self->keys, shape->name) && !measure_rates (self, shape, error))
+  if ((!g_key_file_has_group (self->keys, shape->name) && !measure_steps (self, shape, error)) ||
+      (lacks_taking (self, shape) && !measure_taking (self, shape, error)))
     return FALSE;
-  if (!g_key_file_has_group (self->keys, "restore"))
-    {
-      double take;
-
-      if (!bench_measure_taking (self->folder, &take, error))
-        return FALSE;
-      g_key_file_set_double (self->keys, "restore", "take-us-per-byte", take);
-      if (!save (self, error))
-        return FALSE;
-    }
   us = g_key_file_get_double_list (self->keys, shape->name, "prompt-us", &n, NULL);
-  rates->profile = (LlmKvProfile) { 0 };
+  *rates = (BenchRates) { 0 };
   if (n == LLM_KV_PROFILE_POINTS)
     memcpy (rates->profile.prompt_us, us, sizeof rates->profile.prompt_us);
   rates->profile.depth_us = get_rate (self, shape->name, "depth-us");
-  rates->resident_us = get_rate (self, shape->name, "resident-us");
-  rates->take_us_per_byte = get_rate (self, "restore", "take-us-per-byte");
+  for (const RateKey *key = rate_keys; key->name != NULL; key++)
+    G_STRUCT_MEMBER (double, rates, key->offset) = get_rate (self, shape->name, key->name);
+  if (!g_key_file_has_key (self->keys, shape->name, "take-us-per-byte", NULL))
+    rates->packed.take_us_per_byte = rates->floats.take_us_per_byte =
+        get_rate (self, "restore", "take-us-per-byte");
   rates->profile.read_bytes_per_us = rates->profile.write_bytes_per_us = 1;
   return (llm_kv_profile_is_measured (&rates->profile) && rates->resident_us > 0) ||
          fail_incomplete (self, shape->name, error);
@@ -264,87 +265,19 @@ bench_rate_file_get_rates (BenchRateFile         *self,
 
 /* --- the disk --- */
 
-typedef struct
-{
-  LlmDisk *disk;
-  int fd;
-  int result;           /* errno of the first request that failed */
-} DiskRun;
-
-static void
-on_done (gssize        n,
-         const guint8 *buffer,
-         gpointer      data)
-{
-  DiskRun *run = data;
-
-  if (n <= 0 && run->result == 0)
-    run->result = n < 0 ? (int) -n : EIO;
-}
-
-static void
-fill_buffer (guint8  *buffer,
-             gsize    length,
-             gpointer data)
-{
-  memset (buffer, 0x5a, length);
-}
-
-/* Microseconds for all of it. */
-static double
-run_requests (DiskRun *run,
-              gsize    bytes,
-              gsize    request,
-              gboolean writes)
-{
-  gint64 begin = g_get_monotonic_time ();
-
-  for (gsize at = 0; at < bytes; at += request)
-    if (writes)
-      llm_disk_write (run->disk, LLM_DISK_AHEAD, run->fd, at, request, fill_buffer, on_done, run);
-    else
-      llm_disk_read (run->disk, LLM_DISK_RESTORE, run->fd, at, request, on_done, run);
-  while (llm_disk_get_n_pending (run->disk, writes ? LLM_DISK_AHEAD : LLM_DISK_RESTORE) > 0)
-    llm_disk_poll (run->disk, G_USEC_PER_SEC);
-  return (double) (g_get_monotonic_time () - begin);
-}
-
+/* Beside chunks of any model. */
 static gboolean
 measure_disk (BenchRateFile *self,
               GError       **error)
 {
-  g_autoptr(LlmDisk) disk = llm_disk_new (NULL, error);
-  g_autofree char *name = g_strdup_printf ("llmsvc-bench-%d.disk", (int) getpid ());
-  g_autofree char *path = g_build_filename (self->folder, name, NULL);
-  DiskRun run = { disk, -1, 0 };
-  double latencies[N_LATENCIES], write_us, reads[N_STEPS];
+  g_autoptr(BenchTaking) taking = bench_taking_new (self->folder, &bench_model_shapes[0], error);
+  BenchRates rates = { 0 };
+  BenchDevice disk;
 
-  if (disk == NULL)
+  if (taking == NULL || !run_taking (taking, error))
     return FALSE;
-  run.fd = llm_disk_open (disk, AT_FDCWD, path, O_RDWR | O_CREAT | O_TRUNC);
-  if (run.fd < 0)
-    {
-      errno = -run.fd;
-      return bench_fail_errno (error, "%s", path);
-    }
-  write_us = run_requests (&run, DISK_BYTES, LLM_DISK_MAX_BYTES, TRUE);
-  for (guint i = 0; i < N_STEPS; i++)
-    reads[i] = run_requests (&run, DISK_BYTES, LLM_DISK_MAX_BYTES, FALSE);
-  for (guint i = 0; i < N_LATENCIES; i++)
-    latencies[i] = run_requests (&run, LATENCY_BYTES, LATENCY_BYTES, FALSE);
-  close (run.fd);
-  g_unlink (path);
-  if (run.result != 0)
-    {
-      errno = run.result;
-      return bench_fail_errno (error, "%s", path);
-    }
-
-  g_key_file_set_double (self->keys, "disk", "latency-us", get_median (latencies, N_LATENCIES));
-  g_key_file_set_double (self->keys, "disk", "read-bytes-per-us",
-                         DISK_BYTES / get_median (reads, N_STEPS));
-  g_key_file_set_double (self->keys, "disk", "write-bytes-per-us", DISK_BYTES / write_us);
-  return save (self, error);
+  bench_taking_get_rates (taking, 0, &rates, &disk);
+  return set_disk (self, &disk, error);
 }
 
 gboolean
@@ -359,7 +292,7 @@ bench_rate_file_get_disk (BenchRateFile *self,
     .latency_us = get_rate (self, "disk", "latency-us"),
     .read_bytes_per_us = get_rate (self, "disk", "read-bytes-per-us"),
     .write_bytes_per_us = get_rate (self, "disk", "write-bytes-per-us"),
-    .depth = DEPTH,
+    .depth = BENCH_DISK_DEPTH,
   };
   g_free (self->disk_what);
   self->disk_what = g_strdup_printf ("this machine's disk: %.0f MB/s read, %.0f MB/s written, "

@@ -5,15 +5,14 @@
 #include "support/llm-test-folder.h"
 
 static gboolean
-run_shape (BenchReal     *real,
-           BenchRealFunc run,
-           GError  **error)
+run_policy (BenchReal     *real,
+            BenchRealFunc  run,
+            GError       **error)
 {
   g_autofree char *model = bench_rate_file_get_model (&real->parts->rates, real->shape, error);
   g_autofree char *folder =
     model != NULL ? bench_make_folder (real->parts->rates.folder, error) : NULL;
-  const BenchEngineConfig config = { .path = model, .policy = llm_kv_policy_find ("llms"),
-                                     .chunks = folder };
+  const BenchEngineConfig config = { .path = model, .policy = real->policy, .chunks = folder };
   gboolean is_done;
 
   if (folder == NULL)
@@ -27,35 +26,33 @@ run_shape (BenchReal     *real,
 }
 
 gboolean
-bench_real_run (BenchParts *parts,
-            BenchPeer  *peer,
-            const char *name,
-            BenchRealFunc run,
-            GError    **error)
+bench_real_run (BenchParts    *parts,
+                BenchPeer     *peer,
+                const char    *name,
+                BenchRealFunc  run,
+                GError       **error)
 {
   BenchReal real = { .parts = parts, .peer = peer, .json = json_object_new () };
 
   json_object_set_object_member (parts->json, name, real.json);
   for (guint i = 0; i < parts->shapes->len; i++)
-    {
-      real.shape = parts->shapes->pdata[i];
-      if (!run_shape (&real, run, error))
-        return FALSE;
-    }
+    for (guint k = 0; k < parts->policies->len; k++)
+      {
+        real.shape = parts->shapes->pdata[i];
+        real.policy = parts->policies->pdata[k];
+        if (!run_policy (&real, run, error))
+          return FALSE;
+      }
   return TRUE;
 }
 
 gboolean
-bench_real_ask (BenchReal             *real,
-     LlmKvSeq         *sequence,
-     guint             n_new,
-     const BenchRates *rates,
-     BenchSwitch      *s,
-     double           *us,
-     GError          **error)
+bench_real_ask (BenchReal  *real,
+                LlmKvSeq   *sequence,
+                guint       n_new,
+                double     *us,
+                GError    **error)
 {
-  LlmKvStore *store = real->engine->store;
-  g_autofree LlmKvChunkInfo *infos = bench_switch_get_infos (sequence);
   g_autoptr(GArray) missing = g_array_new (FALSE, FALSE, sizeof (guint));
   double begin = (double) g_get_monotonic_time ();
   LlmKvPlan plan;
@@ -63,8 +60,6 @@ bench_real_ask (BenchReal             *real,
   if (!llm_kv_seq_begin_call (sequence, n_new, &plan, error))
     return FALSE;
   llm_kv_seq_get_missing (sequence, missing);
-  if (s != NULL)
-    bench_switch_note (s, store, sequence, real->shape, &rates->profile, infos, missing, n_new);
   bench_engine_prefill (real->engine, sequence, missing, n_new, NULL);
   *us = (double) g_get_monotonic_time () - begin;
   return TRUE;
@@ -73,6 +68,8 @@ bench_real_ask (BenchReal             *real,
 /* --- figures of a context that is there, read, computed or a peer's --- */
 
 #define N_RUNS 3
+/* Contexts of more tokens are computed once: that takes long, and varies less. */
+#define OFTEN_COMPUTED 1024
 #define MAX_FIGURES 4
 
 typedef struct
@@ -131,7 +128,7 @@ measure_question (BenchReal        *real,
   guint length = sequence->length;
   double us;
 
-  if (!bench_real_ask (real, sequence, BENCH_N_NEW, NULL, NULL, &us, error))
+  if (!bench_real_ask (real, sequence, BENCH_N_NEW, &us, error))
     return FALSE;
   bench_figure_add (figure, us / 1000);
   llm_kv_seq_truncate (sequence, length);
@@ -146,19 +143,20 @@ measure_depth (BenchReal      *real,
                GError   **error)
 {
   LlmKvStore *store = real->engine->store;
+  guint n_computed = depth <= OFTEN_COMPUTED ? N_RUNS : 1;
 
-  for (guint run = 0; run < N_RUNS; run++)
+  for (guint run = 0; run < n_computed; run++)
     {
       g_autofree char *id = g_strdup_printf ("ttft-%u-%u", depth, run);
       g_autoptr(LlmKvSeq) sequence = llm_kv_seq_new (store, "bench", id);
       double us;
 
-      if (!bench_real_ask (real, sequence, depth + BENCH_N_NEW, NULL, NULL, &us, error))
+      if (!bench_real_ask (real, sequence, depth + BENCH_N_NEW, &us, error))
         return FALSE;
       bench_figure_add (figures->pdata[COMPUTED], us / 1000);
       llm_kv_seq_truncate (sequence, depth);
       bench_store_end_call (store, sequence);
-      for (guint i = 0; i < N_RUNS; i++)
+      for (guint i = 0; i < N_RUNS * N_RUNS / n_computed; i++)
         {
           if (!measure_question (real, sequence, figures->pdata[THERE], error))
             return FALSE;
@@ -174,8 +172,9 @@ static gboolean
 run_ttft (BenchReal    *real,
           GError **error)
 {
-  static const guint depths[] = { 1024, 4096 };
-  guint most = real->engine->hparams->n_ctx - 2 * BENCH_N_NEW;   /* what the model bears */
+  static const guint depths[] = { 1024, 4096, 16384, 32768 };
+  /* what the model bears, and who waits */
+  guint most = MIN (real->engine->hparams->n_ctx - 2 * BENCH_N_NEW, real->parts->deepest);
 
   for (guint i = 0; i < G_N_ELEMENTS (depths) && (i == 0 || depths[i - 1] <= most); i++)
     {
@@ -212,7 +211,7 @@ measure_rounds (BenchReal      *real,
   double us, bytes, seconds;
   LlmKvPlan plan;
 
-  if (!bench_real_ask (real, sequence, depth, NULL, NULL, &us, error))
+  if (!bench_real_ask (real, sequence, depth, &us, error))
     return FALSE;
   bench_store_end_call (engine->store, sequence);
   bench_figure_add (figures->pdata[OWN_BYTES],

@@ -20,6 +20,7 @@ typedef struct
 {
   BenchParts *parts;
   const BenchModelShape *shape;
+  const LlmKvPolicy *policy;
   const char *model;
   BenchEngine *engine;
   BenchPeer *peer;       /* (nullable) */
@@ -29,19 +30,17 @@ typedef struct
 typedef gboolean (*BenchRealFunc) (BenchReal *self,
                                    GError   **error);
 
-/* Sets the member @name, to which @run adds what it finds for each model. */
+/* Sets the member @name, to which @run adds what it finds for each model and policy. */
 gboolean bench_real_run  (BenchParts       *parts,
                           BenchPeer        *peer,
                           const char       *name,
                           BenchRealFunc     run,
                           GError          **error);
-/* A question of @n_new tokens behind what @sequence has, wherever that is. @s: (nullable): what the
- * call did. Microseconds from its begin to the first logits; the call goes on. */
+/* A question of @n_new tokens behind what @sequence has, wherever that is. Microseconds from its
+ * begin to the first logits; the call goes on. */
 gboolean bench_real_ask  (BenchReal        *self,
                           LlmKvSeq         *sequence,
                           guint             n_new,
-                          const BenchRates *rates,
-                          BenchSwitch      *s,
                           double           *us,
                           GError          **error);
 

@@ -9,6 +9,8 @@
 #define N_ROWS 64
 /* Times that memory is asked for before the run gives up. */
 #define MAX_EVICTIONS 1000
+/* For what the real disk does. */
+#define WAIT_US (10 * G_TIME_SPAN_MILLISECOND)
 
 /* Densities of chunks, divided by the mean of their context: 32 quantiles of the chunks behind the
  * first, and the mean of first ones. Measured with the shipped 8M model over its held-out text in
@@ -40,7 +42,7 @@ typedef struct
   float *rows;           /* [N_ROWS × 2 × n_values] */
   guint n_values;
   BenchRandom random;
-  double lacking;        /* bytes that the call under way had to take from others */
+  double end_us;         /* of the call before, in virtual time, or of what came after it */
 } Run;
 
 double
@@ -78,6 +80,7 @@ open_store (Run     *run,
     }
   bench_profile_set_device (&profile, config->device, run->factor);
   run->store->profile = profile;
+  run->store->piece_bytes = (guint64) ((double) run->store->piece_bytes / run->factor);
   return TRUE;
 }
 
@@ -136,7 +139,52 @@ write_slot (Run      *run,
   llm_kv_seq_write (sequence, 0, slot, row, row + run->n_values);
 }
 
-/* Frees memory as the executor does when a call has none. */
+/* What the store has done since @since: bytes of the model that were written, and floats that were
+ * quantized. */
+static void
+get_done (Run                 *run,
+          const LlmKvCounters *since,
+          double              *written_bytes,
+          double              *packed_bytes)
+{
+  const LlmKvCounters *now = &run->store->counters;
+  gsize chunk_bytes = llm_kv_store_get_chunk_bytes (run->store, LLK_KV_F16);
+
+  *written_bytes = (double) (now->written_bytes - since->written_bytes) * run->factor;
+  *packed_bytes = (double) (now->n_packed - since->n_packed) * (double) chunk_bytes * run->factor;
+}
+
+/* The smallest piece of what it does while no call runs. */
+static void
+step (Run *run)
+{
+  llm_kv_store_work (run->store, 0);
+  while (run->store->n_batches > 0)
+    llm_kv_store_wait (run->store, WAIT_US);
+}
+
+/* The store works until the next call comes: one processor quantizes while the device writes. Returns
+ * how long. */
+static double
+work (Run    *run,
+      double  idle_us)
+{
+  const BenchRates *rates = run->config->rates;
+  const LlmKvCounters since = run->store->counters;
+  double written, packed, pack_us = 0, write_us = 0;
+
+  while (MAX (pack_us, write_us) < idle_us && !llm_kv_store_is_settled (run->store))
+    {
+      step (run);
+      get_done (run, &since, &written, &packed);
+      pack_us = packed * rates->pack_us_per_byte + written * rates->write_us_per_byte;
+      write_us = written / run->config->device->write_bytes_per_us;
+    }
+  return MAX (pack_us, write_us);
+}
+
+/* Frees memory as the executor does when a call has none: what is not written, or not even
+ * quantized, has to be first. */
 static gboolean
 make_room (Run     *run,
            guint    n_slots,
@@ -144,13 +192,14 @@ make_room (Run     *run,
            GError **error)
 {
   guint64 bytes = llm_kv_store_price (run->store, n_slots);
+  guint64 before = run->store->bytes;
 
   if ((*n_tries)++ >= MAX_EVICTIONS)
     return FALSE;
   g_clear_error (error);
-  run->lacking += (double) bytes;
   llm_kv_store_evict (run->store, bytes, FALSE);
-  bench_store_settle (run->store);
+  while (run->store->bytes + bytes > before && !llm_kv_store_is_settled (run->store))
+    step (run);
   return TRUE;
 }
 
@@ -207,18 +256,100 @@ add_densities (LlmKvSeq *sequence,
     }
 }
 
+/* The one that is called last goes first, and before it what begins anew (Belady's rule, by cost). */
 static void
-end_call (Run     *run,
-          Context *context,
-          guint    index)
+give_future (const BenchTrace *trace,
+             guint             index,
+             guint             context,
+             LlmKvReuse       *reuse)
+{
+  guint at = bench_trace_find_call (trace, index, context);
+  const BenchCall *call = &g_array_index (trace->calls, BenchCall, at);
+
+  reuse->chance = 0;
+  if (at == trace->calls->len || call->n_before == 0)
+    return;
+  reuse->chance = 1.0 / (at - index + 1);
+  reuse->history.n_new = call->n_prompt;
+}
+
+/* What a policy that knows more than the service may know when the call @index has not come yet: the
+ * probabilities, or all calls. */
+static void
+give_chances (Run  *run,
+              guint index)
+{
+  const BenchReplayConfig *config = run->config;
+  const BenchTrace *trace = config->trace;
+  guint n = trace->config.n_contexts;
+  g_autofree double *chances = g_new (double, n);
+
+  if (config->policy->order != LLM_KV_BY_GIVEN_COST)
+    return;
+  bench_trace_get_chances (trace, index, chances);
+  for (guint i = 0; i < n; i++)
+    {
+      LlmKvReuse *reuse = &run->contexts[i].sequence->reuse;
+
+      if (config->is_clairvoyant)
+        give_future (trace, index, i, reuse);
+      else
+        reuse->chance = chances[i];
+    }
+}
+
+/* What the service reads back, as far as the device and its own work on what arrives get in that
+ * time. */
+static void
+refill (Run    *run,
+        double  idle_us)
+{
+  const BenchRates *rates = run->config->rates;
+  double us_per_byte = (1 / run->config->device->read_bytes_per_us + rates->packed.take_us_per_byte) *
+                       run->factor;
+  double left = idle_us / us_per_byte;
+  double bytes;
+
+  while (left >= 1 && (bytes = (double) llm_kv_store_refill (run->store, (guint64) left)) > 0)
+    {
+      left -= bytes;
+      bench_store_settle (run->store);
+    }
+}
+
+/* Until the call @index begins: when it comes and the call before has ended. */
+static void
+spend_idle (Run   *run,
+            guint  index)
+{
+  const BenchCall *call = &g_array_index (run->config->trace->calls, BenchCall, index);
+  double begin_us = MAX (call->at_s * 1e6, run->end_us);
+  double idle_us = begin_us - run->end_us;
+
+  give_chances (run, index);
+  refill (run, idle_us - work (run, idle_us));
+  run->end_us = begin_us;
+}
+
+static void
+end_call (Context *context)
 {
   guint n = context->sequence->length;
   g_autofree gint32 *tokens = g_new (gint32, n);
 
+  /* no two contexts have the same text, or they would share chunks */
   for (guint i = 0; i < n; i++)
-    tokens[i] = (gint32) ((i * 31 + index * 17 + context->n_lives) % 30000);
+    tokens[i] = (gint32) (context->sequence->reuse.id + i);
   llm_kv_seq_end_call (context->sequence, tokens, n);
-  bench_store_settle (run->store);
+}
+
+/* The answer, token by token, behind @length. */
+static double
+get_answer_us (const LlmKvProfile *profile,
+               guint               length,
+               guint               n)
+{
+  return n * llm_kv_profile_get_prompt_us (profile, 1, length + n / 2);
 }
 
 static gboolean
@@ -226,20 +357,24 @@ run_call (Run             *run,
           const BenchCall *call,
           GError         **error)
 {
+  const BenchReplayConfig *config = run->config;
+  const LlmKvProfile *profile = &config->rates->profile;
   Context *context = &run->contexts[call->context];
   LlmKvSeq *sequence = context->sequence;
-  const LlmKvCounters *counters = &run->store->counters;
+  LlmKvCounters since;
   BenchSwitch s = { .is_counted = call->is_counted };
-  g_autofree LlmKvChunkInfo *infos = bench_switch_get_infos (sequence);
+  g_autofree LlmKvChunkInfo *infos = NULL;
   g_autoptr(GArray) missing = g_array_new (FALSE, FALSE, sizeof (guint));
-  guint64 written = counters->written_bytes;
+  g_autoptr(GArray) priced = g_array_new (FALSE, FALSE, sizeof (guint));
 
-  run->lacking = 0;
+  since = run->store->counters;
+  infos = bench_switch_get_infos (sequence);
   if (!begin_call (run, sequence, call->n_prompt, error))
     return FALSE;
   llm_kv_seq_get_missing (sequence, missing);
-  bench_switch_note (&s, run->store, sequence, run->config->shape, &run->config->rates->profile,
-                     infos, missing, call->n_prompt);
+  g_array_append_vals (priced, missing->data, missing->len);
+  bench_switch_note (&s, run->store, sequence, config->shape, infos, priced);
+  bench_switch_time (&s, profile, priced, sequence->length, call->n_prompt);
   if (!bench_store_restore (run->store, sequence, error))
     return FALSE;
   for (guint i = 0; i < missing->len; i++)
@@ -247,13 +382,16 @@ run_call (Run             *run,
   if (!append (run, sequence, call->n_prompt, error) ||
       !append (run, sequence, call->n_answer, error))
     return FALSE;
-  s.written_bytes = (double) (counters->written_bytes - written) * run->factor;
-  s.lacking_bytes = run->lacking * run->factor;
+  get_done (run, &since, &s.written_bytes, &s.packed_bytes);
+  s.n_evicted = (guint) (run->store->counters.n_evicted - since.n_evicted);
+  s.evicted_bytes = (double) (run->store->counters.evicted_bytes - since.evicted_bytes) *
+                    run->factor;
 
   add_densities (sequence, call->context, call->n_prompt + call->n_answer);
-  written = counters->written_bytes;
-  end_call (run, context, call->context);
-  s.late_bytes = (double) (counters->written_bytes - written) * run->factor;
+  end_call (context);
+  run->end_us += s.new_us +
+                 bench_switch_price (&s, config->policy, config->device, config->rates).wait_us +
+                 get_answer_us (profile, sequence->length, call->n_answer);
   g_array_append_val (run->switches, s);
   return TRUE;
 }
@@ -272,33 +410,11 @@ fill_contexts (Run     *run,
       open_context (run, i);
       if (!run_call (run, &call, error))
         return FALSE;
+      bench_store_settle (run->store);
     }
   g_array_set_size (run->switches, 0);
+  run->end_us = 0;
   return TRUE;
-}
-
-/* What the call before left to be written and there was no time for: memory that this call can't
- * take. Reads don't wait for it: they go before writes that nobody waits for. */
-static void
-keep_late_bytes (Run *run)
-{
-  const BenchTrace *trace = run->config->trace;
-  GArray *switches = run->switches;
-
-  for (guint i = switches->len; i > 0; i--)
-    {
-      BenchSwitch *s = &g_array_index (switches, BenchSwitch, i - 1);
-      double gap_us = 0, had = 0;
-
-      if (i > 1)
-        {
-          gap_us = 1e6 * (g_array_index (trace->calls, BenchCall, i - 1).at_s -
-                          g_array_index (trace->calls, BenchCall, i - 2).at_s);
-          had = g_array_index (switches, BenchSwitch, i - 2).late_bytes;
-        }
-      s->late_bytes = CLAMP (had - gap_us * run->config->device->write_bytes_per_us, 0,
-                             s->lacking_bytes);
-    }
 }
 
 GArray *
@@ -323,15 +439,15 @@ bench_replay_run (const BenchReplayConfig *config,
     {
       const BenchCall *call = &g_array_index (trace->calls, BenchCall, i);
 
+      spend_idle (&run, i);
       if (call->n_before == 0)
         {
           close_context (&run, &run.contexts[call->context]);
           open_context (&run, call->context);
         }
+      give_chances (&run, i + 1);
       is_done = run_call (&run, call, error);
     }
-  if (is_done)
-    keep_late_bytes (&run);
   close_run (&run);
   return is_done ? g_steal_pointer (&switches) : NULL;
 }

@@ -23,15 +23,17 @@ typedef struct
   gboolean is_counted;
   double read_bytes;
   double n_requests;
+  guint n_read;                /* chunks */
   guint n_groups;              /* of layers */
   guint n_layers;
   guint n_recomputed;          /* rows */
   double new_us;               /* the prompt with all there */
   double us[2];                /* with what is recomputed: the first step, and the others */
   double lost_us[2];           /* what is recomputed alone */
-  double written_bytes;        /* while the call waited for memory */
-  double lacking_bytes;        /* that it took from other contexts */
-  double late_bytes;           /* of them that the call before had left to be written */
+  guint n_evicted;             /* chunks, for the memory of the call */
+  double evicted_bytes;
+  double written_bytes;        /* while it waited for that */
+  double packed_bytes;         /* floats that were quantized for it */
 } BenchSwitch;
 
 /* @device is what plans expect, of a store with so many times fewer bytes. */
@@ -40,15 +42,24 @@ void            bench_profile_set_device (LlmKvProfile      *self,
                                         double               factor);
 /* (transfer full): what every chunk is before a call begins. */
 LlmKvChunkInfo *bench_switch_get_infos (LlmKvSeq            *sequence);
-/* Fills in all but what was written, when a call has begun: @infos from before, @missing
- * (element-type guint): slots that are computed again, @n_new: rows of the prompt. */
+/* @bytes of the model in @n_chunks are read, which make @n_runs of neighbours. */
+void            bench_switch_set_reads (BenchSwitch           *self,
+                                        double                 bytes,
+                                        guint                  n_chunks,
+                                        guint                  n_runs);
+/* Fills in what is read, when a call has begun: @infos from before, @missing (element-type guint):
+ * slots that the store wants computed; what is read instead is removed from them. */
 void            bench_switch_note      (BenchSwitch           *self,
                                         LlmKvStore            *store,
                                         LlmKvSeq              *sequence,
                                         const BenchModelShape *shape,
-                                        const LlmKvProfile    *profile,
                                         const LlmKvChunkInfo  *infos,
+                                        GArray                *missing);
+/* Fills in what computing takes: of slots @missing, and of @n_new rows behind @length. */
+void            bench_switch_time      (BenchSwitch           *self,
+                                        const LlmKvProfile    *profile,
                                         const GArray          *missing,
+                                        guint                  length,
                                         guint                  n_new);
 
 /* What a switch costs on a device. */
@@ -70,6 +81,7 @@ typedef struct
 {
   const BenchModelShape *shape;
   const LlmKvPolicy *policy;
+  gboolean is_clairvoyant;     /* where chances are given: by the trace, not its pattern */
   const BenchTrace *trace;
   double budget;               /* bytes of KV cache, of the whole model */
   const BenchRates *rates;

@@ -191,6 +191,76 @@ bench_trace_new (const BenchTraceConfig *config)
   return self;
 }
 
+guint
+bench_trace_find_call (const BenchTrace *self,
+                       guint             index,
+                       guint             context)
+{
+  while (index < self->calls->len
+         && g_array_index (self->calls, BenchCall, index).context != context)
+    index++;
+  return index;
+}
+
+static double
+get_normal_share (double at)
+{
+  return 0.5 * erfc (-at / sqrt (2));
+}
+
+/* Of those that were not called yet the one with the highest number was last. */
+static void
+get_markov_chances (const BenchTrace *self,
+                    guint             index,
+                    double           *chances)
+{
+  guint n = self->config.n_contexts;
+  double chance = (1 - MARKOV_DECAY) / (1 - pow (MARKOV_DECAY, n));
+
+  for (guint i = 0; i < n; i++)
+    chances[i] = -1;
+  while (index-- > 0)
+    {
+      double *one = &chances[g_array_index (self->calls, BenchCall, index).context];
+
+      if (*one >= 0)
+        continue;
+      *one = chance;
+      chance *= MARKOV_DECAY;
+    }
+  for (guint i = n; i-- > 0;)
+    if (chances[i] < 0)
+      {
+        chances[i] = chance;
+        chance *= MARKOV_DECAY;
+      }
+}
+
+void
+bench_trace_get_chances (const BenchTrace *self,
+                         guint             index,
+                         double           *chances)
+{
+  guint n = self->config.n_contexts;
+  g_autofree guint *by_work = g_new (guint, n);
+  double deviation = n / GAUSSIAN_PART;
+
+  for (guint i = 0; i < n; i++)
+    {
+      chances[i] = 1.0 / n;
+      by_work[i] = i;
+    }
+  if (self->config.pattern == BENCH_MARKOV)
+    get_markov_chances (self, index, chances);
+  if (self->config.pattern != BENCH_GAUSSIAN)
+    return;
+  qsort (by_work, n, sizeof (guint), compare_work);
+  for (guint i = 0; i < n; i++)
+    chances[by_work[i]] = (get_normal_share ((i + 0.5 - (n - 1) / 2.0) / deviation) -
+                           get_normal_share ((i - 0.5 - (n - 1) / 2.0) / deviation)) /
+                          (2 * get_normal_share (n / 2.0 / deviation) - 1);
+}
+
 void
 bench_trace_free (BenchTrace *self)
 {

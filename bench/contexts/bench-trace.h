@@ -55,6 +55,15 @@ typedef struct
 
 BenchTrace *bench_trace_new  (const BenchTraceConfig *config);
 void        bench_trace_free (BenchTrace             *self);
+/* Sets @chances[i] to the probability that the call @index is of context i, for who knows the
+ * pattern and all calls before it. */
+void        bench_trace_get_chances (const BenchTrace *self,
+                                     guint             index,
+                                     double           *chances);
+/* The next call of a context, from @index on; calls->len when there is none. */
+guint       bench_trace_find_call (const BenchTrace *self,
+                                   guint             index,
+                                   guint             context);
 
 /* --- devices --- */
 
@@ -68,6 +77,9 @@ typedef struct
   double write_bytes_per_us;
   guint depth;               /* requests that it works on at once */
 } BenchDevice;
+
+/* Of the real disk, as the reader asks. */
+#define BENCH_DISK_DEPTH 8
 
 /* Of fixed figures, NULL where there is none. The real disk is not among them: it is measured. */
 const BenchDevice *bench_device_find         (const char        *name);
@@ -89,6 +101,7 @@ typedef struct
   double first_us;           /* of the first step: all layers */
   double rest_us;            /* of the steps after it */
   double take_us;            /* the service's own work on what arrives */
+  double stall_us;           /* by which it arrives later than the device's figures say */
 } BenchRestore;
 
 /* From the begin of the call to the end of its last step. With @overlaps a layer is computed as
@@ -96,6 +109,16 @@ typedef struct
 double             bench_restore_get_us      (const BenchRestore *self,
                                               const BenchDevice  *device,
                                               gboolean            overlaps);
+
+/* --- rates --- */
+
+/* Of @n steps with ever more rows, @us each: the first one that no undisturbed machine shows, as it
+ * costs less than one of fewer rows, or far more a row, besides what attention to the rows before it
+ * takes (@depth_us for a row and 1000 of them). G_MAXUINT when all are in line. */
+guint              bench_steps_find_outlier  (const guint       *rows,
+                                              const double      *us,
+                                              guint              n,
+                                              double             depth_us);
 
 /* --- latencies --- */
 

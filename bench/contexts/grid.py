@@ -11,8 +11,10 @@ from lib import model
 PATTERNS = ("random", "markov", "gaussian")
 # share: the budget, of the bytes of 16 contexts with 8 bits. chunk, longest: tokens of a chunk, and
 # of a context at most. interval: seconds between calls.
-Point = collections.namedtuple("Point", "shape device pattern share contexts policy chunk longest "
-                               "interval")
+Point = collections.namedtuple("Point", "shape device pattern share contexts policy seed chunk "
+                               "longest interval")
+# Seconds between calls, where nothing else is said: what a call takes matters little then.
+INTERVAL = 300
 
 
 class PartError(Exception):
@@ -27,7 +29,7 @@ def run_part(name, **options):
     """What llmsvc-bench contexts-part prints; lists are given one by one."""
     words = [model.find_bench(), "contexts-part", name]
     for option, value in options.items():
-        for one in value if isinstance(value, (list, tuple)) else [value]:
+        for one in value if isinstance(value, (list, tuple, dict)) else [value]:
             if one is not None:
                 words.append(f"--{option}={one}")
     done = subprocess.run(words, stdout=subprocess.PIPE)
@@ -46,19 +48,20 @@ class Grid:
         self.cells = {}
         self.n_calls = 0
 
-    def point(self, shape, device, pattern, share, contexts, policy):
-        return Point(shape, device, pattern, share, contexts, policy, 16,
-                     self.names["shapes"][shape][1], 300)
+    def point(self, shape, device, pattern, share, contexts, policy, seed):
+        return Point(shape, device, pattern, share, contexts, policy, seed, 16,
+                     self.names["shapes"][shape][1], INTERVAL)
 
     def run(self, points):
         """Runs those that are not there yet. Points that differ in their device alone share a
-        replay where the policy does not plan with it."""
+        replay where neither what the policy does nor when calls begin depends on it."""
         replays = {}
         for point in points:
             if point not in self.cells:
                 self.cells[point] = None
                 plans = self.names["policies"].get(point.policy, True)
-                key = point if plans else point._replace(device=None)
+                is_own = plans or point.interval != INTERVAL
+                key = point if is_own else point._replace(device=None)
                 replays.setdefault(key, []).append(point)
         with concurrent.futures.ThreadPoolExecutor(self.n_jobs) as pool:
             try:

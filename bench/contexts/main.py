@@ -16,6 +16,8 @@ VIRTUAL_PARTS = ("grid", "capacity", "ablations", "sweeps")
 REAL_PARTS = ("switches", "ttft", "slots")
 POLICIES = ("llms", "vllm-sq", "vllm-s", "swapping", "lmk")
 SHAPES = ("8m", "1.1b", "1.3b-mha")
+# Small enough to compute whole contexts again some hundred times.
+SWITCH_SHAPES = ("8m", "1.1b-2l")
 DEVICES = ("disk", "ufs4", "ufs3", "sd")
 
 
@@ -23,16 +25,26 @@ def parse(arguments):
     parser = figures.Options("contexts", __doc__)
     several = {"meta": "NAME", "action": "append"}
     parser.add_argument("parts", metavar="PART", nargs="*")
-    parser.add("policy", help="Policies to compare, with the first one; several times (llms, "
-               "vllm-sq, vllm-s, swapping, lmk)", **several)
-    parser.add("shape", help="Models, several times (8m, 1.1b, 1.3b-mha)", **several)
+    parser.add("policies", meta="NAME,…", help="Policies to compare, with the first one (llms, "
+               "vllm-sq, vllm-s, swapping, lmk); service is llms, lru and lctru are it with another "
+               "eviction; any that service/kv/llm-kv-policy.h names")
+    parser.add("policy", help="The same, one at a time", **several)
+    parser.add("shape", help="Models, several times (8m, 1.1b, 1.3b-mha; switches: 8m, 1.1b-2l)",
+               **several)
     parser.add("device", help="Devices, several times (disk, ufs4, ufs3, sd)", **several)
-    parser.add("seed", int, 1, help="Other traces (1)")
+    parser.add("seed", default="1", meta="N,…", help="Other traces; of several, tables have means "
+               "and ranges (1)")
     parser.add("hours", float, help="Virtual time of a trace (72)", meta="HOURS")
     parser.add("switches", int, help="Real switches of each model (200)")
     parser.add_flag("quick", "Few points, short traces")
     parser.add("rates", meta="FILE", help="What computing and reading cost here: used where it has "
                "them, measured and added where not")
+    parser.add_argument("--ttft", action="store_true",
+                        help="The part ttft: questions behind contexts that are there, read, "
+                             "computed")
+    parser.add_argument("--deepest", type=int, default=4096, metavar="N",
+                        help="Tokens before the questions of ttft at most (4096): 1024, 4096, "
+                             "16384, 32768 as far as that")
     parser.add_argument("-m", "--model", metavar="FILE", help="The shipped model, for the shape 8m")
     parser.add("folder", default=tempfile.gettempdir(), meta="FOLDER",
                help="On the disk to measure; models with random weights go there for a while (the "
@@ -45,9 +57,19 @@ def parse(arguments):
     parser.add_flag("json", "One JSON object instead of tables")
     parser.add("json-file", meta="FILE", help="The same, beside the tables")
     options = parser.parse_args(arguments)
+    if options.ttft:
+        options.parts.append("ttft")
     for part in options.parts:
         if part not in VIRTUAL_PARTS + REAL_PARTS:
             parser.error(f"There is no part “{part}”: see llmsvc-bench contexts --help")
+    if options.policies is not None:
+        options.policy = options.policies.split(",") + (options.policy or [])
+    try:
+        options.seeds = [int(seed) for seed in options.seed.split(",")]
+    except ValueError:
+        parser.error("contexts needs whole numbers, with commas between them, after --seed")
+    if len(set(options.seeds)) < len(options.seeds) or min(options.seeds) < 0:
+        parser.error("contexts needs different numbers of 0 or more after --seed")
     if options.hours is None:
         options.hours = 12.0 if options.quick else 72.0
     if options.switches is None:
@@ -63,18 +85,16 @@ def parse(arguments):
 def run(options):
     chosen = options.parts or VIRTUAL_PARTS
     is_virtual = any(part in VIRTUAL_PARTS for part in chosen)
-    sources = {"rates": options.rates, "folder": options.folder, "model": options.model,
-               "shape": options.shape or SHAPES}
+    sources = {"rates": options.rates, "folder": options.folder, "model": options.model}
+    shapes = options.shape or SHAPES
     names = run_part("names", policy=options.policy or POLICIES, device=options.device or DEVICES,
-                     **sources)
-    if is_virtual:
-        run_part("rates", **sources)
+                     shape=options.shape or dict.fromkeys(SHAPES + SWITCH_SHAPES), **sources)
+    doubtful = run_part("rates", shape=shapes, **sources)["doubtful"] if is_virtual else []
     grid = Grid(names, options.jobs, rates=options.rates, folder=options.memory or options.folder,
-                hours=options.hours, seed=options.seed)
-    parts = Parts(options, names, grid)
+                hours=options.hours)
+    parts = Parts(options, names, grid, shapes)
     if is_virtual:
-        for device, what in names["devices"].items():
-            parts.print(f"{device}: {what}")
+        parts.print_begin(doubtful)
     begin = time.monotonic()
     for part in VIRTUAL_PARTS:
         if part in chosen:
@@ -82,9 +102,10 @@ def run(options):
     if is_virtual:
         parts.json["cells"] = grid.to_json()
         parts.print(f"\n{grid.n_calls} calls were replayed in {time.monotonic() - begin:.0f} s, "
-                    f"seed {options.seed}, {options.hours:g} virtual hours a trace")
+                    f"{options.hours:g} virtual hours a trace")
     for part in REAL_PARTS:
         if part in chosen:
+            parts.shapes = options.shape or (SWITCH_SHAPES if part == "switches" else SHAPES)
             getattr(parts, f"run_{part}")()
     if options.json:
         figures.print_json(parts.json)

@@ -139,10 +139,9 @@ def align(offset):
     return (offset + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
 
 
-def make_head(name, shape, mixture, n_layers, tensors):
+def make_head(keys, tensors):
     """The head, where each tensor begins in the file, and the bytes of the file."""
-    keys = make_keys(name, shape, mixture, n_layers).parts
-    parts = [struct.pack("<4sIQQ", b"GGUF", 3, len(tensors), len(keys)), *keys]
+    parts = [struct.pack("<4sIQQ", b"GGUF", 3, len(tensors), len(keys.parts)), *keys.parts]
     offsets, at = [], 0
     for tensor in tensors:
         parts.append(text(tensor.name) + struct.pack(f"<I{len(tensor.dims)}QIQ", len(tensor.dims),

@@ -28,9 +28,10 @@ class Shape:
 
 
 SHAPES = {
+    "160m": Shape("Llama 160M", "llama", 12, 768, 12, 12, 64, 3072, 32000, 2048, 1e4, 1e-6),
     "0.5b": Shape("Qwen2.5 0.5B", "qwen2", 24, 896, 14, 2, 64, 4864, 151936, 32768, 1e6, 1e-6,
                   is_tied=True, has_qkv_biases=True, is_bpe=True),
-    "1.1b": Shape("TinyLlama 1.1B", "llama", 22, 2048, 32, 4, 64, 5632, 32000, 16384, 1e4, 1e-5),
+    "1.1b": Shape("TinyLlama 1.1B", "llama", 22, 2048, 32, 4, 64, 5632, 32000, 40960, 1e4, 1e-5),
     "1.3b-mha": Shape("a multi-head 1.3B", "llama", 24, 2048, 32, 32, 64, 5504, 32256, 16384, 1e5,
                       1e-6),
     "1.7b": Shape("Qwen3 1.7B", "qwen3", 28, 2048, 16, 8, 128, 6144, 151936, 40960, 1e6, 1e-6,

@@ -18,6 +18,7 @@ import time
 from lib import bus, process
 from lib.figures import Figures, Options, fail, print_json
 from lib.model import find_bench
+from pressure import ladder
 
 NAMES = {"machine-mib", "group-mib", "budget-mib", "model-mib", "contexts-mib", "overhead-mib",
          "growth-mib", "busy", "recorded"}
@@ -179,20 +180,31 @@ def main(arguments):
     parser = Options("pressure", "Memory given back under pressure.")
     parser.add("plots", meta="FOLDER", help="Write a plot of the traces there")
     parser.add_flag("trim", "Time Trim(\"critical\") of the real service instead")
-    parser.add("daemon", meta="FILE", help="The llmsvcd to measure, with --trim")
+    parser.add_flag("ladder", "Trace chunks of the real service while memory is asked for instead")
+    parser.add("daemon", meta="FILE", help="The llmsvcd to measure, with --trim and --ladder")
     parser.add("model", meta="FILE", help="Its GGUF file")
     parser.add("contexts", int, 16, help="Contexts that it holds (16)")
     parser.add("words", int, 400, help="Words of the prompt that it reads meanwhile (400)")
     parser.add("runs", int, 5, help="Trims (5)")
+    parser.add("step", int, 256, meta="KIB", help="Asked for at once, with --ladder (256)")
+    parser.add("steps", int, 100, help="So often at most, once chunks go (100)")
+    parser.add("hurry", int, 50, meta="MS", help="What half of the contexts want as their time to "
+               "the first token (50)")
+    parser.add_flag("no-storage", "With --ladder: nothing is written")
     parser.add_flag("json", "One JSON object")
     parser.add_argument("traces", metavar="TRACE", nargs="*")
     options = parser.parse_args(arguments)
-    if not (options.daemon and options.model if options.trim else options.traces):
-        parser.error("pressure needs traces, or --trim with --daemon and --model")
+    is_real = options.trim or options.ladder
+    if not (options.daemon and options.model if is_real else options.traces):
+        parser.error("pressure needs traces, or --trim or --ladder with --daemon and --model")
     if not (0 <= options.contexts <= 1000 and 0 < options.words <= 100000 and
-            0 < options.runs <= 1000):
-        parser.error("--contexts, --words and --runs take numbers within reason")
+            0 < options.runs <= 1000 and 0 < options.step <= 1 << 20 and 0 < options.steps <= 1000
+            and 0 < options.hurry <= 10000):
+        parser.error("numbers that are not within reason")
     try:
+        if options.ladder:
+            ladder.run(options, make_prompt)
+            return 0
         if options.trim:
             return 0 if measure_trims(options) else 1
         play_all(options)

@@ -106,6 +106,29 @@ store_codes_4 (uint8_t *dst,
 }
 
 INLINE void
+store_codes_3 (uint8_t *dst,
+               Sixteen  codes)
+{
+  static const int32_t places[] = { 0, 1, 2, 3 };
+  uint32_t highest = 0, word;
+  Sixteen lower;
+  uint64_t words;
+
+  for (int32_t i = 0; i < 4; i++)
+    {
+      uint32x4_t all = vcvtq_u32_f32 (codes.v[i]);
+      int32x4_t shifts = vaddq_s32 (vld1q_s32 (places), vdupq_n_s32 (4 * i));
+
+      lower.v[i] = vcvtq_f32_u32 (vandq_u32 (all, vdupq_n_u32 (3)));
+      highest |= vaddvq_u32 (vshlq_u32 (vshrq_n_u32 (all, 2), shifts));
+    }
+  words = join_codes (lower, 2);
+  word = (uint32_t) (words | words >> 32);
+  memcpy (dst, &word, sizeof word);
+  memcpy (dst + sizeof word, &highest, 2);
+}
+
+INLINE void
 store_codes_2 (uint8_t *dst,
                Sixteen  codes)
 {

@@ -68,13 +68,14 @@ load_bytes (const uint8_t *src)
     vmovl_s16 (vget_low_s16 (vmovl_s8 (vreinterpret_s8_u32 (vdup_n_u32 (bytes))))));
 }
 
-/* Four of sixteen codes of 4 or 2 bits, @shift 0, 8, 16 or 24 bits higher in their words. */
+/* Four of sixteen codes of 4, 3 or 2 bits, @shift 0, 8, 16 or 24 bits higher in their words. */
 INLINE float32x4_t
 load_codes (const uint8_t *src,
             unsigned       bits,
             size_t         shift)
 {
   int32x4_t shifts = vnegq_s32 (vaddq_s32 (get_code_shifts (bits), vdupq_n_s32 ((int32_t) shift)));
+  uint16_t highest;
   uint64_t words;
   uint32_t word;
   uint32x4_t codes;
@@ -86,18 +87,49 @@ load_codes (const uint8_t *src,
       return vcvtq_f32_u32 (vandq_u32 (codes, vdupq_n_u32 (15)));
     }
   memcpy (&word, src, sizeof word);
-  codes = vshlq_u32 (vdupq_n_u32 (word), shifts);
-  return vcvtq_f32_u32 (vandq_u32 (codes, vdupq_n_u32 (3)));
+  codes = vandq_u32 (vshlq_u32 (vdupq_n_u32 (word), shifts), vdupq_n_u32 (3));
+  if (bits == 3)
+    {
+      static const int32_t places[] = { 0, -1, -2, -3 };
+      uint32x4_t tops;
+
+      memcpy (&highest, src + sizeof word, sizeof highest);
+      tops = vshlq_u32 (vdupq_n_u32 (((uint32_t) highest << 2) >> shift / 2), vld1q_s32 (places));
+      codes = vorrq_u32 (codes, vandq_u32 (tops, vdupq_n_u32 (4)));
+    }
+  return vcvtq_f32_u32 (codes);
+}
+
+/* Half a byte of four groups of sixteen, those from @at on. */
+INLINE int32x4_t
+load_halves_of_bytes (const uint8_t *src,
+                      size_t         at)
+{
+  uint32x4_t bytes;
+  uint32_t word;
+
+  memcpy (&word, src + at % 8, sizeof word);
+  bytes = vmovl_u16 (vget_low_u16 (vmovl_u8 (vreinterpret_u8_u32 (vdup_n_u32 (word)))));
+  bytes = at < 8 ? bytes : vshrq_n_u32 (bytes, 4);
+  return vreinterpretq_s32_u32 (vandq_u32 (bytes, vdupq_n_u32 (15)));
 }
 
 INLINE float32x4_t
-load_steps (const uint8_t *src)
+load_nibbles (const uint8_t *src,
+              size_t         at)
 {
-  uint32x4_t codes;
-  uint32_t bytes;
+  return vcvtq_f32_s32 (load_halves_of_bytes (src, at));
+}
 
-  memcpy (&bytes, src, sizeof bytes);
-  codes = vmovl_u16 (vget_low_u16 (vmovl_u8 (vreinterpret_u8_u32 (vdup_n_u32 (bytes)))));
-  codes = vaddq_u32 (codes, vdupq_n_u32 (LLK_KV_LEAST_STEP));
-  return vreinterpretq_f32_u32 (vshlq_n_u32 (codes, 20));
+/* @base: the largest of the part. */
+INLINE float32x4_t
+load_steps (const uint8_t *src,
+            size_t         at,
+            uint8_t        base)
+{
+  int32x4_t places = load_halves_of_bytes (src, at), twice = vshlq_n_s32 (places, 1);
+  int32x4_t far = vsubq_s32 (vaddq_s32 (vshlq_n_s32 (places, 2), twice), vdupq_n_s32 (32));
+  int32x4_t codes = vsubq_s32 (vdupq_n_s32 (base + LLK_KV_LEAST_STEP), vmaxq_s32 (twice, far));
+
+  return vreinterpretq_f32_s32 (vshlq_n_s32 (codes, 20));
 }

@@ -68,14 +68,14 @@ load_all_codes (const uint8_t *src,
   Sixteen y;
 
   if (bits < 8)
-    memcpy (words, src, 2 * bits);
+    memcpy (words, src, 2 * bits);  /* of 3 bits the highest lie in the second word */
   for (size_t l = 0; l < N_LANES; l++)
     if (bits == 8)
       y.lanes[l] = (int8_t) src[l];
     else if (bits == 4)
       y.lanes[l] = (float) (words[l % 2] >> 4 * (l / 2) & 15);
     else
-      y.lanes[l] = (float) (words[0] >> 2 * l & 3);
+      y.lanes[l] = (float) ((words[0] >> 2 * l & 3) | (bits == 3 ? (words[1] >> l & 1) << 2 : 0));
   return y;
 }
 
@@ -96,6 +96,20 @@ store_codes_4 (uint8_t *dst,
   for (size_t l = 0; l < N_LANES; l++)
     words[l % 2] |= (uint32_t) codes.lanes[l] << 4 * (l / 2);
   memcpy (dst, words, sizeof words);
+}
+
+INLINE void
+store_codes_3 (uint8_t *dst,
+               Sixteen  codes)
+{
+  uint32_t words[2] = { 0 };
+
+  for (size_t l = 0; l < N_LANES; l++)
+    {
+      words[0] |= ((uint32_t) codes.lanes[l] & 3) << 2 * l;
+      words[1] |= (uint32_t) codes.lanes[l] >> 2 << l;
+    }
+  memcpy (dst, words, 6);
 }
 
 INLINE void

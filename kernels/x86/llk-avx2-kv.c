@@ -92,6 +92,32 @@ store_codes_4 (uint8_t *dst,
   memcpy (dst, &words, sizeof words);
 }
 
+/* Of each code the bit of value 4. */
+INLINE uint16_t
+find_highest (Sixteen codes)
+{
+  __m256i low = _mm256_slli_epi32 (_mm256_cvtps_epi32 (codes.low), 29);
+  __m256i high = _mm256_slli_epi32 (_mm256_cvtps_epi32 (codes.high), 29);
+
+  return (uint16_t) (_mm256_movemask_ps (_mm256_castsi256_ps (low))
+                     | _mm256_movemask_ps (_mm256_castsi256_ps (high)) << 8);
+}
+
+INLINE void
+store_codes_3 (uint8_t *dst,
+               Sixteen  codes)
+{
+  const __m256i both = _mm256_set1_epi32 (3);
+  Sixteen lower = { _mm256_cvtepi32_ps (_mm256_and_si256 (_mm256_cvtps_epi32 (codes.low), both)),
+                    _mm256_cvtepi32_ps (_mm256_and_si256 (_mm256_cvtps_epi32 (codes.high), both)) };
+  int64_t words = join_codes (lower, get_code_shifts (2));
+  int32_t word = (int32_t) (words | words >> 32);
+  uint16_t highest = find_highest (codes);
+
+  memcpy (dst, &word, sizeof word);
+  memcpy (dst + sizeof word, &highest, sizeof highest);
+}
+
 INLINE void
 store_codes_2 (uint8_t *dst,
                Sixteen  codes)

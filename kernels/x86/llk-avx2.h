@@ -80,7 +80,7 @@ load_bytes (const uint8_t *src)
   return _mm256_cvtepi32_ps (_mm256_cvtepi8_epi32 (_mm_loadl_epi64 ((const void *) src)));
 }
 
-/* Eight of sixteen codes of 4 or 2 bits, @shift 0 or 16 bits higher in their words. */
+/* Eight of sixteen codes of 4, 3 or 2 bits, @shift 0 or 16 bits higher in their words. */
 INLINE __m256
 load_codes (const uint8_t *src,
             unsigned       bits,
@@ -88,6 +88,7 @@ load_codes (const uint8_t *src,
 {
   __m256i shifts = _mm256_add_epi32 (get_code_shifts (bits), _mm256_set1_epi32 ((int) shift));
   __m256i codes;
+  uint16_t highest;
   int64_t words;
   int32_t word;
 
@@ -99,14 +100,47 @@ load_codes (const uint8_t *src,
     }
   memcpy (&word, src, sizeof word);
   codes = _mm256_srlv_epi32 (_mm256_set1_epi32 (word), shifts);
-  return _mm256_cvtepi32_ps (_mm256_and_si256 (codes, _mm256_set1_epi32 (3)));
+  codes = _mm256_and_si256 (codes, _mm256_set1_epi32 (3));
+  if (bits == 3)
+    {
+      const __m256i places = _mm256_setr_epi32 (0, 1, 2, 3, 4, 5, 6, 7);
+      __m256i tops;
+
+      memcpy (&highest, src + sizeof word, sizeof highest);
+      tops = _mm256_srlv_epi32 (_mm256_set1_epi32 ((highest << 2) >> shift / 2), places);
+      codes = _mm256_or_si256 (codes, _mm256_and_si256 (tops, _mm256_set1_epi32 (4)));
+    }
+  return _mm256_cvtepi32_ps (codes);
+}
+
+/* Half a byte of eight groups, the first or the second of sixteen. */
+INLINE __m256i
+load_halves_of_bytes (const uint8_t *src,
+                      size_t         at)
+{
+  __m256i bytes = _mm256_cvtepu8_epi32 (_mm_loadl_epi64 ((const void *) src));
+
+  return _mm256_and_si256 (at == 0 ? bytes : _mm256_srli_epi32 (bytes, 4), _mm256_set1_epi32 (15));
 }
 
 INLINE __m256
-load_steps (const uint8_t *src)
+load_nibbles (const uint8_t *src,
+              size_t         at)
 {
-  __m256i codes = _mm256_cvtepu8_epi32 (_mm_loadl_epi64 ((const void *) src));
+  return _mm256_cvtepi32_ps (load_halves_of_bytes (src, at));
+}
 
-  codes = _mm256_add_epi32 (codes, _mm256_set1_epi32 (LLK_KV_LEAST_STEP));
+/* @base: the largest of the part. */
+INLINE __m256
+load_steps (const uint8_t *src,
+            size_t         at,
+            uint8_t        base)
+{
+  __m256i places = load_halves_of_bytes (src, at), twice = _mm256_slli_epi32 (places, 1);
+  __m256i far = _mm256_sub_epi32 (_mm256_add_epi32 (_mm256_slli_epi32 (places, 2), twice),
+                                  _mm256_set1_epi32 (32));
+  __m256i codes = _mm256_sub_epi32 (_mm256_set1_epi32 (base + LLK_KV_LEAST_STEP),
+                                    _mm256_max_epi32 (twice, far));
+
   return _mm256_castsi256_ps (_mm256_slli_epi32 (codes, 20));
 }

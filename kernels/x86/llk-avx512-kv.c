@@ -73,6 +73,19 @@ store_codes_4 (uint8_t *dst,
 }
 
 INLINE void
+store_codes_3 (uint8_t *dst,
+               Sixteen  codes)
+{
+  __m512i all = _mm512_cvtps_epi32 (codes), low = _mm512_and_si512 (all, _mm512_set1_epi32 (3));
+  __mmask16 highest = _mm512_test_epi32_mask (all, _mm512_set1_epi32 (4));
+  int64_t words = join_words (_mm512_sllv_epi32 (low, get_code_shifts (2)));
+  int32_t word = (int32_t) (words | words >> 32);
+
+  memcpy (dst, &word, sizeof word);
+  memcpy (dst + sizeof word, &highest, sizeof highest);
+}
+
+INLINE void
 store_codes_2 (uint8_t *dst,
                Sixteen  codes)
 {

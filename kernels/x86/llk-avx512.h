@@ -72,7 +72,7 @@ get_code_shifts (unsigned bits)
            : _mm512_setr_epi32 (0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
 }
 
-/* Sixteen codes of 4 or 2 bits: their floats come from a table of sixteen, for which only the
+/* Sixteen codes of 4, 3 or 2 bits: their floats come from a table of sixteen, for which only the
  * lowest bits count. */
 INLINE __m512
 load_codes (const uint8_t *src,
@@ -82,6 +82,8 @@ load_codes (const uint8_t *src,
   const __m512 values_4 = _mm512_setr_ps (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
   const __m512 values_2 = _mm512_setr_ps (0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3);
   const __m512i shifts = get_code_shifts (bits);
+  __mmask16 highest;
+  __m512 values;
   int64_t words;
   int32_t word;
 
@@ -93,14 +95,43 @@ load_codes (const uint8_t *src,
                                     values_4);
     }
   memcpy (&word, src, sizeof word);
-  return _mm512_permutexvar_ps (_mm512_srlv_epi32 (_mm512_set1_epi32 (word), shifts), values_2);
+  values = _mm512_permutexvar_ps (_mm512_srlv_epi32 (_mm512_set1_epi32 (word), shifts), values_2);
+  if (bits == 2)
+    return values;
+  memcpy (&highest, src + sizeof word, sizeof highest);
+  return _mm512_mask_add_ps (values, highest, values, _mm512_set1_ps (4));
+}
+
+/* Of sixteen groups half a byte each. */
+INLINE __m512i
+load_halves_of_bytes (const uint8_t *src)
+{
+  __m128i bytes = _mm_loadl_epi64 ((const void *) src);
+
+  bytes = _mm_unpacklo_epi64 (bytes, _mm_srli_epi16 (bytes, 4));
+  return _mm512_cvtepu8_epi32 (_mm_and_si128 (bytes, _mm_set1_epi8 (15)));
 }
 
 INLINE __m512
-load_steps (const uint8_t *src)
+load_nibbles (const uint8_t *src,
+              size_t         at)
 {
-  __m512i codes = _mm512_cvtepu8_epi32 (_mm_loadu_si128 ((const void *) src));
+  (void) at; /* a vector has all sixteen */
+  return _mm512_cvtepi32_ps (load_halves_of_bytes (src));
+}
 
-  codes = _mm512_add_epi32 (codes, _mm512_set1_epi32 (LLK_KV_LEAST_STEP));
+/* @base: the largest of the part. */
+INLINE __m512
+load_steps (const uint8_t *src,
+            size_t         at,
+            uint8_t        base)
+{
+  __m512i places = load_halves_of_bytes (src), twice = _mm512_slli_epi32 (places, 1);
+  __m512i far = _mm512_sub_epi32 (_mm512_add_epi32 (_mm512_slli_epi32 (places, 2), twice),
+                                  _mm512_set1_epi32 (32));
+  __m512i codes = _mm512_sub_epi32 (_mm512_set1_epi32 (base + LLK_KV_LEAST_STEP),
+                                    _mm512_max_epi32 (twice, far));
+
+  (void) at;
   return _mm512_castsi512_ps (_mm512_slli_epi32 (codes, 20));
 }

@@ -39,7 +39,9 @@ find_needed_feature (const LlmsvcOptionInfo *info,
       string = g_variant_get_string (value, NULL);
       if (g_str_equal (string, "text"))
         return NULL;
-      return g_str_equal (string, "grammar") ? "grammar" : info->feature;
+      return g_str_equal (string, "grammar") || g_str_equal (string, "regex")
+               ? (g_str_equal (string, "regex") ? "regex" : "grammar")
+               : info->feature;
     case LLMSVC_OPTION_ON_OVERFLOW:
       return g_str_equal (g_variant_get_string (value, NULL), "slide") ? info->feature : NULL;
     case LLMSVC_OPTION_SUB_MODEL:

@@ -19,9 +19,12 @@
 #define MAX_UINT64 18446744073709551615.0
 
 static const char *const slo_choices[] = { "interactive", "responsive", "background", NULL };
-static const char *const format_choices[] = { "text", "json", "json-schema", "grammar", NULL };
+static const char *const format_choices[] = { "text", "json", "json-schema", "regex", "grammar",
+                                             NULL };
 static const char *const overflow_choices[] = { "error", "slide", NULL };
 static const char *const cancel_choices[] = { "discard", "keep", NULL };
+static const char *const prefix_choices[] = { "exact", "any", NULL };
+static const char *const draft_choices[] = { "auto", "off", "lookup", NULL };
 static const char *const stream_choices[] = { "text", "jsonl", NULL };
 
 /* `if-revision`, `request-id` and `on-cancel` speak of a context's turns, so
@@ -105,6 +108,21 @@ static const LlmsvcOptionInfo table[] = {
     .min = 1, .max = 1048576,
     .summary = N_("The grammar that the answer keeps to."),
     .feature = "grammar", .since = 1 },
+  { .id = LLMSVC_OPTION_REGEX, .key = "regex", .type = "s", .calls = CALLS_PROMPT,
+    .min = 1, .max = 65536,
+    .summary = N_("The regular expression that the whole answer matches."),
+    .feature = "regex", .since = 6 },
+  { .id = LLMSVC_OPTION_TOOLS, .key = "tools", .type = "s",
+    .calls = CALLS_PROMPT | LLMSVC_CALL_APPEND, .min = 1, .max = 1048576,
+    .summary = N_("The functions that the answer may call, as JSON."),
+    .feature = "tools", .since = 6 },
+  { .id = LLMSVC_OPTION_TOOL_CHOICE, .key = "tool-choice", .type = "s", .calls = CALLS_PROMPT,
+    .min = 1, .max = 64,
+    .summary = N_("Whether tools are called: auto, none, required, or the name of the one."),
+    .feature = "tools", .since = 6 },
+  { .id = LLMSVC_OPTION_PARALLEL_TOOLS, .key = "parallel-tools", .type = "b", .calls = CALLS_PROMPT,
+    .summary = N_("Whether an answer may call several tools."),
+    .feature = "tools", .since = 6 },
 
   { .id = LLMSVC_OPTION_SUB_MODEL, .key = "sub-model", .type = "u", .calls = CALLS_PROMPT,
     .min = 0, .max = 100, .unit = "percent",
@@ -123,6 +141,11 @@ static const LlmsvcOptionInfo table[] = {
     .calls = CALLS_CONTEXT_ANSWER, .choices = cancel_choices,
     .summary = N_("Whether a cancelled answer stays in the context."),
     .keeps_result = TRUE, .since = 1 },
+  { .id = LLMSVC_OPTION_DRAFT, .key = "draft", .type = "s", .calls = CALLS_PROMPT,
+    .choices = draft_choices, .takes_names = TRUE, .min = 1, .max = 256,
+    .summary = N_("What guesses the answer's next tokens, so that several are verified at once; "
+                  "the text is the same. The id of a model is that configured draft."),
+    .keeps_result = TRUE, .since = 5 },
 
   { .id = LLMSVC_OPTION_IF_REVISION, .key = "if-revision", .type = "t",
     .calls = CALLS_CONTEXT_ANSWER | LLMSVC_CALL_ROLLBACK,
@@ -145,6 +168,12 @@ static const LlmsvcOptionInfo table[] = {
   { .id = LLMSVC_OPTION_CREATE, .key = "create", .type = "b",
     .calls = LLMSVC_CALL_OPEN_CONTEXT,
     .summary = N_("Makes the context when there is none of that name."), .since = 1 },
+  { .id = LLMSVC_OPTION_EXACT, .key = "exact", .type = "b",
+    .calls = CALLS_MADE | LLMSVC_CALL_OPEN_CONTEXT,
+    .summary = N_("Its memory loses no bits when memory is short."), .since = 5 },
+  { .id = LLMSVC_OPTION_SHARED_PREFIX, .key = "shared-prefix", .type = "s",
+    .calls = CALLS_MADE | LLMSVC_CALL_OPEN_CONTEXT, .choices = prefix_choices,
+    .summary = N_("Whether it may begin with what another context has compressed."), .since = 5 },
   { .id = LLMSVC_OPTION_SYSTEM, .key = "system", .type = "s",
     .calls = CALLS_MADE | LLMSVC_CALL_COMPLETE | LLMSVC_CALL_COUNT_TOKENS,
     .summary = N_("The system text, before all messages."), .since = 1 },
@@ -161,6 +190,10 @@ static const LlmsvcOptionInfo table[] = {
   { .id = LLMSVC_OPTION_BYTES, .key = "bytes", .type = "t", .calls = LLMSVC_CALL_SET_BUDGET,
     .min = 0, .max = MAX_UINT64, .unit = "bytes",
     .summary = N_("The most memory to hold; 0 lets the service decide."), .since = 1 },
+  { .id = LLMSVC_OPTION_CONTEXT_RATIO, .key = "context-ratio", .type = "u",
+    .calls = LLMSVC_CALL_SET_BUDGET, .min = 1, .max = 100, .unit = "percent",
+    .summary = N_("What contexts that no call uses may take, of their bytes with 8 bits."),
+    .since = 1 },
   { .id = LLMSVC_OPTION_APP_ID, .key = "app-id", .type = "s", .calls = LLMSVC_CALL_SET_BUDGET,
     .min = 0, .max = 255,
     .summary = N_("The application it is about, instead of the whole service."), .since = 1 },
@@ -210,9 +243,9 @@ G_STATIC_ASSERT (G_N_ELEMENTS (table) == LLMSVC_N_OPTIONS);
 static const LlmsvcForeignKey foreign_options[] = {
   { "tools", "tools", NULL },
   { "tool-choice", "tools", "none" },
-  { "parallel-tool-calls", "tools", NULL },
-  { "functions", "tools", NULL },
-  { "function-call", "tools", "none" },
+  { "parallel-tool-calls", "parallel-tool-calls", NULL },
+  { "functions", "functions", NULL },
+  { "function-call", "functions", "none" },
   { "json-schema", "json-schema", NULL },
   { "image", "images", NULL },
   { "images", "images", NULL },
@@ -231,7 +264,7 @@ static const LlmsvcForeignKey foreign_options[] = {
   { "lora", "adapters", NULL },
 };
 
-/* What a message says beside its text. Names and ids of tool calls are the app's own notes. */
+/* What a message says beside its text that this service does not know. */
 static const LlmsvcForeignKey foreign_extras[] = {
   { "image", "images", NULL },
   { "images", "images", NULL },
@@ -242,8 +275,7 @@ static const LlmsvcForeignKey foreign_extras[] = {
   { "file", "files", NULL },
   { "files", "files", NULL },
   { "content", "content-parts", NULL },
-  { "tool-calls", "tools", NULL },
-  { "function-call", "tools", NULL },
+  { "function-call", "functions", NULL },
 };
 
 const LlmsvcOptionInfo *

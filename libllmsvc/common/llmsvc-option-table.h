@@ -67,11 +67,16 @@ typedef enum
   LLMSVC_OPTION_RESPONSE_FORMAT,
   LLMSVC_OPTION_SCHEMA,
   LLMSVC_OPTION_GRAMMAR,
+  LLMSVC_OPTION_REGEX,
+  LLMSVC_OPTION_TOOLS,
+  LLMSVC_OPTION_TOOL_CHOICE,
+  LLMSVC_OPTION_PARALLEL_TOOLS,
   /* quality */
   LLMSVC_OPTION_SUB_MODEL,
   LLMSVC_OPTION_PROMPT_LEVEL,
   LLMSVC_OPTION_ON_OVERFLOW,
   LLMSVC_OPTION_ON_CANCEL,
+  LLMSVC_OPTION_DRAFT,
   /* safety */
   LLMSVC_OPTION_IF_REVISION,
   LLMSVC_OPTION_REQUEST_ID,
@@ -80,12 +85,15 @@ typedef enum
   /* contexts and single answers */
   LLMSVC_OPTION_NAME,
   LLMSVC_OPTION_CREATE,
+  LLMSVC_OPTION_EXACT,
+  LLMSVC_OPTION_SHARED_PREFIX,
   LLMSVC_OPTION_SYSTEM,
   LLMSVC_OPTION_MESSAGES,
   LLMSVC_OPTION_RAW,
   LLMSVC_OPTION_WAIT,
   /* administration */
   LLMSVC_OPTION_BYTES,
+  LLMSVC_OPTION_CONTEXT_RATIO,
   LLMSVC_OPTION_APP_ID,
   LLMSVC_OPTION_TARGET_BYTES,
   LLMSVC_OPTION_HOLD,
@@ -113,6 +121,7 @@ typedef struct
   double max;                  /* and of each string of `as`, their bytes (max 0: no limit here) */
   guint max_entries;           /* of `as` and `a{ud}`; 0 elsewhere */
   const char *const *choices;  /* (nullable): the strings allowed, NULL-terminated */
+  gboolean takes_names;        /* and other ones, which name something: from min to max bytes */
   const char *unit;            /* (nullable): "ms", "bytes", "percent", "tokens" */
   const char *summary;         /* one sentence for people, to be translated where it is shown */
   const char *feature;         /* (nullable): the name in `Features` that must be there for it,

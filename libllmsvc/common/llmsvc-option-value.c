@@ -273,7 +273,7 @@ check_string (const LlmsvcOptionInfo  *info,
     return fail_type (info, value, error);
 
   string = g_variant_get_string (value, &length);
-  if (info->choices != NULL && !g_strv_contains (info->choices, string))
+  if (info->choices != NULL && !info->takes_names && !g_strv_contains (info->choices, string))
     {
       g_autofree char *shown = llmsvc_shorten (string);
       g_autofree char *choices = g_strjoinv (", ", (char **) info->choices);
@@ -281,7 +281,7 @@ check_string (const LlmsvcOptionInfo  *info,
       return llmsvc_option_fail (error, _("Option “%s” is “%s”, it must be one of: %s"), info->key,
                                  shown, choices);
     }
-  return (info->choices != NULL || check_length (info, length, error)) &&
+  return ((info->choices != NULL && !info->takes_names) || check_length (info, length, error)) &&
          (info->id != LLMSVC_OPTION_NAME || check_name (string, error));
 }
 

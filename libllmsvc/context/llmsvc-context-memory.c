@@ -176,7 +176,7 @@ llmsvc_context_get_memory_finish (LlmsvcContext  *self,
  * @self: the memory of a context
  * @chunk: which one, from 0
  *
- * Gets how many bits a number of a chunk has: 32 or 16 while it is new, 8, 4 or 2 later.
+ * Gets how many bits a number of a chunk has: 32 or 16 while it is new, 8, 4, 3 or 2 later.
  *
  * Returns: bits, 0 for a chunk that is only in the text
  *
@@ -241,7 +241,7 @@ get_bytes_at (LlmsvcContextMemory *self,
 /**
  * llmsvc_context_memory_get_memory_bytes_at:
  * @self: the memory of a context
- * @bits: 32, 16, 8, 4 or 2
+ * @bits: 32, 16, 8, 4, 3 or 2
  *
  * Gets what the chunks whose numbers have @bits bits take in memory.
  *
@@ -261,7 +261,7 @@ llmsvc_context_memory_get_memory_bytes_at (LlmsvcContextMemory *self,
 /**
  * llmsvc_context_memory_get_storage_bytes_at:
  * @self: the memory of a context
- * @bits: 32, 16, 8, 4 or 2
+ * @bits: 32, 16, 8, 4, 3 or 2
  *
  * Gets what the chunks whose numbers have @bits bits take on storage.
  *

@@ -24,6 +24,7 @@
 
 /* The service's own limit is lower or the administrator's choice. */
 #define MAX_STDIN_BYTES (16 * 1024 * 1024)
+#define MAX_FILE_BYTES (1024 * 1024)
 
 static char *context_name;
 static char *system_text;
@@ -31,6 +32,8 @@ static char *max_tokens;
 static char *temperature;
 static char *seed;
 static char *slo;
+static char *schema_file;
+static char *tools_file;
 static char **assignments;
 static gboolean is_raw;
 static gboolean is_verbose;
@@ -47,6 +50,10 @@ static const GOptionEntry options[] = {
   { "seed", 0, 0, G_OPTION_ARG_STRING, &seed, N_("Makes the random choices repeatable"), N_("N") },
   { "slo", 0, 0, G_OPTION_ARG_STRING, &slo,
     N_("How soon: interactive, responsive or background"), N_("CLASS") },
+  { "schema", 0, 0, G_OPTION_ARG_FILENAME, &schema_file,
+    N_("Hold the answer to the JSON schema in FILE"), N_("FILE") },
+  { "tools", 0, 0, G_OPTION_ARG_FILENAME, &tools_file,
+    N_("Let the answer call the functions in FILE (JSON); calls are printed as JSON"), N_("FILE") },
   { "option", 'o', 0, G_OPTION_ARG_FILENAME_ARRAY, &assignments,
     N_("Any other option of the call; may be given several times"), N_("KEY=VALUE") },
   { "raw", 0, 0, G_OPTION_ARG_NONE, &is_raw,
@@ -80,6 +87,22 @@ read_prompt (const char  *argument,
   return llmctl_set_invalid_null (error, _("The standard input is empty: there is no prompt"));
 }
 
+/* The option @key is the text of the file at @path (nullable). */
+static gboolean
+set_from_file (LlmsvcOptions *collected,
+               const char    *key,
+               const char    *path,
+               GError       **error)
+{
+  g_autofree char *text = NULL;
+
+  if (path == NULL)
+    return TRUE;
+  text = llmctl_term_read (path, MAX_FILE_BYTES, error);
+  return text != NULL
+         && llmsvc_options_set_value (collected, key, g_variant_new_string (text), error);
+}
+
 /* (transfer full) */
 static LlmsvcOptions *
 collect_options (GError **error)
@@ -98,6 +121,13 @@ collect_options (GError **error)
   if (!llmctl_options_add_all (collected, assignments, error))
     return NULL;
 
+  if (schema_file != NULL
+      && !llmsvc_options_set_value (collected, "response-format",
+                                    g_variant_new_string ("json-schema"), error))
+    return NULL;
+  if (!set_from_file (collected, "schema", schema_file, error)
+      || !set_from_file (collected, "tools", tools_file, error))
+    return NULL;
   if (is_raw)
     is_set = llmsvc_options_set_value (collected, "raw", g_variant_new_boolean (TRUE), error);
   else if (llmsvc_options_get_value (collected, "request-id") == NULL)
@@ -159,6 +189,20 @@ may_ask_again (const LlmctlAnswer *output,
          g_error_matches (error, LLMSVC_ERROR, LLMSVC_ERROR_LOST_UNKNOWN);
 }
 
+/* The lines of --json have them in the last one. */
+static void
+tell_calls (LlmsvcAnswer *answer)
+{
+  const char *calls;
+
+  if (llmctl_globals.is_json
+      || !g_variant_lookup (llmsvc_answer_get_results (answer), "tool-calls", "&s", &calls))
+    return;
+  llmctl_output_data (calls);
+  llmctl_output_data ("\n");
+  llmctl_output_flush ();
+}
+
 static void
 tell_results (LlmsvcAnswer *answer)
 {
@@ -218,6 +262,7 @@ run (int       argc,
     }
   else if (llmctl_answer_finish (&output, answer))
     {
+      tell_calls (answer);
       tell_results (answer);
     }
   return LLMCTL_EXIT_OK;

@@ -163,6 +163,24 @@ format_license (GVariant   *model,
   return g_strdup (*license != '\0' ? license : _("the file does not say"));
 }
 
+/* Which model guesses for it, and how many guesses were right so far. */
+static char *
+format_draft (GVariant   *model,
+              const char *key)
+{
+  g_autoptr(GVariant) info = g_variant_lookup_value (model, key, G_VARIANT_TYPE_VARDICT);
+  guint64 n_drafted = llmctl_dict_get_number (info, "drafted-tokens");
+  guint64 n_accepted = llmctl_dict_get_number (info, "accepted-tokens");
+  const char *draft = llmctl_dict_get_string (info, "draft");
+
+  if (*draft == '\0')
+    draft = _("none");
+  if (n_drafted == 0)
+    return g_strdup (draft);
+  /* Translators: the draft model, and how many of its guesses were right, of how many. */
+  return g_strdup_printf (_("%s; %ju of %ju guesses were right"), draft, n_accepted, n_drafted);
+}
+
 static const LlmctlColumn lines[] = {
   { N_("Id"), "id", llmctl_format_text },
   { N_("In use"), "active", format_use },
@@ -171,6 +189,7 @@ static const LlmctlColumn lines[] = {
   { N_("Parameters"), "info/parameters", llmctl_format_count },
   { N_("Size"), "info/file-bytes", llmctl_format_size },
   { N_("Context"), "info/context-length", format_tokens },
+  { N_("Draft"), "info", format_draft },
   { N_("License"), "info/license", format_license },
 };
 

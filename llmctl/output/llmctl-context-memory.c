@@ -18,15 +18,16 @@
 #define MAX_BITS      32
 #define N_PLACES      (LLMSVC_CHUNK_PLACE_BOTH + 1)
 
-/* Fuller shades have more bits; what lies on storage is as high as it has bits. In ASCII the digit
- * is the bits in memory, the letter for storage begins eight, quad, two, float. */
+/* Fuller shades have more bits, a checked one has 3; what lies on storage is as high as it has
+ * bits. In ASCII the digit is the bits in memory, the letter for storage is one of eight, quad,
+ * three, two, float. */
 static const struct
 {
   guint bits;
   const char *memory, *storage, *ascii_memory, *ascii_storage;
 } signs[] = {
   { 32, "█", "▇", "F", "f" }, { 16, "█", "▇", "F", "f" }, { 8, "▓", "▅", "8", "e" },
-  { 4, "▒", "▃", "4", "q" },  { 2, "░", "▁", "2", "t" },
+  { 4, "▒", "▃", "4", "q" },  { 3, "▚", "▂", "3", "h" },   { 2, "░", "▁", "2", "t" },
 };
 
 /* What stands for a chunk in the map. @is_ascii: for terminals without UTF-8. */

@@ -145,7 +145,8 @@ has_moved (GVariant *statistics,
   g_autoptr(GVariant) old = g_variant_lookup_value (before, "statistics", G_VARIANT_TYPE_VARDICT);
   static const char *const keys[] = { "requests", "failed", "cancelled", "contexts", "calls",
                                       "steps", "rows", "trims", "kv-evicted-chunks",
-                                      "kv-packed-chunks", "kv-storage-bytes" };
+                                      "kv-packed-chunks", "kv-narrow-chunks",
+                                      "kv-storage-bytes" };
 
   for (gsize i = 0; i < G_N_ELEMENTS (keys) && old != NULL; i++)
     if (llmctl_dict_get_number (old, keys[i]) != llmctl_dict_get_number (statistics, keys[i]))

@@ -143,6 +143,22 @@ draw_pressure (GVariant    *sample,
   llmctl_frame_end_line (frame);
 }
 
+/* Only when there is something to tell. */
+static void
+draw_chunks (GVariant    *sample,
+             LlmctlFrame *frame)
+{
+  guint n_narrow = (guint) llmctl_dict_get_number (sample, "statistics/kv-narrow-chunks");
+
+  if (n_narrow == 0)
+    return;
+  llmctl_frame_printf (frame, LLMCTL_STYLE_BOLD, "%s  ", _("Chunks"));
+  /* Translators: parts of the memory of contexts, which were quantized further while memory was
+   * short */
+  llmctl_frame_printf (frame, LLMCTL_STYLE_WARNING, _("lack bits: %u"), n_narrow);
+  llmctl_frame_end_line (frame);
+}
+
 static void
 draw_calls (GVariant    *sample,
             LlmctlFrame *frame)
@@ -340,6 +356,7 @@ llmctl_top_view_draw (LlmctlTopView *self,
     {
       draw_model (sample, frame);
       draw_pressure (sample, frame);
+      draw_chunks (sample, frame);
       draw_calls (sample, frame);
       draw_rates (self, frame);
       draw_halves (self, frame);

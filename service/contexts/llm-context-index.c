@@ -103,7 +103,7 @@ take_row (LlmStoredIndex *index,
           sqlite3_stmt   *row)
 {
   LlmStoredContext *context = read_owner (row);
-  gint64 n_tokens, bytes;
+  gint64 n_tokens, bytes, traits;
   gboolean is_good;
 
   if (context == NULL)
@@ -120,6 +120,8 @@ take_row (LlmStoredIndex *index,
   context->n_tokens = (guint) n_tokens;
   context->counted_by = g_strdup (llm_db_get_text (row, 14));
   context->bytes = (guint64) bytes;
+  llm_db_get_number (row, 16, 0, LLM_CONTEXT_ALL_TRAITS, &traits);
+  context->traits = (LlmContextTraits) traits;
 
   if (!is_good || !take_names (taken, context))
     {
@@ -186,6 +188,8 @@ repair_row (sqlite3        *db,
   return llm_db_execute (db, error, "UPDATE turns SET context = ?1 WHERE context IS ?2"
                                     " AND context <> ?1", "sv", context->id, repair->id)
          && llm_db_execute (db, error, "UPDATE messages SET context = ?1 WHERE context IS ?2"
+                                       " AND context <> ?1", "sv", context->id, repair->id)
+         && llm_db_execute (db, error, "UPDATE OR REPLACE traits SET context = ?1 WHERE context IS ?2"
                                        " AND context <> ?1", "sv", context->id, repair->id);
 }
 
@@ -203,7 +207,8 @@ load_contexts (sqlite3        *db,
     "            (SELECT sum (t.n_tokens) FROM turns t WHERE t.context = c.id), 0),"
     "  (SELECT t.counted_by FROM turns t WHERE t.context = c.id ORDER BY t.number DESC LIMIT 1),"
     "  coalesce ((SELECT sum (length (m.text)) FROM messages m WHERE m.context = c.id), 0) +"
-    "  coalesce ((SELECT sum (length (t.tokens)) FROM turns t WHERE t.context = c.id), 0)"
+    "  coalesce ((SELECT sum (length (t.tokens)) FROM turns t WHERE t.context = c.id), 0),"
+    "  coalesce ((SELECT traits FROM traits WHERE context = c.id), 0)"
     " FROM contexts c", "");
 
   while (llm_db_next (row, error))

@@ -71,6 +71,11 @@ static const char checks[] =
   "CREATE INDEX contexts_copy ON contexts (id, uid, app, name, revision, created, used,"
   " max_tokens, slo, n_turns, owner_checksum, checksum);";
 
+/* What was chosen for a context, in a table of its own: few have anything there, and a damaged row costs
+ * the choice and no more. */
+static const char traits[] =
+  "CREATE TABLE traits (context TEXT PRIMARY KEY, traits INTEGER NOT NULL) WITHOUT ROWID;";
+
 /* What kind a row is of shows in its values: none of ours looks like another. Of what is there more
  * than once the first counts. */
 static const LlmDbRows rows[] = {
@@ -84,6 +89,7 @@ static const LlmDbRows rows[] = {
                   " max_tokens, slo, n_turns) VALUES (?, ?, ?, ?, 0, unixepoch (), unixepoch (), 0,"
                   " 'responsive', -1)" },
   { "ittn", 4, 4, "INSERT OR IGNORE INTO quotas VALUES (?,?,?,?)" },
+  { "ti", 2, 2, "INSERT OR IGNORE INTO traits VALUES (?,?)" },
   { "tt", 2, 2, "INSERT OR IGNORE INTO settings VALUES (?,?)" },
   { NULL, 0, 0, NULL }
 };
@@ -145,6 +151,6 @@ set_aside (sqlite3    *db,
   return lost->len;
 }
 
-static const char *const upgrades[] = { tables, checks };
+static const char *const upgrades[] = { tables, checks, traits };
 
 const LlmDbSchema llm_context_schema = { G_N_ELEMENTS (upgrades), upgrades, rows, set_aside };

@@ -139,6 +139,8 @@ llm_store_insert_context (sqlite3  *db,
                        "There is a context named “%s” already; open it with OpenContext()",
                        context->name);
     }
+  if (context->traits != 0 && !llm_store_set_traits (db, context, error))
+    return FALSE;
   for (guint i = 0; i < context->n_turns; i++)
     if (!insert_turn (db, context->id, i, g_ptr_array_index (context->turns->turns, i), error))
       return FALSE;
@@ -150,7 +152,20 @@ llm_store_delete_context (sqlite3  *db,
                           gpointer  id,
                           GError  **error)
 {
-  return llm_db_execute (db, error, "DELETE FROM contexts WHERE id = ?", "s", id);
+  return llm_db_execute (db, error, "DELETE FROM contexts WHERE id = ?", "s", id)
+         && llm_db_execute (db, error, "DELETE FROM traits WHERE context = ?", "s", id);
+}
+
+gboolean
+llm_store_set_traits (sqlite3  *db,
+                      gpointer  data,
+                      GError  **error)
+{
+  const LlmStoredContext *context = data;
+
+  return llm_db_execute (db, error,
+                         "INSERT OR REPLACE INTO traits SELECT id, ? FROM contexts WHERE id = ?",
+                         "is", (gint64) context->traits, context->id);
 }
 
 /* Writes what changes in the row of a context. It is read before: a new checksum must not cover up

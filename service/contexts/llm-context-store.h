@@ -16,6 +16,15 @@ G_BEGIN_DECLS
 /* As options allow them. */
 #define LLM_STORED_MAX_NAME_BYTES 128
 
+/* Bits: what was chosen for a context when it was made or opened, and what it has. */
+typedef enum
+{
+  LLM_CONTEXT_EXACT = 1,          /* see LLMSVC_OPTION_EXACT */
+  LLM_CONTEXT_SHARES_ANY = 2,     /* see LLMSVC_OPTION_SHARED_PREFIX */
+  LLM_CONTEXT_TOOK_QUANTIZED = 4, /* its texts were computed from chunks that another quantized */
+  LLM_CONTEXT_ALL_TRAITS = 7,
+} LlmContextTraits;
+
 /* One context as stored. */
 typedef struct
 {
@@ -28,6 +37,7 @@ typedef struct
   gint64 used;
   guint max_tokens;        /* 0: as many as the model has */
   char *slo;
+  LlmContextTraits traits;
   guint n_turns;
   guint n_tokens;          /* as counted by the model */
   char *counted_by;        /* (nullable): of this identity; NULL: an estimate */
@@ -99,6 +109,8 @@ gboolean llm_store_delete_context (sqlite3 *db, gpointer id, GError **error);
 gboolean llm_store_change         (sqlite3 *db, gpointer context, GError **error);
 /* @context: what a model counted: id, n_turns, n_tokens and counted_by. */
 gboolean llm_store_set_count      (sqlite3 *db, gpointer context, GError **error);
+/* @context: id and traits. Nothing happens to one that was closed. */
+gboolean llm_store_set_traits     (sqlite3 *db, gpointer context, GError **error);
 gboolean llm_store_set_quota      (sqlite3 *db, gpointer quota, GError **error);
 /* @id: a string. */
 gboolean llm_store_set_model      (sqlite3 *db, gpointer id, GError **error);

@@ -42,6 +42,7 @@ struct _LlmContext
   char *connection;               /* (nullable): an unnamed one ends with it */
   guint max_tokens;               /* 0: as many as the model has */
   char *slo;
+  LlmContextTraits traits;        /* as its last opener wanted them */
   guint64 revision;
   gint64 created;
   gint64 used;

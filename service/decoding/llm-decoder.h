@@ -1,21 +1,25 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * How the tokens of an answer are chosen. The runtime asks a decoder for the rows of the next step,
- * gives it the logits of these rows, and tells it how many stay in the KV cache:
+ * How the tokens of an answer are chosen. The runtime asks a decoder for the rows of the next step
+ * and gives it the logits of those that turn out to be valid:
  *
  *   begin (prompt); consume (logits of the prompt's last row) → the first token;
- *   then for each step: propose → rows; consume (logits of each row, in order) → the token that
- *   follows it; as long as that is the token of the next row, that row is valid, too; commit (n).
+ *   then for each step: draft; propose → a tree of rows; consume (logits of its root) → the token
+ *   that follows; while the row at hand has a child with that token, consume (logits of the child).
  *
- * The first proposed token is the one that was consumed last; further ones are guesses. A decoder
- * belongs to one request: made on the main thread, used by the executor's only, freed by either.
+ * The root is the token that was consumed last; further nodes are guesses. So each token is chosen
+ * by the same function of the same logits in the same order, whatever was guessed: a guess never
+ * changes the text (C5). A step may be abandoned, and its tree proposed again. A decoder belongs to
+ * one request: made on the main thread, used by the executor's only, freed by either.
  */
 
 #pragma once
 
 #include <gio/gio.h>
 
+#include "constraints/llm-constraint.h"
+#include "decoding/draft/llm-draft-growth.h"
 #include "decoding/llm-sampler.h"
 
 G_BEGIN_DECLS
@@ -28,19 +32,23 @@ typedef struct
   void     (*begin)      (LlmDecoder   *self,
                           const gint32 *prompt,
                           guint         n_prompt);
-  /* Fills in up to @n_max tokens, a chain: each is computed as if it followed those before it.
-   * Returns how many, at least 1. */
-  guint    (*propose)    (LlmDecoder   *self,
-                          gint32       *tokens,
-                          guint         n_max);
+  /* (nullable): goes on with the guesses for the next step, by what it costs, and sets n_rows; may
+   * be called again before the step. */
+  void     (*draft)      (LlmDecoder          *self,
+                          const LlmDraftCosts *costs);
+  /* (nullable): while the step with its rows waits, which drafting has held up by @late_us so far:
+   * goes on with guesses for the step after it (C7), for one draft step. FALSE when there is nothing
+   * to do, or not enough time. */
+  gboolean (*draft_ahead) (LlmDecoder  *self,
+                          double        late_us);
+  /* The rows of the next step, within the limits of @tree. */
+  void     (*propose)    (LlmDecoder   *self,
+                          LlmDraftTree *tree);
   /* The token that follows the row with these @logits (n_vocab floats); it is part of the answer
    * now. -1 with @error set when there is none. */
   gint32   (*consume)    (LlmDecoder   *self,
                           const float  *logits,
                           GError      **error);
-  /* (nullable): of the proposed rows the first @n stay. */
-  void     (*commit)     (LlmDecoder   *self,
-                          guint         n);
   /* (nullable): µs from now until the next step may begin; G_MAXINT64: it never does. */
   gint64   (*get_delay)  (LlmDecoder   *self);
   /* (nullable): whether text so far waits for further tokens before it is sent. */
@@ -51,12 +59,20 @@ typedef struct
 struct _LlmDecoder
 {
   const LlmDecoderClass *class;
-  guint n_rows;          /* that it would propose for a step; at least 1 */
+  guint n_rows;          /* that it would propose for the next step; at least 1 */
+  guint n_kept;          /* of those that it proposed last: guessed while the step before waited */
 };
 
 /* One row a step; its token is drawn by a sampler for @n_vocab tokens. */
 LlmDecoder *llm_decoder_new_plain (const LlmSamplerConfig *config,
                                    guint                   n_vocab);
+/* The same, held to @constraint (transfer full): its masks come before the sampler, whatever that
+ * does. Towards the end of @max_tokens, the one that ends the answer included, it goes the shortest
+ * way to a valid end, wherever the shortest text has fewer bytes than there are tokens. */
+LlmDecoder *llm_decoder_new_constrained (const LlmSamplerConfig *config,
+                                   guint                   n_vocab,
+                                   LlmConstraint          *constraint,
+                                   guint                   max_tokens);
 /* Does nothing with NULL. */
 void        llm_decoder_free      (LlmDecoder             *self);
 

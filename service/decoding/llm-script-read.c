@@ -424,7 +424,7 @@ static gboolean
 read_version (const Value *at,
               gpointer     script)
 {
-  guint version;
+  guint version = 0;
 
   if (!read_uint (at, &version))
     return FALSE;

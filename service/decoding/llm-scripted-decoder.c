@@ -106,15 +106,13 @@ begin (LlmDecoder   *decoder,
 {
 }
 
-static guint
-propose (LlmDecoder *decoder,
-         gint32     *tokens,
-         guint       n_max)
+static void
+propose (LlmDecoder   *decoder,
+         LlmDraftTree *tree)
 {
   ScriptedDecoder *self = (ScriptedDecoder *) decoder;
 
-  tokens[0] = get_step (self, self->n_consumed - 1)->token;
-  return 1;
+  llm_draft_tree_begin (tree, get_step (self, self->n_consumed - 1)->token);
 }
 
 static gint32

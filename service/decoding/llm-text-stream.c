@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#include "constraints/llm-token-trie.h"
+
 /* U+FFFD, for what is no character, and for NUL, which would end the text for many a reader. */
 #define REPLACEMENT "\xef\xbf\xbd"
 
@@ -15,6 +17,7 @@ typedef struct
   char *text;
   gsize length;
   gsize matched;
+  gboolean is_marker;       /* the end of the text, but not of the answer */
 } Stop;
 
 struct _LlmTextStream
@@ -23,6 +26,9 @@ struct _LlmTextStream
   GArray *stops;            /* (element-type Stop) */
   gboolean strips_space;    /* until the first byte */
   gboolean is_stopped;
+  gboolean is_muted;        /* behind the marker */
+  char *control;            /* (nullable): a marker that is a control token */
+  char *start;              /* (nullable): one that only the start may have, until that is over */
 
   GString *bytes;           /* of the token being pushed */
   char partial[4];          /* the beginning of a character */
@@ -52,7 +58,7 @@ llm_text_stream_new (LlmTokenizer      *tokenizer,
   for (guint i = 0; stops != NULL && stops[i] != NULL; i++)
     if (*stops[i] != '\0' && g_utf8_validate (stops[i], -1, NULL))
       {
-        Stop stop = { g_strdup (stops[i]), strlen (stops[i]), 0 };
+        Stop stop = { g_strdup (stops[i]), strlen (stops[i]), 0, FALSE };
 
         g_array_append_val (self->stops, stop);
       }
@@ -67,7 +73,31 @@ llm_text_stream_free (LlmTextStream *self)
   g_array_unref (self->stops);
   g_string_free (self->bytes, TRUE);
   g_string_free (self->held, TRUE);
+  g_free (self->control);
+  g_free (self->start);
   g_free (self);
+}
+
+void
+llm_text_stream_set_marker (LlmTextStream *self,
+                            const char    *marker,
+                            gboolean       is_at_start)
+{
+  Stop stop = { NULL, strlen (marker), 0, TRUE };
+
+  if (*marker == LLM_TRIE_CONTROL)
+    {
+      self->control = g_strdup (marker);
+    }
+  else if (is_at_start)
+    {
+      self->start = g_strdup (marker);
+    }
+  else
+    {
+      stop.text = g_strdup (marker);
+      g_array_append_val (self->stops, stop);
+    }
 }
 
 /* Returns the length of what matches, one byte having come: all of it is held back. */
@@ -93,6 +123,7 @@ take_character (LlmTextStream *self,
   for (gsize i = 0; i < length; i++)
     {
       gsize longest = 0, n_stopped = 0;
+      gboolean is_marker = FALSE;
 
       g_string_append_c (self->held, character[i]);
       for (guint j = 0; j < self->stops->len; j++)
@@ -102,14 +133,18 @@ take_character (LlmTextStream *self,
 
           longest = MAX (longest, matched);
           if (matched == stop->length)
-            n_stopped = MAX (n_stopped, matched);
+            {
+              n_stopped = MAX (n_stopped, matched);
+              is_marker |= stop->is_marker;
+            }
         }
 
       if (n_stopped > 0)
         {
           g_string_append_len (out, self->held->str, (gssize) (self->held->len - n_stopped));
           g_string_truncate (self->held, 0);
-          self->is_stopped = TRUE;
+          self->is_stopped = !is_marker;
+          self->is_muted = is_marker;
           return;
         }
       if (i + 1 == length)
@@ -157,7 +192,7 @@ take_byte (LlmTextStream *self,
     {
       self->n_partial = 0;
       take_replacement (self, out);
-      if (self->is_stopped)
+      if (self->is_stopped || self->is_muted)
         return;
       self->partial[0] = byte;
     }
@@ -186,9 +221,17 @@ llm_text_stream_push_bytes (LlmTextStream *self,
   g_return_val_if_fail (self != NULL, FALSE);
   g_return_val_if_fail (out != NULL, FALSE);
 
-  for (gsize i = 0; i < length && !self->is_stopped; i++)
+  for (gsize i = 0; i < length && !self->is_stopped && !self->is_muted; i++)
     {
       gboolean is_stripped = self->strips_space && bytes[i] == ' ';
+
+      if (self->start != NULL && !is_stripped && !g_ascii_isspace (bytes[i]))
+        {
+          self->is_muted = bytes[i] == *self->start;
+          g_clear_pointer (&self->start, g_free);
+          if (self->is_muted)
+            break;
+        }
 
       self->strips_space = FALSE;
       if (!is_stripped)
@@ -205,6 +248,12 @@ llm_text_stream_push (LlmTextStream *self,
   g_return_val_if_fail (self != NULL, FALSE);
 
   g_string_truncate (self->bytes, 0);
+  if (self->control != NULL)
+    {
+      llm_token_trie_decode (self->tokenizer, token, self->bytes);
+      self->is_muted |= g_str_equal (self->bytes->str, self->control);
+      g_string_truncate (self->bytes, 0);
+    }
   llm_tokenizer_decode_token (self->tokenizer, token, FALSE, self->bytes);
   return llm_text_stream_push_bytes (self, self->bytes->str, self->bytes->len, out);
 }
@@ -216,12 +265,12 @@ llm_text_stream_finish (LlmTextStream *self,
   g_return_if_fail (self != NULL);
   g_return_if_fail (out != NULL);
 
-  if (self->n_partial > 0 && !self->is_stopped)
+  if (self->n_partial > 0 && !self->is_stopped && !self->is_muted)
     {
       self->n_partial = 0;
       take_replacement (self, out);
     }
-  if (!self->is_stopped)
+  if (!self->is_stopped && !self->is_muted)
     g_string_append_len (out, self->held->str, (gssize) self->held->len);
   g_string_truncate (self->held, 0);
 }

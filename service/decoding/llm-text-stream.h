@@ -24,6 +24,13 @@ LlmTextStream *llm_text_stream_new        (LlmTokenizer       *tokenizer,
                                            gboolean            strip_leading_space);
 void           llm_text_stream_free       (LlmTextStream      *self);
 
+/* What begins with @marker is no text: it and all behind it is left out, and stops nothing.
+ * @marker: the text of a token, or other text; a control token as in LlmTokenTrie. @is_at_start:
+ * only where it is the first thing in the answer, spaces aside. Before the first token. */
+void           llm_text_stream_set_marker (LlmTextStream      *self,
+                                           const char         *marker,
+                                           gboolean            is_at_start);
+
 /* Appends to @out what has become safe. Returns TRUE when a stop string is
  * complete: nothing of it or behind it comes out, now or later. */
 gboolean       llm_text_stream_push       (LlmTextStream      *self,

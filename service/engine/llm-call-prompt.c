@@ -35,7 +35,7 @@ on_prepared (GObject      *source,
   LlmCall *call = g_task_get_task_data (task);
   GError *error = NULL;
 
-  call->tokens = llm_prepare_finish (result, &call->n_system, &error);
+  call->tokens = llm_prepare_finish (result, &call->n_system, &call->masks, &error);
   if (!check_wanted (task, error))
     return;
   /* The model may have been unloaded or changed while the text was prepared: these tokens are then
@@ -55,14 +55,27 @@ on_model (GObject      *source,
   LlmCall *call = g_task_get_task_data (task);
   GError *error = NULL;
   LlmPrepareInput *input;
+  LlmConstraintKind kind = LLM_CONSTRAINT_JSON;
+  g_autofree char *constraint = NULL;
+  const char *tools = NULL;
 
   call->model = g_task_propagate_pointer (G_TASK (result), &error);
+  if (call->model != NULL && call->generation != NULL)
+    llm_engine_read_constraint (call->options, &kind, &constraint, &error);
   if (!check_wanted (task, error))
     return;
-  input = llm_context_make_input (call->context, call->model,
+  if (call->options != NULL && !call->counts_held)
+    tools = llm_call_options_get_string (call->options, LLMSVC_OPTION_TOOLS, NULL);
+  input = llm_context_make_input (call->context, call->model, tools,
                                   call->counts_held ? NULL : call->messages, call->slides);
   input->raw = g_strdup (call->raw);
   input->opens_answer = call->generation != NULL;
+  if (constraint != NULL)
+    {
+      input->constraints = llm_constraint_cache_ref (call->engine->constraints);
+      input->kind = kind;
+      input->constraint = g_steal_pointer (&constraint);
+    }
   llm_prepare_async (call->model, input, on_prepared, g_object_ref (task));
 }
 
@@ -75,6 +88,7 @@ llm_call_tokenize (GTask      *task,
   call->step = step;
   g_clear_pointer (&call->model, llm_model_unref);
   g_clear_pointer (&call->tokens, g_array_unref);
+  g_clear_pointer (&call->masks, llm_mask_table_unref);
   llm_engine_await_model (call->engine, on_model, g_object_ref (task));
 }
 

@@ -8,6 +8,7 @@
 
 #pragma once
 
+#include "constraints/tools/llm-call-format.h"
 #include "engine/llm-engine-private.h"
 #include "engine/llm-prepare.h"
 
@@ -34,6 +35,8 @@ struct _LlmCall
   char *raw;                /* (nullable): this prompt as it is, instead of messages */
   LlmModel *model;          /* (nullable): tokenizes */
   GArray *tokens;           /* (nullable) (element-type gint32): the prompt */
+  LlmMaskTable *masks;      /* (nullable): what the answer is held to */
+  LlmCallFormat *format;    /* (nullable): how it writes calls of tools */
   guint n_system;           /* of these, of the system messages, if it slides */
   gboolean slides;          /* goes on with the newest part of what is too long */
   gboolean counts_held;     /* tokenizes what the context holds, without the messages */
@@ -120,6 +123,12 @@ void     llm_engine_script_exit  (LlmEngine  *self,
 /* --- contexts from the inside --- */
 
 /* Says whose memory @request uses. */
+/* Stores them, if they change. */
+void             llm_context_set_traits  (LlmContext         *self,
+                                          LlmContextTraits    traits);
+/* What has become of its KV cache, after each of its requests. */
+void             llm_context_note_result (LlmContext         *self,
+                                          const LlmRequestResult *result);
 void             llm_context_set_session (LlmContext         *self,
                                           LlmRequest         *request);
 
@@ -139,10 +148,15 @@ void             llm_context_stop_ahead  (LlmContext         *self);
 void             llm_context_leave       (LlmContext         *self,
                                           const char         *reason);
 
-/* The prompt for @messages (nullable) after what @self (nullable) holds. @counts_system: the tokens
- * of the system messages that all begins with are counted. */
+/* (transfer full): what tells the tokens of @self that an answer settled, by @model and with @tools
+ * (nullable): with other tools they are others from the start. */
+char            *llm_context_get_token_identity (LlmModel   *model,
+                                                 const char *tools);
+/* The prompt for @messages (nullable) after what @self (nullable) holds, with @tools (nullable).
+ * @counts_system: the tokens of the system messages that all begins with are counted. */
 LlmPrepareInput *llm_context_make_input  (LlmContext         *self,
                                           LlmModel           *model,
+                                          const char         *tools,
                                           GVariant           *messages,
                                           gboolean            counts_system);
 

@@ -35,12 +35,15 @@ ignore_text (LlmRequest *request,
 }
 
 static void
-note_end (LlmEngine              *self,
+note_end (LlmContext             *self,
           const LlmRequestResult *result)
 {
-  llm_engine_request_ended (self);
-  self->counters.prompt_tokens += result->n_prompt;
-  self->counters.reused_tokens += result->n_reused;
+  LlmEngineCounters *counters = &self->engine->counters;
+
+  llm_engine_request_ended (self->engine);
+  llm_context_note_result (self, result);
+  counters->prompt_tokens += result->n_prompt;
+  counters->reused_tokens += result->n_reused;
 }
 
 /* The text was prefilled: the KV cache of the context holds it. */
@@ -52,7 +55,7 @@ on_read_in (LlmRequest             *request,
   g_autoptr(GTask) task = data;
   LlmCall *call = g_task_get_task_data (task);
 
-  note_end (call->engine, result);
+  note_end (call->context, result);
   if (result->finish == LLM_FINISH_FAILED)
     llm_call_fail (task, g_error_copy (result->error));
   else if (result->finish == LLM_FINISH_STOP)
@@ -72,7 +75,7 @@ on_read_ahead (LlmRequest             *request,
 {
   g_autoptr(LlmContext) self = data;
 
-  note_end (self->engine, result);
+  note_end (self, result);
   g_clear_pointer (&self->ahead, llm_request_unref);
   llm_context_release (self);
 }

@@ -151,16 +151,61 @@ llm_context_rollback_async (LlmContext         *self,
 
 /* --- memory --- */
 
+/* What has no chunks at the executor. */
+typedef struct
+{
+  char *folder;           /* (owned) */
+  char *id;               /* (owned) */
+  LlmContextMemory *memory; /* (owned): what is known without */
+} StoredMemory;
+
+static void
+stored_memory_free (gpointer data)
+{
+  StoredMemory *self = data;
+
+  llm_context_memory_free (self->memory);
+  g_free (self->folder);
+  g_free (self->id);
+  g_free (self);
+}
+
+static void
+read_memory (GTask        *task,
+             gpointer      source,
+             gpointer      data,
+             GCancellable *cancellable)
+{
+  const StoredMemory *stored = data;
+  LlmContextMemory *memory = llm_context_memory_read (stored->folder, stored->id);
+
+  memory->residency = stored->memory->residency;
+  memory->folder_bytes = stored->memory->folder_bytes;
+  g_task_return_pointer (task, memory, (GDestroyNotify) llm_context_memory_free);
+}
+
+/* Where there was no call since the start, or all of it was given back, files say what there is. */
 static void
 return_memory (LlmContextMemory *memory,
                gpointer          data)
 {
   g_autoptr(GTask) task = data;
+  LlmContext *self = g_task_get_source_object (task);
+  StoredMemory *stored;
 
-  /* not used yet: what is known is what storage was found to have */
   if (memory->n_chunks == 0)
-    memory->residency = llm_context_get_residency (g_task_get_source_object (task));
-  g_task_return_pointer (task, memory, (GDestroyNotify) llm_context_memory_free);
+    memory->residency = llm_context_get_residency (self);
+  if (memory->n_chunks > 0 || memory->folder_bytes == 0)
+    {
+      g_task_return_pointer (task, memory, (GDestroyNotify) llm_context_memory_free);
+      return;
+    }
+  stored = g_new0 (StoredMemory, 1);
+  stored->folder = llm_settings_get_chunks_folder (self->engine->settings);
+  stored->id = g_strdup (self->id);
+  stored->memory = memory;
+  g_task_set_task_data (task, stored, stored_memory_free);
+  g_task_run_in_thread (task, read_memory);
 }
 
 void

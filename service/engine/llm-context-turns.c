@@ -4,8 +4,11 @@
 
 #define G_LOG_DOMAIN "llm-engine"
 
+#include <string.h>
+
 #include "base/llm-clock.h"
 #include "common/llmsvc-error.h"
+#include "common/llmsvc-json.h"
 #include "engine/llm-call.h"
 
 void
@@ -15,6 +18,46 @@ llm_context_set_session (LlmContext *self,
   request->session_id = self->session;
   request->context = g_strdup (self->id);
   request->is_named = llm_context_is_named (self);
+  request->is_exact = (self->traits & LLM_CONTEXT_EXACT) != 0;
+  request->shares_any = (self->traits & LLM_CONTEXT_SHARES_ANY) != 0;
+}
+
+static void
+on_traits_stored (GObject      *source,
+                  GAsyncResult *result,
+                  gpointer      data)
+{
+  g_autoptr(GError) error = NULL;
+
+  if (!llm_db_run_finish (result, NULL, &error))
+    g_message ("What was chosen for a context can't be stored: %s", error->message);
+}
+
+void
+llm_context_set_traits (LlmContext      *self,
+                        LlmContextTraits traits)
+{
+  LlmStoredContext *stored;
+
+  if (self->traits == traits)
+    return;
+
+  self->traits = traits;
+  if (self->engine->db == NULL || !llm_context_is_named (self))
+    return;
+  stored = llm_stored_context_new ();
+  stored->id = g_strdup (self->id);
+  stored->traits = traits;
+  llm_db_run_async (self->engine->db, llm_store_set_traits, stored,
+                    (GDestroyNotify) llm_stored_context_free, on_traits_stored, NULL);
+}
+
+void
+llm_context_note_result (LlmContext             *self,
+                         const LlmRequestResult *result)
+{
+  if (result->took_quantized)
+    llm_context_set_traits (self, self->traits | LLM_CONTEXT_TOOK_QUANTIZED);
 }
 
 void
@@ -102,20 +145,80 @@ llm_context_load_finish (LlmContext   *self,
 
 /* --- its prompt --- */
 
+char *
+llm_context_get_token_identity (LlmModel   *model,
+                                const char *tools)
+{
+  const char *identity = llm_model_get_identity (model);
+  g_autofree char *sum =
+    tools != NULL ? g_compute_checksum_for_string (G_CHECKSUM_SHA256, tools, -1) : NULL;
+
+  return sum != NULL ? g_strdup_printf ("%s+%.16s", identity, sum) : g_strdup (identity);
+}
+
+/* (transfer full) (nullable): what of a message's extras the template sees, as JSON. */
+static char *
+write_extras (GVariant *extras)
+{
+  static const struct
+  {
+    const char *key;
+    const char *member;
+    gboolean is_json;
+  } known[] = {
+    { "tool-calls", "tool_calls", TRUE },
+    { "tool-call-id", "tool_call_id", FALSE },
+    { "name", "name", FALSE },
+  };
+  g_autoptr(GString) text = g_string_new ("{");
+
+  for (guint i = 0; i < G_N_ELEMENTS (known); i++)
+    {
+      const char *value;
+
+      if (!g_variant_lookup (extras, known[i].key, "&s", &value))
+        continue;
+      g_string_append_printf (text, "%s\"%s\":%s", text->len > 1 ? "," : "", known[i].member,
+                              known[i].is_json ? "" : "\"");
+      if (known[i].is_json)
+        g_string_append (text, value);
+      else
+        llmsvc_json_append_escaped (text, value, strlen (value));
+      g_string_append (text, known[i].is_json ? "" : "\"");
+    }
+  if (text->len == 1)
+    return NULL;
+  g_string_append_c (text, '}');
+  return g_string_free (g_steal_pointer (&text), FALSE);
+}
+
+static void
+add_message (LlmPrepareInput *input,
+             const char      *role,
+             const char      *text,
+             GVariant        *extras)
+{
+  g_autofree char *written = write_extras (extras);
+
+  llm_prepare_input_add_message (input, role, text, written);
+}
+
 LlmPrepareInput *
 llm_context_make_input (LlmContext *self,
                         LlmModel   *model,
+                        const char *tools,
                         GVariant   *messages,
                         gboolean    counts_system)
 {
   LlmPrepareInput *input = llm_prepare_input_new ();
   LlmConversation *conversation = self != NULL ? self->conversation : NULL;
   guint n = conversation != NULL ? conversation->messages->len : 0;
-  const char *identity = llm_model_get_identity (model);
+  g_autofree char *identity = llm_context_get_token_identity (model, tools);
   guint first = 0;
   GVariantIter iter;
   const char *role;
   const char *text;
+  GVariant *extras;
 
   if (conversation != NULL
       && !llm_conversation_check_tokens (conversation, identity,
@@ -123,26 +226,23 @@ llm_context_make_input (LlmContext *self,
     g_warning ("Stored tokens of the context %s are damaged; its text is used instead", self->id);
   if (conversation != NULL)
     input->point = llm_conversation_get_settled (conversation, identity, input->settled, &first);
+  input->n_settled = first;
   for (guint i = 0; i < n; i++)
     {
       const LlmStoredMessage *message = g_ptr_array_index (conversation->messages, i);
-      gboolean is_leading = counts_system && i == input->n_settled && i < first
-                            && g_str_equal (message->role, "system");
 
-      input->n_settled += is_leading;
-      if (is_leading || i >= first)
-        llm_prepare_input_add_message (input, message->role, message->text);
+      add_message (input, message->role, message->text, message->extras);
     }
   if (messages != NULL)
     {
       g_variant_iter_init (&iter, messages);
-      while (g_variant_iter_next (&iter, "(&s&s@a{sv})", &role, &text, NULL))
-        llm_prepare_input_add_message (input, role, text);
+      while (g_variant_iter_loop (&iter, "(&s&s@a{sv})", &role, &text, &extras))
+        add_message (input, role, text, extras);
     }
 
+  input->tools = g_strdup (tools);
   input->counts_system = counts_system;
-  input->n_system = input->n_settled;
-  while (input->n_settled == first && input->n_system < input->messages->len
+  while (counts_system && input->n_system < input->messages->len
          && g_str_equal (g_array_index (input->messages, LlmMessage, input->n_system).role,
                          "system"))
     input->n_system++;

@@ -83,6 +83,7 @@ store_new_context (GTask   *task,
   stored->used = context->used;
   stored->max_tokens = context->max_tokens;
   stored->slo = g_strdup (context->slo);
+  stored->traits = context->traits;
   stored->turns = llm_conversation_copy (context->conversation);
   llm_call_store (task, llm_store_insert_context, stored, (GDestroyNotify) llm_stored_context_free,
                   return_new_context);
@@ -163,6 +164,29 @@ add_base (LlmContext     *context,
   llm_conversation_add_turn (context->conversation, turn);
 }
 
+static LlmContextTraits
+set_trait (LlmContextTraits traits,
+           LlmContextTraits which,
+           gboolean         is_set)
+{
+  return is_set ? traits | which : traits & ~which;
+}
+
+/* As the last who makes or opens the context wants them, where that is said. */
+static LlmContextTraits
+choose_traits (LlmContextTraits traits,
+               LlmCallOptions  *options)
+{
+  gboolean is_exact = llm_call_options_get_boolean (options, LLMSVC_OPTION_EXACT,
+                                                    (traits & LLM_CONTEXT_EXACT) != 0);
+  const char *shared = llm_call_options_get_string (options, LLMSVC_OPTION_SHARED_PREFIX,
+                                                    (traits & LLM_CONTEXT_SHARES_ANY) != 0
+                                                      ? "any" : "exact");
+
+  traits = set_trait (traits, LLM_CONTEXT_EXACT, is_exact);
+  return set_trait (traits, LLM_CONTEXT_SHARES_ANY, g_str_equal (shared, "any"));
+}
+
 /* Makes the context of @task, like its source where there is one. */
 static gboolean
 build_context (GTask   *task,
@@ -199,6 +223,7 @@ build_context (GTask   *task,
   slo = g_steal_pointer (&context->slo);
   context->slo = g_strdup (llm_call_options_get_string (call->options, LLMSVC_OPTION_SLO,
                                                         source != NULL ? source->slo : slo));
+  context->traits = choose_traits (source != NULL ? source->traits : 0, call->options);
   add_base (context, call->options);
   return TRUE;
 }
@@ -274,13 +299,20 @@ open_or_make (GTask   *task,
   else if (context != NULL && !llm_context_check (context, &error))
     g_task_return_error (task, error);
   else if (context != NULL)
-    g_task_return_pointer (task, g_object_ref (context), g_object_unref);
+    {
+      llm_context_set_traits (context, choose_traits (context->traits, call->options));
+      g_task_return_pointer (task, g_object_ref (context), g_object_unref);
+    }
   else if (!llm_call_options_get_boolean (call->options, LLMSVC_OPTION_CREATE, FALSE))
     g_task_return_error (task, llmsvc_error_new (LLMSVC_ERROR_NOT_FOUND, NULL,
                                                  "This application has no context named “%s”; the "
                                                  "option create = true would make it", call->name));
   else if ((making = find_making (self, call->caller, call->name)) != NULL)
-    g_queue_push_tail (&making->waiting, g_object_ref (task));
+    {
+      llm_context_set_traits (making->context,
+                              choose_traits (making->context->traits, call->options));
+      g_queue_push_tail (&making->waiting, g_object_ref (task));
+    }
   else
     create (task, call);
 }

@@ -86,7 +86,7 @@ on_prepared (GObject      *source,
 {
   Count *count = data;
   /* a model that can't express the messages tells the next call */
-  g_autoptr(GArray) tokens = llm_prepare_finish (result, NULL, NULL);
+  g_autoptr(GArray) tokens = llm_prepare_finish (result, NULL, NULL, NULL);
 
   if (tokens != NULL)
     take_count (count, tokens->len);
@@ -112,7 +112,8 @@ on_read (GObject      *source,
   count->model = llm_model_ref (engine->model);
   count->revision = context->revision;
   count->n_turns = context->conversation->turns->len;
-  llm_prepare_async (count->model, llm_context_make_input (context, count->model, NULL, FALSE),
+  llm_prepare_async (count->model,
+                     llm_context_make_input (context, count->model, NULL, NULL, FALSE),
                      on_prepared, count);
 }
 

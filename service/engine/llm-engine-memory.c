@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/llm-clock.h"
+#include "base/llm-fail.h"
 #include "common/llmsvc-error-private.h"
 
 void
@@ -139,6 +140,26 @@ on_trimmed_to_budget (const LlmReclaimResult *result,
   g_task_return_boolean (task, TRUE);
 }
 
+/* What contexts take: of the model that is loaded, or of one that is loaded later. */
+static gboolean
+set_ratio (LlmEngine  *self,
+           guint       percent,
+           GError    **error)
+{
+  if (self->settings->is_exact || self->settings->context_ratio == 0)
+    return llm_fail (error, LLMSVC_ERROR_UNSUPPORTED,
+                     "context-ratio: contexts are kept as they were computed; set “ratio” of "
+                     "[contexts] in the configuration, and start the service again");
+  if (self->model != NULL
+      && !llm_engine_check_ratio (percent, llm_model_get_hparams (self->model),
+                                  self->settings->chunk_tokens, error))
+    return FALSE;
+
+  self->context_ratio = percent;
+  llm_executor_set_kv_ratio (self->executor, percent / 100.0);
+  return TRUE;
+}
+
 void
 llm_engine_set_budget_async (LlmEngine          *self,
                              LlmCallOptions     *options,
@@ -148,6 +169,7 @@ llm_engine_set_budget_async (LlmEngine          *self,
   g_autoptr(GTask) task = g_task_new (self, NULL, callback, data);
   guint64 held = llm_ledger_get_total (self->ledger);
   LlmReclaimRequest request = { .level = LLM_PRESSURE_CRITICAL };
+  GError *error = NULL;
   guint64 budget;
 
   if (llm_call_options_has (options, LLMSVC_OPTION_APP_ID))
@@ -157,7 +179,15 @@ llm_engine_set_budget_async (LlmEngine          *self,
                                "set the budget of all");
       return;
     }
-  apply_budget (self, llm_call_options_get_uint (options, LLMSVC_OPTION_BYTES, 0));
+  if (llm_call_options_has (options, LLMSVC_OPTION_CONTEXT_RATIO)
+      && !set_ratio (self, (guint) llm_call_options_get_uint (options, LLMSVC_OPTION_CONTEXT_RATIO,
+                                                              0), &error))
+    {
+      g_task_return_error (task, error);
+      return;
+    }
+  if (llm_call_options_has (options, LLMSVC_OPTION_BYTES))
+    apply_budget (self, llm_call_options_get_uint (options, LLMSVC_OPTION_BYTES, 0));
   budget = llm_ledger_get_budget (self->ledger);
   request.target = budget > 0 && held > budget ? held - budget : 0;
   if (request.target > 0)
@@ -190,6 +220,24 @@ unload_when_idle (LlmEngine *self)
 
 /* --- when the governor wakes --- */
 
+/* How often what chunks lost may come back: storage may not have it, and each try wakes. */
+#define WIDEN_INTERVAL_US (10 * G_USEC_PER_SEC)
+
+static void
+widen_kv (LlmEngine *self)
+{
+  gint64 now = llm_clock_now_us ();
+
+  if (!llm_governor_get_state (self->governor)->action.may_grow)
+    self->widened_us = 0;
+  else if (self->n_requests_running == 0 && llm_engine_get_figures (self).n_narrow > 0
+           && (self->widened_us == 0 || now - self->widened_us >= WIDEN_INTERVAL_US))
+    {
+      self->widened_us = now;
+      llm_executor_widen_kv (self->executor);
+    }
+}
+
 static void
 look_at_memory (gpointer data)
 {
@@ -206,6 +254,7 @@ look_at_memory (gpointer data)
                                                  ? state->action.keep_backed
                                                  : G_MAXUINT64);
   llm_executor_look_at_weights (self->executor);
+  widen_kv (self);
   unload_when_idle (self);
   llm_engine_get_memory (self, &figures);
   if (has_changed (&figures, &self->told))

@@ -68,20 +68,6 @@ llm_engine_models_start (LlmEngine *self)
   g_task_run_in_thread (task, run_scan);
 }
 
-static LlmModelInfo *
-find_model (GPtrArray  *models,
-            const char *id)
-{
-  for (guint i = 0; i < models->len; i++)
-    {
-      LlmModelInfo *info = g_ptr_array_index (models, i);
-
-      if (g_strcmp0 (info->id, id) == 0)
-        return info;
-    }
-  return NULL;
-}
-
 /* The configured file before all others, broken or not: it is what the
  * administrator asked for. Then what SelectModel chose, then the first good one;
  * a broken one only when there is no other, so that its fault is told. */
@@ -89,7 +75,7 @@ static LlmModelInfo *
 choose_model (LlmEngine *self,
               GPtrArray *all)
 {
-  LlmModelInfo *chosen = self->chosen != NULL ? find_model (all, self->chosen) : NULL;
+  LlmModelInfo *chosen = self->chosen != NULL ? llm_catalogue_find (all, self->chosen) : NULL;
 
   if (all->len == 0)
     return NULL;
@@ -168,10 +154,26 @@ llm_engine_get_models (LlmEngine *self)
 typedef struct
 {
   LlmModelInfo *info;      /* (owned) */
+  guint ratio;             /* that contexts have by then */
   GTask *select;           /* (nullable) (owned): the call of SelectModel to answer */
   LlmModel *model;         /* (nullable) (owned) */
   LlmWeights *weights;     /* (nullable) (owned) */
 } Load;
+
+gboolean
+llm_engine_check_ratio (guint              percent,
+                        const LlmHparams  *hparams,
+                        guint              chunk_tokens,
+                        GError           **error)
+{
+  guint least = llm_kv_least_ratio (hparams->n_layers, hparams->n_kv_heads, hparams->head_dim,
+                                    chunk_tokens);
+
+  return percent == 0 || percent >= least
+         || llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
+                      "Contexts of this model can't be packed to %u percent of their bytes with 8 "
+                      "bits: “ratio” of [contexts] is at least %u", percent, least);
+}
 
 static void
 load_free (Load *load)
@@ -199,7 +201,10 @@ run_load (GTask        *task,
 
   load->model = llm_model_info_open (load->info, &error);
   /* which reads of the weights: not on the executor's thread */
-  if (load->model != NULL && llm_model_get_weight_identity (load->model) != NULL)
+  if (load->model != NULL
+      && llm_engine_check_ratio (load->ratio, llm_model_get_hparams (load->model),
+                                 settings->chunk_tokens, &error)
+      && llm_model_get_weight_identity (load->model) != NULL)
     {
       LlmGguf *gguf = llm_model_get_gguf (load->model);
       const LlmHparams *hparams = llm_model_get_hparams (load->model);
@@ -226,6 +231,7 @@ take_model (LlmEngine *self,
   g_clear_error (&self->load_error);
   g_clear_pointer (&self->model, llm_model_unref);
   self->model = g_steal_pointer (&load->model);
+  llm_constraint_cache_set_model (self->constraints, self->model);
   g_free (self->identity);
   self->identity = g_strdup (llm_model_get_identity (self->model));
   llm_executor_set_model (self->executor, 0, self->model, g_steal_pointer (&load->weights), NULL,
@@ -242,6 +248,10 @@ take_model (LlmEngine *self,
       llm_call_store (load->select, llm_store_set_model, g_strdup (load->info->id), g_free,
                       llm_call_end);
     }
+  if (self->draft_id != NULL)
+    llm_engine_drop_draft (self);
+  g_clear_error (&self->draft_error);
+  llm_engine_load_draft (self);
 }
 
 static void
@@ -288,6 +298,7 @@ begin_load (LlmEngine    *self,
   Load *load = g_new0 (Load, 1);
 
   load->info = llm_model_info_ref (info);
+  load->ratio = self->context_ratio;
   load->select = select != NULL ? g_object_ref (select) : NULL;
   g_task_set_task_data (task, load, (GDestroyNotify) load_free);
   self->is_loading = TRUE;
@@ -419,8 +430,8 @@ choose (GTask   *task,
         LlmCall *call)
 {
   LlmEngine *self = call->engine;
-  LlmModelInfo *info = find_model (self->models, call->name);
-  LlmModelInfo *broken = info == NULL ? find_model (self->broken, call->name) : NULL;
+  LlmModelInfo *info = llm_catalogue_find (self->models, call->name);
+  LlmModelInfo *broken = info == NULL ? llm_catalogue_find (self->broken, call->name) : NULL;
   GError *error = NULL;
 
   if (info == NULL && !call->has_looked)
@@ -481,6 +492,9 @@ llm_engine_unload (LlmEngine     *self,
       return;
     }
   g_clear_pointer (&self->model, llm_model_unref);
+  if (self->draft_id != NULL)
+    llm_engine_drop_draft (self);
+  llm_constraint_cache_set_model (self->constraints, NULL);
   self->counters.model_unloads++;
   llm_executor_set_model (self->executor, 0, NULL, NULL, done, data);
 }

@@ -9,6 +9,7 @@
 #include "base/llm-mailbox.h"
 #include "accounts/llm-app-account.h"
 #include "accounts/llm-db.h"
+#include "constraints/llm-constraint-cache.h"
 #include "contexts/llm-context-store.h"
 #include "contexts/llm-context.h"
 #include "engine/llm-engine.h"
@@ -48,6 +49,7 @@ typedef struct
   double forecast_error_ms;     /* how wrong they were, in sum */
   guint64 model_loads;
   guint64 model_unloads;
+  guint64 draft_loads;
   guint64 trims;
   guint64 trimmed_bytes;
 } LlmEngineCounters;
@@ -58,6 +60,8 @@ typedef enum
   LLM_ENGINE_SCRATCH,           /* of the forward pass */
   LLM_ENGINE_KV,                /* context memory that no call uses */
   LLM_ENGINE_TEXT,              /* that the database also has */
+  LLM_ENGINE_CONSTRAINTS,       /* compiled, of no running call */
+  LLM_ENGINE_DRAFT,             /* weights of a model that only guesses */
   LLM_ENGINE_CALLS,             /* context memory of running calls */
   LLM_ENGINE_PAGES,             /* weights that stay usable */
   LLM_ENGINE_WEIGHTS,           /* with the model */
@@ -102,11 +106,20 @@ struct _LlmEngine
   const char *availability;
   GError *reason;               /* (nullable): of the availability */
   LlmModel *model;              /* (nullable): loaded */
+  LlmDraftModel *draft;         /* (nullable): guesses for it */
+  char *draft_id;               /* (nullable): of the configured one, while it is there */
+  LlmModel *draft_target;       /* (nullable) (unowned): whose tokens the draft is known to have */
+  gboolean is_loading_draft;
+  GError *draft_error;          /* (nullable): why the configured one can't be used */
+  GHashTable *draft_records;    /* (element-type utf8 LlmDraftRecord) (owned): by the id of the
+                                 * model, a line feed, and that of the source */
+  LlmConstraintCache *constraints; /* (owned): compiled for it */
   gboolean is_loading;
   GError *load_error;           /* (nullable): the last load's */
   GQueue waiting_model;         /* (element-type GTask) (owned) */
   gboolean is_suspect;          /* its file changed under us: open it anew */
   gint64 idle_since_us;
+  gint64 widened_us;            /* when chunks of contexts were last told to get their bits back */
 
   GHashTable *contexts;         /* (element-type utf8 LlmContext) (owned) */
   GPtrArray *making;            /* (element-type GTask) (unowned): make contexts that are not in
@@ -126,6 +139,7 @@ struct _LlmEngine
 
   /* memory */
   guint64 budget;               /* as set; 0: the service decides */
+  guint context_ratio;          /* percent, as set; 0: floats */
   LlmEngineHolder holders[LLM_N_ENGINE_HOLDERS]; /* of memory, as reclaimers */
   GHashTable *holds;            /* (element-type utf8 guint): connection → level of a trim with
                                  * hold */
@@ -188,6 +202,19 @@ void           llm_engine_unload                (LlmEngine            *self,
                                                  gpointer              data);
 void           llm_engine_fail_waiting          (LlmEngine            *self);
 
+/* llm-engine-drafts.c */
+/* Begins to load the configured draft of the model in use, if there is one, it is not there, and
+ * there is room. */
+void           llm_engine_load_draft            (LlmEngine            *self);
+/* Returns the bytes that go, at the end of the answers that use it. */
+guint64        llm_engine_drop_draft            (LlmEngine            *self);
+guint64        llm_engine_get_draft_bytes       (LlmEngine            *self);
+/* Has the request's decoder guess, if its call wants that. */
+gboolean       llm_engine_add_draft             (LlmEngine            *self,
+                                                 LlmRequest           *request,
+                                                 LlmCallOptions       *options,
+                                                 GError              **error);
+
 /* llm-engine-counts.c */
 /* Has the model that is loaded count the tokens of @context, or of all, if it has not; until then
  * the counts of the model before hold. */
@@ -234,6 +261,13 @@ LlmUserSums    llm_engine_sum_user              (LlmEngine            *self,
 void           llm_engine_sum_contexts          (LlmEngine            *self,
                                                  LlmAppAccount        *only);
 
+/* Whether contexts of a model can be packed to @percent of their bytes with 8 bits (0: they are not
+ * packed). Fails with INVALID_ARGUMENT. */
+gboolean       llm_engine_check_ratio           (guint                 percent,
+                                                 const LlmHparams     *hparams,
+                                                 guint                 chunk_tokens,
+                                                 GError              **error);
+
 /* llm-engine-quotas.c */
 /* A place taken from an application's quota, until it is freed. */
 typedef struct _LlmPass LlmPass;
@@ -277,10 +311,24 @@ gboolean       llm_engine_fill_request          (LlmEngine            *self,
                                                  LlmCallOptions       *options,
                                                  const char           *default_slo,
                                                  GError              **error);
-/* How the tokens of its answer are sampled. */
+/* How the tokens of its answer are sampled. @masks: (nullable): what it is held to. */
 gboolean       llm_engine_fill_decoder          (LlmEngine            *self,
                                                  LlmRequest           *request,
                                                  LlmCallOptions       *options,
+                                                 LlmMaskTable         *masks,
+                                                 GError              **error);
+
+/* llm-engine-constraints.c */
+/* Whether the shortest answer that @masks allow has room. @n: (out): tokens that an answer has. */
+gboolean       llm_engine_check_room            (const LlmRequest     *request,
+                                                 LlmMaskTable         *masks,
+                                                 guint                *n,
+                                                 GError              **error);
+/* What the options want an answer held to. @text: (out) (nullable) (transfer full): NULL when it
+ * is free. FALSE if they contradict each other. */
+gboolean       llm_engine_read_constraint       (LlmCallOptions       *options,
+                                                 LlmConstraintKind    *kind,
+                                                 char                **text,
                                                  GError              **error);
 
 G_END_DECLS

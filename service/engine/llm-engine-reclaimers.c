@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /* What the engine can give back, as holders of memory: scratch and context memory
- * at the executor, text that the database also has, the chunks of running calls, and the
- * weights. */
+ * at the executor, text that the database also has, compiled constraints, the weights of a draft,
+ * the chunks of running calls, and the weights. */
 
 #include "base/llm-clock.h"
 #include "engine/llm-engine-private.h"
@@ -48,6 +48,13 @@ get_held (gpointer data)
       return figures.idle_kv_bytes;
     case LLM_ENGINE_TEXT:
       return forget_text (self, 0);
+    case LLM_ENGINE_CONSTRAINTS:
+      return llm_constraint_cache_get_unused (self->constraints);
+    case LLM_ENGINE_DRAFT:
+      /* the one that the configuration names: it comes back with a call when there is room */
+      return self->n_requests_running == 0 && self->draft_id != NULL
+               ? llm_engine_get_draft_bytes (self)
+               : 0;
     case LLM_ENGINE_CALLS:
       return figures.busy_kv_bytes;
     case LLM_ENGINE_PAGES:
@@ -82,6 +89,12 @@ reclaim (gpointer       data,
       break;
     case LLM_ENGINE_TEXT:
       done (bytes > 0 ? forget_text (self, bytes) : 0, done_data);
+      break;
+    case LLM_ENGINE_CONSTRAINTS:
+      done (llm_constraint_cache_drop_unused (self->constraints, bytes), done_data);
+      break;
+    case LLM_ENGINE_DRAFT:
+      done (self->n_requests_running == 0 ? llm_engine_drop_draft (self) : 0, done_data);
       break;
     case LLM_ENGINE_CALLS:
       llm_executor_give_busy_kv (self->executor, bytes, done, done_data);
@@ -122,6 +135,8 @@ llm_engine_add_reclaimers (LlmEngine *self)
     [LLM_ENGINE_SCRATCH] = { "scratch", LLM_RECLAIM_FREE, get_held, reclaim },
     [LLM_ENGINE_KV] = { "kv", LLM_RECLAIM_CHEAP, get_held, reclaim },
     [LLM_ENGINE_TEXT] = { "text", LLM_RECLAIM_CHEAP, get_held, reclaim },
+    [LLM_ENGINE_CONSTRAINTS] = { "constraints", LLM_RECLAIM_CHEAP, get_held, reclaim },
+    [LLM_ENGINE_DRAFT] = { "draft", LLM_RECLAIM_COSTLY, get_held, reclaim },
     [LLM_ENGINE_CALLS] = { "calls", LLM_RECLAIM_COSTLY, get_held, reclaim },
     [LLM_ENGINE_PAGES] = { "pages", LLM_RECLAIM_COSTLY, get_held, reclaim, take_pages,
                            has_backed_pages },

@@ -94,10 +94,28 @@ llm_engine_fill_request (LlmEngine      *self,
   return TRUE;
 }
 
+static LlmDecoder *
+make_decoder (const LlmRequest       *request,
+              const LlmSamplerConfig *config,
+              guint                   n_vocab,
+              LlmMaskTable           *masks,
+              GError                **error)
+{
+  guint n;
+
+  if (masks == NULL)
+    return llm_decoder_new_plain (config, n_vocab);
+  if (!llm_engine_check_room (request, masks, &n, error))
+    return NULL;
+  return llm_decoder_new_constrained (config, n_vocab,
+                                      llm_constraint_new (masks, request->strips_space), n);
+}
+
 gboolean
 llm_engine_fill_decoder (LlmEngine      *self,
                          LlmRequest     *request,
                          LlmCallOptions *options,
+                         LlmMaskTable   *masks,
                          GError        **error)
 {
   guint n_vocab = llm_model_get_hparams (self->model)->n_vocab;
@@ -118,6 +136,8 @@ llm_engine_fill_decoder (LlmEngine      *self,
     return FALSE;
   config.bias = (const LlmLogitBias *) biases->data;
   config.n_bias = biases->len;
-  request->decoder = llm_decoder_new_plain (&config, n_vocab);
-  return TRUE;
+  request->decoder = make_decoder (request, &config, n_vocab, masks, error);
+  if (request->decoder == NULL)
+    return FALSE;
+  return llm_engine_add_draft (self, request, options, error);
 }

@@ -7,6 +7,7 @@
 
 #include "engine/llm-generation-private.h"
 
+#include "base/llm-fail.h"
 #include "common/llmsvc-error.h"
 
 /* How long a phase of a script that should end waits for a load that runs. */
@@ -151,6 +152,27 @@ llm_engine_script_exit (LlmEngine *self,
   g_idle_add_full (G_PRIORITY_LOW, on_exit_idle, self, NULL);
 }
 
+/* A script chooses its words, and they must be what the call asks for: else its test would see what
+ * no model can answer. */
+static gboolean
+check_constraint (const LlmRequest *request,
+                  LlmMaskTable     *masks,
+                  const LlmReply   *reply,
+                  GError          **error)
+{
+  g_autoptr(LlmConstraint) constraint = llm_constraint_new (masks, FALSE);
+  guint n = 0;
+
+  if (!llm_engine_check_room (request, masks, &n, error))
+    return FALSE;
+  for (n = 0; n < reply->steps->len; n++)
+    if (!llm_constraint_accept (constraint, g_array_index (reply->steps, LlmReplyStep, n).token))
+      return llm_fail (error, LLMSVC_ERROR_FAILED,
+                       "The mock script's answer does not keep to what response-format asks for, "
+                       "from byte %u on", n);
+  return TRUE;
+}
+
 gboolean
 llm_engine_script_reply (LlmCall    *call,
                          LlmRequest *request,
@@ -169,6 +191,11 @@ llm_engine_script_reply (LlmCall    *call,
                              &question, error);
   if (reply == NULL)
     return FALSE;
+  if (call->masks != NULL && !check_constraint (request, call->masks, reply, error))
+    {
+      llm_reply_free (reply);
+      return FALSE;
+    }
 
   /* The limits of the request make the end that the script asks for. */
   n_steps = reply->steps->len;

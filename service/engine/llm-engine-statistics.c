@@ -20,7 +20,8 @@ add (GVariantBuilder *builder,
   g_variant_builder_add (builder, "{sv}", key, g_variant_new_uint64 (value));
 }
 
-/* Of each class; returns the sum of all. */
+/* Of each class; returns the sum of all. No one waits for background calls: they are not refused for
+ * time. */
 static LlmSloCounters
 add_slo (LlmEngine       *self,
          GVariantBuilder *builder)
@@ -34,7 +35,7 @@ add_slo (LlmEngine       *self,
       const guint64 values[] = { of_class->met + of_class->missed + of_class->refused,
                                  of_class->met, of_class->missed, of_class->refused };
 
-      for (guint j = 0; j < G_N_ELEMENTS (names); j++)
+      for (guint j = 0; j < G_N_ELEMENTS (names) - (i == LLM_SLO_BACKGROUND); j++)
         {
           g_autofree char *key = g_strdup_printf ("slo-%s-%s", llm_slo_class_to_string (i),
                                                   names[j]);
@@ -112,6 +113,7 @@ llm_engine_add_statistics (LlmEngine       *self,
   const GPtrArray *reclaimers = llm_ledger_get_reclaimers (self->ledger);
   const CallCounts calls = count_calls (self);
   const LlmProcessFigures *process = look_up_process (self);
+  const LlmDraftSums drafts = llm_engine_sum_drafts (self, NULL);
   const struct
   {
     const char *key;
@@ -133,6 +135,10 @@ llm_engine_add_statistics (LlmEngine       *self,
     { "ttft-forecasts", counters->forecasts },
     { "ttft-forecast-error-ms",
       counters->forecasts > 0 ? (guint64) (counters->forecast_error_ms / counters->forecasts) : 0 },
+    { "drafted-tokens", drafts.n_drafted },
+    { "accepted-tokens", drafts.n_accepted },
+    { "draft-passes", drafts.n_passes },
+    { "draft-loads", counters->draft_loads },
     { "model-loads", counters->model_loads },
     { "model-unloads", counters->model_unloads },
     { "trims", counters->trims },
@@ -144,6 +150,11 @@ llm_engine_add_statistics (LlmEngine       *self,
     { "kv-packed-chunks", kv.n_packed },
     { "kv-written-chunks", kv.n_written },
     { "kv-evicted-chunks", kv.n_evicted },
+    { "kv-dropped-chunks", kv.n_dropped },
+    { "kv-narrowed-chunks", kv.n_narrowed },
+    { "kv-widened-chunks", kv.n_widened },
+    { "kv-narrow-chunks", figures.n_narrow },
+    { "kv-kept-bytes", figures.kept_bytes },
     { "kv-restored-chunks", kv.n_restored },
     { "kv-recomputed-chunks", kv.n_recomputed },
     { "kv-faulted-chunks", kv.n_faulted },
@@ -167,6 +178,7 @@ llm_engine_add_statistics (LlmEngine       *self,
     { "own-trims", state->n_reclaims },
     { "held-anonymous-bytes", llm_ledger_get_anonymous (self->ledger) },
     { "held-backed-bytes", llm_ledger_get (self->ledger, LLM_LEDGER_BACKED) },
+    { "constraint-bytes", llm_ledger_get (self->ledger, LLM_HOLDER_CONSTRAINTS) },
     { "used-backed-bytes", llm_ledger_get_used_backed (self->ledger) },
     { "keep-backed-bytes",
       MIN (state->action.keep_backed, llm_ledger_get_used_backed (self->ledger)) },

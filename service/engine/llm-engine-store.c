@@ -29,6 +29,7 @@ take_stored (LlmContext             *context,
   context->max_tokens = stored->max_tokens;
   g_free (context->slo);
   context->slo = g_strdup (stored->slo);
+  context->traits = stored->traits;
   context->n_counted = stored->n_tokens;
   g_free (context->counted_by);
   context->counted_by = g_strdup (stored->counted_by);

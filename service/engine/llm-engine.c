@@ -104,6 +104,10 @@ llm_engine_finalize (GObject *object)
   llm_executor_free (self->executor);
   llm_mailbox_free (self->main_box);
   g_clear_pointer (&self->model, llm_model_unref);
+  llm_engine_drop_draft (self);
+  g_hash_table_unref (self->draft_records);
+  g_clear_error (&self->draft_error);
+  llm_constraint_cache_unref (self->constraints);
   g_clear_pointer (&self->active, llm_model_info_unref);
   llm_engine_script_stop (self);
   g_clear_pointer (&self->mock, llm_model_info_unref);
@@ -136,6 +140,7 @@ static void
 llm_engine_init (LlmEngine *self)
 {
   self->ledger = llm_ledger_new ();
+  self->constraints = llm_constraint_cache_new (self->ledger);
   self->journal = llm_journal_new (NULL);
   self->main_box = llm_mailbox_new ();
   self->models = g_ptr_array_new_with_free_func ((GDestroyNotify) llm_model_info_unref);
@@ -143,6 +148,8 @@ llm_engine_init (LlmEngine *self)
   self->contexts = g_hash_table_new_full (g_str_hash, g_str_equal, NULL, g_object_unref);
   self->making = g_ptr_array_new ();
   self->generations = g_hash_table_new_full (g_str_hash, g_str_equal, NULL, g_object_unref);
+  self->draft_records = g_hash_table_new_full (g_str_hash, g_str_equal, g_free,
+                                               (GDestroyNotify) llm_draft_record_unref);
   self->apps = g_hash_table_new_full (NULL, NULL, NULL, (GDestroyNotify) llm_app_account_free);
   self->holds = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
   self->availability = "loading";
@@ -180,10 +187,9 @@ llm_engine_new (LlmSettings *settings)
   g_autofree char *chunks = NULL;
 
   self->settings = settings;
+  self->context_ratio = settings->is_exact ? 0 : settings->context_ratio;
   llm_engine_reset_default_quota (self);
-  if (settings->state_folder != NULL && settings->script == NULL
-      && g_strcmp0 (settings->disk, "off") != 0)
-    chunks = g_build_filename (settings->state_folder, "chunks", NULL);
+  chunks = llm_settings_get_chunks_folder (settings);
   executor.chunks_folder = chunks;
   if (g_strcmp0 (settings->disk, "auto") != 0)
     executor.disk = settings->disk;
@@ -199,7 +205,8 @@ llm_engine_get_features (LlmEngine *self)
 {
   /* Optional abilities that the option `require` may name; each system adds its own. */
   static const char *const features[] = {
-    "mock", "named-contexts", "pipe-streams", "request-id", "sliding-window", "slo-shares", NULL,
+    "mock", "grammar", "json-schema", "named-contexts", "pipe-streams", "regex", "request-id",
+    "sliding-window", "slo-shares", "tools", NULL,
   };
 
   return self->settings->script != NULL ? features : features + 1;

@@ -18,6 +18,7 @@
 #include "engine/llm-settings.h"
 #include "memory/llm-pressure.h"
 #include "model/llm-catalogue.h"
+#include "runtime/llm-draft-model.h"
 
 G_BEGIN_DECLS
 
@@ -44,6 +45,25 @@ guint              llm_engine_probe            (LlmEngine   *self);
 /* Cancels what runs and closes the database and storage; waits for running commits.
  * Blocks: for the end of the process. */
 void               llm_engine_stop             (LlmEngine   *self);
+
+/* @draft: guesses for answers of calls with `draft` = `auto`, from the next one on, instead of what
+ * the configuration names; a call fails where it has not the tokens of the model that answers. */
+void               llm_engine_set_draft         (LlmEngine     *self,
+                                                LlmDraftModel *draft);
+
+/* (nullable) (transfer none): id of the model that the configuration names as draft of @model. */
+const char        *llm_engine_find_draft        (LlmEngine   *self,
+                                                 const char  *model);
+/* What came of guesses, of answers that have ended. */
+typedef struct
+{
+  guint64 n_drafted;            /* that were verified */
+  guint64 n_accepted;           /* of them right */
+  guint64 n_passes;             /* steps of decode of these answers */
+} LlmDraftSums;
+/* For @model, or for all with NULL. */
+LlmDraftSums       llm_engine_sum_drafts        (LlmEngine   *self,
+                                                 const char  *model);
 
 /* Optional abilities, for `Features`. NULL-terminated. */
 const char *const *llm_engine_get_features     (LlmEngine   *self);

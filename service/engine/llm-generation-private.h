@@ -40,6 +40,8 @@ struct _LlmGeneration
   const LlmRequestResult *result; /* (nullable) (unowned): of the request, once it has ended */
   GVariant *results;        /* (nullable): what the caller is told, while being committed */
   GQueue waiting_end;       /* (element-type GTask) (owned): of cancel calls */
+  char *calls;              /* (nullable): of tools, as JSON, once the request has ended */
+  gboolean has_cut_call;    /* and one that is not whole */
   gint64 arrived_us;
   guint stall_timer;        /* source */
   gboolean is_admitted;     /* the call has returned it */

@@ -36,11 +36,11 @@ format_count (guint64 n)
 
 /* In the decimals of no language. */
 static char *
-format_ms (double ms)
+format_decimal (double value)
 {
   char buffer[G_ASCII_DTOSTR_BUF_SIZE];
 
-  return g_strdup (g_ascii_formatd (buffer, sizeof buffer, "%.1f", ms));
+  return g_strdup (g_ascii_formatd (buffer, sizeof buffer, "%.1f", value));
 }
 
 /* How it ended, in the words of “finish-reason”, and more words for when there was none. */
@@ -89,13 +89,14 @@ llm_generation_send_record (LlmGeneration *self,
     { "LLM_PROMPT_TOKENS", has_run ? format_count (result->n_prompt) : NULL },
     { "LLM_REUSED_TOKENS", has_run ? format_count (result->n_reused) : NULL },
     { "LLM_OUTPUT_TOKENS", has_run ? format_count (n_output) : NULL },
-    { "LLM_QUEUE_MS", result->queue_ms > 0 ? format_ms (result->queue_ms) : NULL },
-    { "LLM_TTFT_MS", has_first ? format_ms (result->ttft_ms) : NULL },
-    { "LLM_TPOT_MS", has_first ? format_ms (result->tpot_ms) : NULL },
-    { "LLM_TOTAL_MS", format_ms (total_ms) },
+    { "LLM_KV_BITS", result->kv_bits > 0 ? format_decimal (result->kv_bits) : NULL },
+    { "LLM_QUEUE_MS", result->queue_ms > 0 ? format_decimal (result->queue_ms) : NULL },
+    { "LLM_TTFT_MS", has_first ? format_decimal (result->ttft_ms) : NULL },
+    { "LLM_TPOT_MS", has_first ? format_decimal (result->tpot_ms) : NULL },
+    { "LLM_TOTAL_MS", format_decimal (total_ms) },
     { "LLM_SLO", g_strdup (has_run ? llm_slo_class_to_string (slo->class) : NULL) },
-    { "LLM_SLO_TTFT_MS", has_run ? format_ms (slo->ttft_ms) : NULL },
-    { "LLM_SLO_TPOT_MS", has_run ? format_ms (slo->tpot_ms) : NULL },
+    { "LLM_SLO_TTFT_MS", has_run ? format_decimal (slo->ttft_ms) : NULL },
+    { "LLM_SLO_TPOT_MS", has_run ? format_decimal (slo->tpot_ms) : NULL },
     { "LLM_SLO_MET", g_strdup (!has_run ? NULL : is_met ? "yes" : "no") },
     { "LLM_END", g_strdup (get_end (result, error)) },
     { "LLM_ERROR", error != NULL ? get_error_name (error) : NULL },

@@ -32,12 +32,29 @@ make_results (LlmGeneration          *self,
 
   g_variant_dict_init (&dict, NULL);
   g_variant_dict_insert (&dict, "finish-reason", "s", llm_finish_to_string (result->finish));
+  if (self->calls != NULL)
+    g_variant_dict_insert (&dict, "tool-calls", "s", self->calls);
   g_variant_dict_insert (&dict, "prompt-tokens", "u", result->n_prompt);
   g_variant_dict_insert (&dict, "reused-tokens", "u", result->n_reused);
   g_variant_dict_insert (&dict, "output-tokens", "u", result->tokens->len);
   if (result->n_slid > 0)
     g_variant_dict_insert (&dict, "kept-tokens", "u",
                            result->n_prompt + result->tokens->len - result->n_slid);
+  if (self->request->draft_record != NULL)
+    {
+      LlmDraftRecord *record = self->request->draft_record;
+
+      record->n_drafted += result->n_drafted;
+      record->n_accepted += result->n_accepted;
+      record->n_passes += result->n_passes;
+      g_variant_dict_insert (&dict, "drafted-tokens", "u", result->n_drafted);
+      g_variant_dict_insert (&dict, "accepted-tokens", "u", result->n_accepted);
+      g_variant_dict_insert (&dict, "passes", "u", result->n_passes);
+    }
+  if (result->kv_bits > 0)
+    g_variant_dict_insert (&dict, "kv-bits", "d", result->kv_bits);
+  if (call->context != NULL && (call->context->traits & LLM_CONTEXT_TOOK_QUANTIZED) != 0)
+    g_variant_dict_insert (&dict, "shared-quantized", "b", TRUE);
   g_variant_dict_insert (&dict, "ttft-ms", "d", result->ttft_ms);
   g_variant_dict_insert (&dict, "tpot-ms", "d", result->tpot_ms);
   g_variant_dict_insert (&dict, "queue-ms", "d", result->queue_ms);
@@ -74,16 +91,20 @@ make_turn (LlmGeneration          *self,
   LlmTurn *turn = llm_turn_new ();
 
   llm_turn_add_messages (turn, call->messages);
-  g_ptr_array_add (turn->messages, llm_stored_message_new ("assistant", result->text->str, NULL));
+  g_ptr_array_add (turn->messages, llm_stored_message_new (
+    "assistant", result->text->str,
+    self->calls != NULL ? g_variant_new_parsed ("{'tool-calls': <%s>}", self->calls) : NULL));
   llm_request_id_note (turn, LLM_REQUEST_ANSWER, call->messages, call->options, self->results);
 
   /* Tokens that hold exactly the text settle the turn. Behind a stop string or
-   * a cancel there are tokens whose text was not kept. */
-  if (result->finish == LLM_FINISH_STOP || result->finish == LLM_FINISH_LENGTH ||
-      result->finish == LLM_FINISH_CONTEXT_FULL)
+   * a cancel there are tokens whose text was not kept; of a call that is not whole, too. */
+  if (!self->has_cut_call
+      && (result->finish == LLM_FINISH_STOP || result->finish == LLM_FINISH_LENGTH ||
+          result->finish == LLM_FINISH_CONTEXT_FULL))
     {
       g_autoptr(GArray) settled = g_array_new (FALSE, FALSE, sizeof (gint32));
-      const char *identity = llm_model_get_identity (call->model);
+      const char *tools = llm_call_options_get_string (call->options, LLMSVC_OPTION_TOOLS, NULL);
+      g_autofree char *identity = llm_context_get_token_identity (call->model, tools);
       guint first_message;
 
       llm_conversation_get_settled (call->context->conversation, identity, settled, &first_message);
@@ -91,18 +112,39 @@ make_turn (LlmGeneration          *self,
       g_array_append_vals (turn->tokens, &g_array_index (prompt, gint32, settled->len),
                            prompt->len - settled->len);
       g_array_append_vals (turn->tokens, result->tokens->data, result->tokens->len);
-      turn->identity = g_strdup (identity);
+      turn->identity = g_steal_pointer (&identity);
       turn->is_closed = result->is_closed;
       turn->n_tokens = turn->tokens->len;
       turn->is_whole = settled->len == 0;
       turn->n_total = prompt->len + result->tokens->len;
-      turn->counted_by = g_strdup (identity);
+      turn->counted_by = g_strdup (llm_model_get_identity (call->model));
     }
   else
     {
       turn->n_tokens = result->tokens->len;
     }
   return turn;
+}
+
+/* Finds the calls of tools in the answer. */
+static void
+read_calls (LlmGeneration          *self,
+            const LlmRequestResult *result)
+{
+  LlmTokenizer *tokenizer = llm_model_get_tokenizer (self->call->model);
+  g_autoptr(GString) answer = g_string_new (NULL);
+
+  if (self->call->format == NULL)
+    return;
+  for (guint i = 0; i < result->tokens->len; i++)
+    {
+      gint32 token = g_array_index (result->tokens, gint32, i);
+
+      if (!llm_tokenizer_ends_answer (tokenizer, token))
+        llm_token_trie_decode (tokenizer, token, answer);
+    }
+  self->calls = llm_call_format_read (self->call->format, answer->str, answer->len,
+                                      &self->has_cut_call);
 }
 
 static void
@@ -115,6 +157,7 @@ finish_well (LlmGeneration          *self,
   counters->prompt_tokens += result->n_prompt;
   counters->reused_tokens += result->n_reused;
   counters->output_tokens += result->tokens->len;
+  read_calls (self, result);
   self->results = make_results (self, result);
   if (context != NULL)
     llm_call_commit (self->task, context->conversation->turns->len,
@@ -142,6 +185,8 @@ llm_generation_request_done (LlmRequest             *request,
   g_autoptr(GError) error = NULL;
 
   llm_engine_request_ended (self->engine);
+  if (self->call->context != NULL)
+    llm_context_note_result (self->call->context, result);
   if (self->is_done)
     return;
   self->result = result;

@@ -52,6 +52,25 @@ check_length (LlmCall *call,
                    "begin a new context", n_prompt, n_ctx);
 }
 
+/* The text ends where calls of tools begin. */
+static void
+set_tools (LlmCall    *call,
+           LlmRequest *request)
+{
+  const char *choice =
+    llm_call_options_get_string (call->options, LLMSVC_OPTION_TOOL_CHOICE, "auto");
+  LlmTemplate *template;
+
+  if (!llm_call_options_has (call->options, LLMSVC_OPTION_TOOLS) || g_str_equal (choice, "none"))
+    return;
+  template = llm_model_get_template (call->model, NULL);
+  call->format =
+    llm_call_format_new (template != NULL ? llm_template_get_features (template) : NULL,
+                         llm_model_get_tokenizer (call->model));
+  request->calls_marker = g_strdup (call->format->marker);
+  request->calls_at_start = call->format->is_at_start;
+}
+
 static gboolean
 fill_request (LlmGeneration *self,
               LlmRequest    *request,
@@ -78,12 +97,14 @@ fill_request (LlmGeneration *self,
   request->slides = slides_past (call, n_ctx, call->n_system);
   request->n_system = call->n_system;
   request->strips_space = call->raw == NULL;
+  set_tools (call, request);
   request->on_admitted = llm_generation_request_admitted;
   request->on_text = llm_generation_request_text;
   request->on_done = llm_generation_request_done;
   return call->engine->settings->script != NULL
            ? llm_engine_script_reply (call, request, error)
-           : llm_engine_fill_decoder (call->engine, request, call->options, error);
+           : llm_engine_fill_decoder (call->engine, request, call->options, call->masks,
+                                      error);
 }
 
 static void

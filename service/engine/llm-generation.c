@@ -189,6 +189,7 @@ llm_generation_finalize (GObject *object)
   g_clear_pointer (&self->request, llm_request_unref);
   g_clear_pointer (&self->results, g_variant_unref);
   llm_caller_unref (self->caller);
+  g_free (self->calls);
   g_free (self->id);
   G_OBJECT_CLASS (llm_generation_parent_class)->finalize (object);
 }

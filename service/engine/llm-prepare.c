@@ -4,11 +4,15 @@
 
 #include <string.h>
 
+#include "constraints/tools/llm-tool-messages.h"
+#include "constraints/tools/llm-tools.h"
+
 static void
 message_clear (LlmMessage *message)
 {
   g_free (message->role);
   g_free (message->text);
+  g_free (message->extras);
 }
 
 LlmPrepareInput *
@@ -27,30 +31,33 @@ llm_prepare_input_free (LlmPrepareInput *input)
 {
   g_array_unref (input->settled);
   g_array_unref (input->messages);
+  g_free (input->tools);
+  g_free (input->variables);
   g_free (input->raw);
   g_clear_pointer (&input->model, llm_model_unref);
+  g_clear_pointer (&input->constraints, llm_constraint_cache_unref);
+  g_clear_pointer (&input->masks, llm_mask_table_unref);
+  g_free (input->constraint);
   g_free (input);
 }
 
 void
 llm_prepare_input_add_message (LlmPrepareInput *input,
                                const char      *role,
-                               const char      *text)
+                               const char      *text,
+                               const char      *extras)
 {
-  LlmMessage message = { g_strdup (role), g_strdup (text) };
+  LlmMessage message = { g_strdup (role), g_strdup (text), g_strdup (extras) };
 
   g_array_append_val (input->messages, message);
 }
 
-/* Appends the tokens of @messages behind a text that ended at @point. */
+/* Appends the tokens of what @call renders. */
 static gboolean
-encode_messages (LlmModel         *model,
-                 LlmPoint          point,
-                 const LlmMessage *messages,
-                 guint             n,
-                 gboolean          opens_answer,
-                 GArray           *tokens,
-                 GError          **error)
+encode_messages (LlmModel              *model,
+                 const LlmTemplateCall *call,
+                 GArray                *tokens,
+                 GError               **error)
 {
   LlmTemplate *template = llm_model_get_template (model, error);
   g_autoptr(LlmPrompt) prompt = NULL;
@@ -59,12 +66,12 @@ encode_messages (LlmModel         *model,
 
   if (template == NULL)
     return FALSE;
-  prompt = llm_template_render (template, point, messages, n, opens_answer, error);
+  prompt = llm_template_render (template, call, error);
   if (prompt == NULL)
     return FALSE;
   parts = llm_prompt_get_parts (prompt, &n_parts);
-  llm_tokenizer_encode (llm_model_get_tokenizer (model), parts, n_parts, point == LLM_POINT_START,
-                        tokens);
+  llm_tokenizer_encode (llm_model_get_tokenizer (model), parts, n_parts,
+                        call->point == LLM_POINT_START, tokens);
   return TRUE;
 }
 
@@ -77,14 +84,16 @@ count_system (LlmModel              *model,
               guint                 *n_system,
               GError               **error)
 {
-  g_autofree LlmMessage *messages = g_new (LlmMessage, input->n_system + 1);
+  g_autofree LlmMessage *messages = g_new0 (LlmMessage, input->n_system + 1);
   g_autoptr(GArray) alone = g_array_new (FALSE, FALSE, sizeof (gint32));
+  LlmTemplateCall call = { .messages = messages, .n_messages = input->n_system + 1,
+                           .tools = input->tools, .variables = input->variables };
   guint n = 0;
 
   for (guint i = 0; i < input->n_system; i++)
     messages[i] = g_array_index (input->messages, LlmMessage, i);
   messages[input->n_system] = (LlmMessage) { (char *) "user", (char *) "" };
-  if (!encode_messages (model, LLM_POINT_START, messages, input->n_system + 1, FALSE, alone, error))
+  if (!encode_messages (model, &call, alone, error))
     return FALSE;
 
   while (n < MIN (alone->len, tokens->len)
@@ -94,16 +103,64 @@ count_system (LlmModel              *model,
   return TRUE;
 }
 
+/* Tools as the template takes them: @shown is what it gets, and @written (out) (nullable) holds
+ * it, where it does not know them. */
+static gboolean
+show_tools (LlmModel         *model,
+            LlmPrepareInput  *shown,
+            LlmTools        **tools,
+            LlmToolMessages **written,
+            GError          **error)
+{
+  LlmTemplate *template = llm_model_get_template (model, NULL);
+
+  if (shown->tools != NULL)
+    {
+      *tools = llm_tools_read (shown->tools, "auto", TRUE, error);
+      if (*tools == NULL)
+        return FALSE;
+      shown->tools = (*tools)->text;
+    }
+  if (template == NULL || shown->raw != NULL)
+    return TRUE;
+  *written = llm_tool_messages_new (llm_template_get_features (template), shown->messages,
+                                    shown->n_settled, shown->n_system, shown->tools);
+  if (*written == NULL)
+    return TRUE;
+  shown->messages = (*written)->messages;
+  shown->n_settled = (*written)->n_settled;
+  shown->n_system = (*written)->n_system;
+  if ((*written)->has_tools)
+    shown->tools = NULL;
+  return TRUE;
+}
+
 GArray *
 llm_prepare (LlmModel              *model,
-             const LlmPrepareInput *input,
+             const LlmPrepareInput *asked,
              guint                 *n_system,
              GError               **error)
 {
-  g_autoptr(GArray) tokens = g_array_copy (input->settled);
+  g_autoptr(LlmToolMessages) written = NULL;
+  g_autoptr(LlmTools) tools = NULL;
+  LlmPrepareInput shown = *asked;
+  const LlmPrepareInput *input = &shown;
+  g_autoptr(GArray) tokens = g_array_copy (asked->settled);
   LlmTokenizer *tokenizer = llm_model_get_tokenizer (model);
+  LlmTemplateCall call;
   guint n = 0;
 
+  if (!show_tools (model, &shown, &tools, &written, error))
+    return NULL;
+  call = (LlmTemplateCall) {
+    .messages = (const LlmMessage *) (void *) input->messages->data,
+    .n_messages = input->messages->len,
+    .point = input->point,
+    .n_settled = input->n_settled,
+    .open_answer = input->opens_answer,
+    .tools = input->tools,
+    .variables = input->variables,
+  };
   if (input->raw != NULL)
     {
       /* What a raw prompt says in the model's own markup is meant so. */
@@ -111,10 +168,7 @@ llm_prepare (LlmModel              *model,
 
       llm_tokenizer_encode (tokenizer, &part, 1, TRUE, tokens);
     }
-  else if (!encode_messages (model, input->point,
-                             (LlmMessage *) input->messages->data + input->n_settled,
-                             input->messages->len - input->n_settled, input->opens_answer, tokens,
-                             error)
+  else if (!encode_messages (model, &call, tokens, error)
            || (input->counts_system && !count_system (model, input, tokens, &n, error)))
     return NULL;
 
@@ -139,6 +193,13 @@ run_prepare (GTask        *task,
   GError *error = NULL;
   GArray *tokens = llm_prepare (input->model, input, &input->n_counted, &error);
 
+  if (tokens != NULL && input->constraints != NULL)
+    {
+      input->masks = llm_constraint_cache_get (input->constraints, input->model, input->kind,
+                                               input->constraint, &error);
+      if (input->masks == NULL)
+        g_clear_pointer (&tokens, g_array_unref);
+    }
   if (tokens != NULL)
     g_task_return_pointer (task, tokens, (GDestroyNotify) g_array_unref);
   else
@@ -159,11 +220,16 @@ llm_prepare_async (LlmModel           *model,
 }
 
 GArray *
-llm_prepare_finish (GAsyncResult *result,
-                    guint        *n_system,
-                    GError      **error)
+llm_prepare_finish (GAsyncResult  *result,
+                    guint         *n_system,
+                    LlmMaskTable **masks,
+                    GError       **error)
 {
+  LlmPrepareInput *input = g_task_get_task_data (G_TASK (result));
+
   if (n_system != NULL)
-    *n_system = ((LlmPrepareInput *) g_task_get_task_data (G_TASK (result)))->n_counted;
+    *n_system = input->n_counted;
+  if (masks != NULL)
+    *masks = g_steal_pointer (&input->masks);
   return g_task_propagate_pointer (G_TASK (result), error);
 }

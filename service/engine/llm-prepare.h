@@ -10,6 +10,7 @@
 
 #include <gio/gio.h>
 
+#include "constraints/llm-constraint-cache.h"
 #include "model/llm-model.h"
 
 G_BEGIN_DECLS
@@ -18,23 +19,31 @@ typedef struct
 {
   GArray *settled;       /* (element-type gint32): tokens before the messages */
   LlmPoint point;        /* where those end */
-  GArray *messages;      /* (element-type LlmMessage) (owned): in order */
-  guint n_settled;       /* of these that are settled already, and known only to be counted */
+  GArray *messages;      /* (element-type LlmMessage) (owned): all of the conversation, in order */
+  guint n_settled;       /* of these that are settled already: templates look at them */
+  char *tools;           /* (nullable) (owned): JSON, as in LlmTemplateCall */
+  char *variables;       /* (nullable) (owned): likewise */
   char *raw;             /* (nullable): this text as it is, instead of messages */
   gboolean opens_answer; /* end with what makes the model answer */
   gboolean counts_system; /* count the tokens of the system messages that all begins with: */
   guint n_system;        /* the first ones of messages */
+  LlmConstraintCache *constraints; /* (nullable) (owned): compiles what the answer is held to: */
+  LlmConstraintKind kind;
+  char *constraint;
 
   /*< private >: in the other thread */
   LlmModel *model;       /* (nullable) (owned) */
   guint n_counted;       /* tokens of the system messages */
+  LlmMaskTable *masks;   /* (nullable) (owned) */
 } LlmPrepareInput;
 
 LlmPrepareInput *llm_prepare_input_new         (void);
 void             llm_prepare_input_free        (LlmPrepareInput *input);
+/* @extras: (nullable): JSON, as in LlmMessage. */
 void             llm_prepare_input_add_message (LlmPrepareInput *input,
                                                 const char      *role,
-                                                const char      *text);
+                                                const char      *text,
+                                                const char      *extras);
 
 /* (transfer full) (element-type gint32): the settled tokens and those of the messages. @n_system:
  * (out) (optional): how many of them are of the system messages and what the template puts around
@@ -44,13 +53,15 @@ GArray *llm_prepare        (LlmModel              *model,
                             guint                 *n_system,
                             GError               **error) G_GNUC_WARN_UNUSED_RESULT;
 
-/* The same in another thread. Takes @input. */
+/* The same in another thread, and what the answer is held to: @masks: (out) (optional) (nullable)
+ * (transfer full). Takes @input. */
 void    llm_prepare_async  (LlmModel              *model,
                             LlmPrepareInput       *input,
                             GAsyncReadyCallback    callback,
                             gpointer               data);
 GArray *llm_prepare_finish (GAsyncResult          *result,
                             guint                 *n_system,
+                            LlmMaskTable         **masks,
                             GError               **error);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmPrepareInput, llm_prepare_input_free)

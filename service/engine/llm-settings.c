@@ -19,6 +19,7 @@ typedef enum
 {
   KEY_PATH,
   KEY_FOLDERS,
+  KEY_DRAFTS,
   KEY_UINT,
   KEY_UINT64,
   KEY_BYTES,
@@ -48,6 +49,7 @@ typedef struct
 static const Key keys[] = {
   { "model", "file", KEY_PATH, FIELD (model_file) },
   { "model", "folders", KEY_FOLDERS, FIELD (model_folders), 0, "" },
+  { "model", "draft", KEY_DRAFTS, FIELD (drafts), 0, "" },
   { "model", "cache-limit", KEY_BYTES, FIELD (cache_limit), G_MAXUINT64 },
   { "service", "threads", KEY_UINT, FIELD (n_threads), 256 },
   { "service", "background-threads", KEY_UINT, FIELD (n_background_threads), 256 },
@@ -120,6 +122,20 @@ set_string (gpointer    field,
   return TRUE;
 }
 
+/* DRAFT or MODEL:DRAFT each. */
+static gboolean
+are_drafts (GStrv entries)
+{
+  for (guint i = 0; entries[i] != NULL; i++)
+    {
+      const char *colon = strrchr (g_strstrip (entries[i]), ':');
+
+      if (*entries[i] == '\0' || (colon != NULL && (colon == entries[i] || colon[1] == '\0')))
+        return FALSE;
+    }
+  return TRUE;
+}
+
 #define WRONG(format, ...) \
   llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT, format, path, key->group, key->key, text, \
             ##__VA_ARGS__)
@@ -147,6 +163,13 @@ parse_value (LlmSettings *self,
       g_strfreev (*(GStrv *) field);
       *(GStrv *) field = g_strsplit (text, ";", -1);
       return TRUE;
+    case KEY_DRAFTS:
+      g_strfreev (*(GStrv *) field);
+      *(GStrv *) field = g_strsplit (text, ";", -1);
+      if (are_drafts (*(GStrv *) field))
+        return TRUE;
+      return WRONG (N_("%s: [%s] %s = “%s” is no list of ids of models, DRAFT or MODEL:DRAFT, "
+                       "separated by “;”"));
     case KEY_KERNELS:
       if (*text == '\0' || llk_ops_find (text) != NULL)
         return set_string (field, text);
@@ -216,6 +239,15 @@ llm_settings_new (void)
   return self;
 }
 
+char *
+llm_settings_get_chunks_folder (const LlmSettings *self)
+{
+  if (self->state_folder == NULL || self->script != NULL
+      || g_strcmp0 (self->disk, "off") == 0)
+    return NULL;
+  return g_build_filename (self->state_folder, "chunks", NULL);
+}
+
 void
 llm_settings_free (LlmSettings *self)
 {
@@ -226,6 +258,7 @@ llm_settings_free (LlmSettings *self)
   g_free (self->root);
   g_free (self->metrics);
   g_strfreev (self->model_folders);
+  g_strfreev (self->drafts);
   g_free (self->state_folder);
   g_free (self->cache_folder);
   g_free (self->system_cache_folder);

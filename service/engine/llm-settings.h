@@ -17,6 +17,8 @@ typedef struct
 {
   char *model_file;        /* (nullable): one model to use before all others */
   GStrv model_folders;     /* in order of preference */
+  GStrv drafts;            /* (nullable): models that guess for others: MODEL:DRAFT, or DRAFT for
+                            * all; by id */
   char *state_folder;      /* (nullable): NULL keeps nothing on disk */
   char *cache_folder;      /* (nullable): for what can be made again; NULL keeps it in memory */
   char *system_cache_folder; /* (nullable): the system's, which is looked into first */
@@ -73,6 +75,8 @@ LlmSettings *llm_settings_new  (void);
 /* Fills in the folders of the cache: $CACHE_DIRECTORY, or else the usual ones. */
 void         llm_settings_set_cache (LlmSettings *self,
                                      gboolean     is_system);
+/* (nullable) (transfer full): where chunks are written; NULL for nowhere. */
+char        *llm_settings_get_chunks_folder (const LlmSettings *self);
 void         llm_settings_free (LlmSettings *self);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmSettings, llm_settings_free)

@@ -138,7 +138,8 @@ add_received (const LlmAttentionPlan  *plan,
   guint n_chunks = llm_attention_count_chunks (self, row);
   guint64 *sums = self->received + (gsize) worker * self->n_masses
                   + self->first_mass[block->first + query / plan->group];
-  float head_share = self->density_share * ((float) self->n_kv_heads / (float) block->n_groups);
+  float one = self->density_share * ((float) self->n_kv_heads / (float) block->n_groups)
+              * (float) LLM_KV_DENSITY_ONE;
 
   for (guint first = 0; first < n_chunks; first += run_chunks)
     {
@@ -148,9 +149,9 @@ add_received (const LlmAttentionPlan  *plan,
         {
           float share = received[c] * factor;
 
-          /* NaN, of a model that computes nonsense, is nothing. */
-          sums[c] += (guint64) ((share > 0 && share < 2 ? share : 0) * head_share
-                                * (float) LLM_KV_DENSITY_ONE);
+          /* NaN, of a model that computes nonsense, is nothing. Signed numbers are what processors
+           * turn floats into at once. */
+          sums[c] += (guint64) (gint64) ((share > 0 && share < 2 ? share : 0) * one);
         }
     }
 }

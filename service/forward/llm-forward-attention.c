@@ -141,10 +141,11 @@ join_masses (LlmStep *self)
       self->scratch.received[i] += self->scratch.received[(gsize) worker * self->n_masses + i];
 }
 
-/* What all layers gave out, once. */
-static void
-add_densities (LlmStep *self)
+/* What all layers gave out, once: a step that is left before its end runs again. */
+void
+llm_step_add_densities (LlmStep *self)
 {
+  join_masses (self);
   for (guint i = 0; i < self->batch->n_sequences; i++)
     {
       guint first = g_array_index (self->first_view, guint, i);
@@ -195,14 +196,7 @@ llm_forward_run_attention (LlmStep         *self,
   LlmAttention attention;
 
   if (self->hold->phase > 0)
-    {
-      if (self->collects_density && self->layer + 1 == self->hparams->n_layers)
-        {
-          join_masses (self);
-          add_densities (self);
-        }
-      return LLM_READY;
-    }
+    return LLM_READY;
   find_views (self);
   if (self->collects_density && self->layer == 0)
     memset (self->scratch.received, 0, (gsize) llm_worker_pool_get_n_threads (self->pool)

@@ -82,6 +82,8 @@ LlmStatus llm_forward_run_attention (LlmStep         *self,
                                 GError              **error);
 /* Where rows add what they give out; when the rows are sorted and the chunks counted. */
 void      llm_step_place_masses (LlmStep             *self);
+/* At the end of the step: what its rows gave out, to their sequences. */
+void      llm_step_add_densities (LlmStep            *self);
 
 /* llm-forward-experts.c: chooses the experts of each row by scratch.routed; the stage adds what
  * they make of normed to x. */

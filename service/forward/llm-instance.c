@@ -2,6 +2,8 @@
 
 #include "forward/llm-instance.h"
 
+#include "forward/llm-feedback.h"
+
 LlmInstance *
 llm_instance_new (const LlmInstanceConfig *config,
                   LlmModel                *model,
@@ -72,6 +74,7 @@ llm_instance_open_store (LlmInstance  *self,
                          guint64       identity)
 {
   g_autofree guint *windows = g_new0 (guint, self->hparams->n_layers);
+  g_autofree float *feedback = NULL;
   LlmKvPolicy policy = *llm_kv_policy_find ("llms");
   LlmKvLayout layout = get_layout (self);
 
@@ -80,11 +83,27 @@ llm_instance_open_store (LlmInstance  *self,
     windows[i] = self->hparams->layers[i].window;
   layout.windows = windows;
   policy.ratio = self->config.kv_ratio;
+  if (self->config.kv_ratio > 0)
+    feedback = llm_feedback_new (llm_model_get_gguf (self->model), self->hparams,
+                                 self->config.kernels);
+  layout.feedback = feedback;
   if (self->config.kv_ratio <= 0)
     policy.compression = LLM_KV_KEEP;
   self->store = llm_kv_store_new (&layout, &policy, self->config.ledger, NULL);
   g_assert (self->store != NULL);
+  self->store->narrows = policy.compression != LLM_KV_KEEP;
   llm_kv_store_set_storage (self->store, storage, identity);
+}
+
+void
+llm_instance_set_kv_ratio (LlmInstance *self,
+                           double       ratio)
+{
+  g_return_if_fail (ratio > 0 && self->config.kv_ratio > 0);
+
+  self->config.kv_ratio = ratio;
+  if (self->store != NULL)
+    llm_kv_store_set_ratio (self->store, ratio);
 }
 
 void

@@ -46,6 +46,9 @@ void         llm_instance_open_store  (LlmInstance             *self,
                                        LlmKvStorage            *storage,
                                        guint64                  identity);
 void         llm_instance_close_store (LlmInstance             *self);
+/* From now on, where it is not 0, and was not from the start. */
+void         llm_instance_set_kv_ratio (LlmInstance            *self,
+                                        double                  ratio);
 /* K and V that one store computed are good for another one of the same identity. @lineage: of the
  * weights, where a sample of them does not tell. */
 guint64      llm_instance_find_identity (LlmInstance           *self,

@@ -52,8 +52,8 @@ typedef struct
                          * rejected */
 } LlmRow;
 
-/* Whether density counts the row of a prompt in @slot: one of so many, the same ones however the
- * prompt was cut into steps. Generated rows are all counted. */
+/* Whether density counts the row in @slot: one of so many, the same ones however the text was cut
+ * into steps, and who wrote it. */
 #define LLM_ROWS_SAMPLED 4
 
 static inline gboolean
@@ -65,7 +65,7 @@ llm_row_is_sampled (guint slot)
 /* What K and V of a row without adapter were computed with, in a byte: the arithmetic, and the
  * level of the sub-model. To compare only: rows whose bytes differ are not each other's. The
  * arithmetic's id is part of the identity of what is on storage (llm-instance.c). */
-#define LLM_ARITHMETIC 2
+#define LLM_ARITHMETIC 3
 
 static inline guint8
 llm_row_state (guint level)

@@ -358,6 +358,8 @@ llm_step_end (LlmStep *self,
       llm_step_abandon (self);
       return FALSE;
     }
+  if (self->collects_density)
+    llm_step_add_densities (self);
   end_step (self);
   return TRUE;
 }

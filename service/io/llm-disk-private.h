@@ -8,7 +8,8 @@
 
 #include "io/llm-disk.h"
 
-/* A request, from llm_disk_read() or llm_disk_write() until its answer. */
+/* A request, from llm_disk_read() or llm_disk_write() until its answer. With parts, offset and length
+ * are of those that are left. */
 typedef struct
 {
   LlmDiskClass io_class;
@@ -16,6 +17,13 @@ typedef struct
   int fd;
   guint64 offset;
   gsize length;
+  struct iovec *parts;   /* (nullable) (owned): where to read to, unless it is copied */
+  guint n_parts;
+  guint first_part;      /* that is not read */
+  gsize n_placed;        /* bytes that were read to parts */
+  gboolean is_in_blocks; /* all parts are whole blocks: there is no need ever to copy */
+  gboolean is_copied;    /* whole blocks are read to a buffer, and copied to the parts */
+  gsize skipped;         /* bytes of the blocks before the parts */
   LlmDiskFill fill;      /* (nullable) */
   LlmDiskWork work;      /* (nullable): instead of a transfer */
   LlmDiskDone done;
@@ -27,6 +35,13 @@ typedef struct
   guint n_retries;
   gssize result;         /* of the last transfer; then of the request */
 } LlmDiskOp;
+
+/* Whether the transfer is to parts. */
+static inline gboolean
+llm_disk_op_has_parts (const LlmDiskOp *op)
+{
+  return op->parts != NULL && !op->is_copied;
+}
 
 typedef struct _LlmDiskUring LlmDiskUring;
 typedef struct _LlmDiskThreads LlmDiskThreads;

@@ -9,6 +9,7 @@
 #include "io/llm-disk-private.h"
 
 #include <errno.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #define N_THREADS 2
@@ -19,7 +20,7 @@ struct _LlmDiskThreads
   GThread *threads[N_THREADS];
   GMutex lock;
   GCond changed;
-  GQueue asked;          /* (element-type LlmDiskOp), guarded by lock */
+  GQueue asked;          /* (element-type LlmDiskOp), guarded by lock: better classes first */
   GQueue finished;       /* (element-type LlmDiskOp), guarded by lock */
   gboolean is_ending;    /* guarded by lock */
 };
@@ -34,6 +35,12 @@ transfer (const LlmDiskOp *op)
 
   if (op->work != NULL)
     return op->work (op->data);
+  if (llm_disk_op_has_parts (op))
+    {
+      n = preadv (op->fd, op->parts + op->first_part, (int) (op->n_parts - op->first_part),
+                  (off_t) op->offset);
+      return n < 0 ? -errno : n;
+    }
   memory = op->memory + op->n_done;
   n = op->is_write ? pwrite (op->fd, memory, length, offset)
                    : pread (op->fd, memory, length, offset);
@@ -70,8 +77,13 @@ void
 llm_disk_threads_submit (LlmDiskThreads *self,
                          LlmDiskOp      *op)
 {
+  GList *place;
+
   g_mutex_lock (&self->lock);
-  g_queue_push_tail (&self->asked, op);
+  for (place = self->asked.tail; place != NULL; place = place->prev)
+    if (((const LlmDiskOp *) place->data)->io_class <= op->io_class)
+      break;
+  g_queue_insert_after (&self->asked, place, op);
   g_cond_signal (&self->changed);
   g_mutex_unlock (&self->lock);
 }

@@ -49,12 +49,15 @@ llm_disk_uring_submit (LlmDiskUring *self,
 {
   unsigned length = (unsigned) (op->length - op->n_done);
   guint64 offset = op->offset + op->n_done;
-  guint8 *memory = op->memory + op->n_done;
+  guint8 *memory = op->memory != NULL ? op->memory + op->n_done : NULL;
   struct io_uring_sqe *entry = io_uring_get_sqe (&self->ring);
 
-  /* The ring has room for all that the queue has buffers for. */
+  /* The ring has room for all that may be under way. */
   g_assert (entry != NULL);
-  if (self->is_registered && op->is_write)
+  if (llm_disk_op_has_parts (op))
+    io_uring_prep_readv (entry, op->fd, op->parts + op->first_part, op->n_parts - op->first_part,
+                         op->offset);
+  else if (self->is_registered && op->is_write)
     io_uring_prep_write_fixed (entry, op->fd, memory, length, offset, op->buffer);
   else if (self->is_registered)
     io_uring_prep_read_fixed (entry, op->fd, memory, length, offset, op->buffer);
@@ -120,6 +123,7 @@ try_ring (struct io_uring *ring)
   if (probe == NULL)
     return -ENOSYS;
   is_able = io_uring_opcode_supported (probe, IORING_OP_READ) &&
+            io_uring_opcode_supported (probe, IORING_OP_READV) &&
             io_uring_opcode_supported (probe, IORING_OP_WRITE) &&
             io_uring_opcode_supported (probe, IORING_OP_READ_FIXED) &&
             io_uring_opcode_supported (probe, IORING_OP_WRITE_FIXED);

@@ -20,9 +20,14 @@
 #define MEMORY_BYTES ((gsize) N_BUFFERS * LLM_DISK_MAX_BYTES)
 #define MAX_RETRIES 16
 
-/* Under way at once: disks that we know gain nothing from more, and a restore that begins waits
- * for what writes ahead. */
-static const guint depths[LLM_N_DISK_CLASSES] = { 8, 8, 2 };
+/* Under way at once: restores gain nothing from more on disks that we know, and one that begins
+ * waits for what writes ahead. Weights have enough for the disk to have work while a stage
+ * computes, when no caller asks for more. */
+static const guint depths[LLM_N_DISK_CLASSES] = { 8, 32, 2 };
+/* Of a class, so that another finds a buffer. */
+#define MAX_BUFFERED 8
+/* More than that. */
+#define RING_OPS 64
 
 struct _LlmDisk
 {
@@ -35,6 +40,7 @@ struct _LlmDisk
   guint n_under_way[LLM_N_DISK_CLASSES];
   guint n_pending[LLM_N_DISK_CLASSES];
   GQueue finished;                        /* (element-type LlmDiskOp) (owned): to be answered */
+  guint64 copied_bytes;                   /* of parts */
   gboolean is_answering;
   gboolean is_ending;
 };
@@ -58,7 +64,7 @@ llm_disk_new (const char  *backend,
                           backend);
   if (g_strcmp0 (backend, "threads") != 0)
     {
-      self->uring = llm_disk_uring_new (self->event_fd, N_BUFFERS, &reason);
+      self->uring = llm_disk_uring_new (self->event_fd, RING_OPS, &reason);
       if (self->uring == NULL && backend != NULL)
         return llm_fail_null (error, LLMSVC_ERROR_UNSUPPORTED,
                               "io_uring can't be used here: %s. Choose “threads”", reason);
@@ -154,13 +160,24 @@ submit (LlmDisk   *self,
   llm_disk_threads_submit (self->threads, op);
 }
 
+static gboolean
+needs_buffer (const LlmDiskOp *op)
+{
+  return op->work == NULL && !llm_disk_op_has_parts (op);
+}
+
 /* (nullable): the waiting class that may begin one. */
 static GQueue *
 find_waiting (LlmDisk *self)
 {
   for (guint i = 0; i < LLM_N_DISK_CLASSES; i++)
-    if (!g_queue_is_empty (&self->waiting[i]) && self->n_under_way[i] < depths[i])
-      return &self->waiting[i];
+    {
+      const LlmDiskOp *op = g_queue_peek_head (&self->waiting[i]);
+
+      if (op != NULL
+          && self->n_under_way[i] < (needs_buffer (op) ? MIN (depths[i], MAX_BUFFERED) : depths[i]))
+        return &self->waiting[i];
+    }
   return NULL;
 }
 
@@ -173,12 +190,12 @@ begin_waiting (LlmDisk *self)
     {
       LlmDiskOp *op = g_queue_peek_head (waiting);
 
-      if (op->work == NULL && !make_buffers (self))
+      if (needs_buffer (op) && !make_buffers (self))
         {
           finish (self, g_queue_pop_head (waiting), -ENOMEM);
           continue;
         }
-      if (op->work == NULL && !take_buffer (self, op))
+      if (needs_buffer (op) && !take_buffer (self, op))
         break;
       g_queue_pop_head (waiting);
       self->n_under_way[op->io_class]++;
@@ -188,6 +205,86 @@ begin_waiting (LlmDisk *self)
     }
   if (self->uring != NULL)
     llm_disk_uring_flush (self->uring);
+}
+
+/* --- parts --- */
+
+/* @n bytes of those that are left were read. */
+static void
+advance_parts (LlmDiskOp *op,
+               gsize      n)
+{
+  op->n_placed += n;
+  op->offset += n;
+  op->length -= n;
+  while (n > 0)
+    {
+      struct iovec *part = &op->parts[op->first_part];
+      gsize here = MIN (n, part->iov_len);
+
+      part->iov_base = (guint8 *) part->iov_base + here;
+      part->iov_len -= here;
+      n -= here;
+      if (part->iov_len == 0)
+        op->first_part++;
+    }
+}
+
+static gsize
+round_up (gsize n)
+{
+  return (n + LLM_DISK_BLOCK - 1) / LLM_DISK_BLOCK * LLM_DISK_BLOCK;
+}
+
+/* The device wants whole blocks: what is left is asked for again, through a buffer. */
+static void
+copy_parts_instead (LlmDisk   *self,
+                    LlmDiskOp *op)
+{
+  op->is_copied = TRUE;
+  op->skipped = op->offset % LLM_DISK_BLOCK;
+  op->offset -= op->skipped;
+  op->length = round_up (op->skipped + op->length);
+  self->n_under_way[op->io_class]--;
+  g_queue_push_head (&self->waiting[op->io_class], op);
+}
+
+static void
+copy_parts (LlmDisk   *self,
+            LlmDiskOp *op)
+{
+  gsize length = 0, left, at;
+
+  for (guint i = op->first_part; i < op->n_parts; i++)
+    length += op->parts[i].iov_len;
+  /* of the blocks, those that are in front of the parts or behind them */
+  at = op->skipped;
+  left = op->result > (gssize) at ? MIN ((gsize) op->result - at, length) : 0;
+  self->copied_bytes += left;
+  op->result = (gssize) (op->n_placed + left);
+  for (guint i = op->first_part; left > 0; i++)
+    {
+      gsize here = MIN (left, op->parts[i].iov_len);
+
+      memcpy (op->parts[i].iov_base, op->memory + at, here);
+      at += here;
+      left -= here;
+    }
+}
+
+static gboolean
+needs_more_parts (LlmDiskOp *op)
+{
+  if (op->result > 0)
+    advance_parts (op, (gsize) op->result);
+  else if (op->result < 0)
+    return FALSE;
+  /* a block that is not whole is the last of its file */
+  if (op->length > 0 && op->result > 0
+      && !(op->is_in_blocks && op->n_placed % LLM_DISK_BLOCK != 0))
+    return TRUE;
+  op->result = (gssize) op->n_placed;
+  return FALSE;
 }
 
 /* Whether the request needs another transfer; otherwise its result is set. */
@@ -200,6 +297,8 @@ needs_more (LlmDiskOp *op)
     return FALSE;
   if (op->result == -EINTR || op->result == -EAGAIN)
     return op->n_retries++ < MAX_RETRIES;
+  if (llm_disk_op_has_parts (op))
+    return needs_more_parts (op);
   if (op->result < 0)
     return FALSE;
   if (op->result == 0)
@@ -232,7 +331,9 @@ take_finished (LlmDisk *self)
   if (self->threads != NULL)
     llm_disk_threads_reap (self->threads, &arrived);
   while ((op = g_queue_pop_head (&arrived)) != NULL)
-    if (needs_more (op))
+    if (llm_disk_op_has_parts (op) && op->result == -EINVAL && !op->is_in_blocks)
+      copy_parts_instead (self, op);
+    else if (needs_more (op))
       submit (self, op);
     else
       {
@@ -252,10 +353,15 @@ answer_finished (LlmDisk *self)
     {
       LlmDiskOp *op = g_queue_pop_head (&self->finished);
 
+      gboolean has_buffer = !op->is_write && op->parts == NULL && op->result >= 0;
+
       self->n_pending[op->io_class]--;
-      op->done (op->result, op->is_write || op->result < 0 ? NULL : op->memory, op->data);
+      if (op->is_copied && op->result >= 0)
+        copy_parts (self, op);
+      op->done (op->result, has_buffer ? op->memory : NULL, op->data);
       if (op->buffer >= 0)
         self->used_buffers &= ~(1u << op->buffer);
+      g_free (op->parts);
       g_free (op);
       begin_waiting (self);
     }
@@ -360,15 +466,20 @@ llm_disk_open (LlmDisk    *self,
   return fd < 0 ? -errno : fd;
 }
 
+static gboolean
+is_in_blocks (LlmDiskClass io_class,
+              guint64      offset,
+              gsize        length)
+{
+  return io_class < LLM_N_DISK_CLASSES && length <= LLM_DISK_MAX_BYTES
+         && length % LLM_DISK_BLOCK == 0 && offset % LLM_DISK_BLOCK == 0;
+}
+
 static void
 ask (LlmDisk   *self,
      LlmDiskOp  request)
 {
   LlmDiskOp *op;
-
-  g_return_if_fail (request.io_class < LLM_N_DISK_CLASSES);
-  g_return_if_fail (request.length <= LLM_DISK_MAX_BYTES);
-  g_return_if_fail (request.length % LLM_DISK_BLOCK == 0 && request.offset % LLM_DISK_BLOCK == 0);
 
   op = g_memdup2 (&request, sizeof request);
   op->buffer = -1;
@@ -391,8 +502,60 @@ llm_disk_read (LlmDisk      *self,
                LlmDiskDone   done,
                gpointer      data)
 {
+  g_return_if_fail (is_in_blocks (io_class, offset, length));
+
   ask (self, (LlmDiskOp) { .io_class = io_class, .fd = fd, .offset = offset, .length = length,
                            .done = done, .data = data });
+}
+
+void
+llm_disk_read_parts (LlmDisk            *self,
+                     LlmDiskClass        io_class,
+                     int                 fd,
+                     guint64             offset,
+                     const struct iovec *parts,
+                     guint               n,
+                     LlmDiskDone         done,
+                     gpointer            data)
+{
+  gsize length = 0;
+
+  for (guint i = 0; i < n; i++)
+    length += parts[i].iov_len;
+  g_return_if_fail (io_class < LLM_N_DISK_CLASSES && n > 0 && n <= LLM_DISK_MAX_PARTS);
+  g_return_if_fail (length <= LLM_DISK_MAX_BYTES
+                    && round_up (offset % LLM_DISK_BLOCK + length) <= LLM_DISK_MAX_BYTES);
+
+  ask (self, (LlmDiskOp) { .io_class = io_class, .fd = fd, .offset = offset, .length = length,
+                           .parts = g_memdup2 (parts, n * sizeof *parts), .n_parts = n,
+                           .done = done, .data = data });
+}
+
+void
+llm_disk_read_into (LlmDisk      *self,
+                    LlmDiskClass  io_class,
+                    int           fd,
+                    guint64       offset,
+                    gpointer      memory,
+                    gsize         length,
+                    LlmDiskDone   done,
+                    gpointer      data)
+{
+  const struct iovec part = { memory, length };
+
+  g_return_if_fail (io_class < LLM_N_DISK_CLASSES && length <= LLM_DISK_MAX_INTO);
+  g_return_if_fail (offset % LLM_DISK_BLOCK == 0 && length % LLM_DISK_BLOCK == 0
+                    && (guintptr) memory % LLM_DISK_BLOCK == 0);
+
+  ask (self, (LlmDiskOp) { .io_class = io_class, .fd = fd, .offset = offset, .length = length,
+                           .parts = g_memdup2 (&part, sizeof part), .n_parts = 1,
+                           .is_in_blocks = TRUE, .done = done, .data = data });
+}
+
+guint64
+llm_disk_get_copied_bytes (LlmDisk *self)
+{
+  return self->copied_bytes;
 }
 
 void
@@ -405,6 +568,8 @@ llm_disk_write (LlmDisk      *self,
                 LlmDiskDone   done,
                 gpointer      data)
 {
+  g_return_if_fail (is_in_blocks (io_class, offset, length));
+
   ask (self, (LlmDiskOp) { .io_class = io_class, .is_write = TRUE, .fd = fd, .offset = offset,
                            .length = length, .fill = fill, .done = done, .data = data });
 }
@@ -416,6 +581,8 @@ llm_disk_run (LlmDisk      *self,
               LlmDiskDone   done,
               gpointer      data)
 {
+  g_return_if_fail (io_class < LLM_N_DISK_CLASSES);
+
   ask (self, (LlmDiskOp) { .io_class = io_class, .fd = -1, .work = work, .done = done,
                            .data = data });
 }

@@ -4,8 +4,8 @@
  * A queue of reads and writes of files that never blocks its owner: io_uring with
  * registered buffers where the system has it, threads with pread and pwrite
  * otherwise. Data passes through the queue's own aligned buffers, so that files
- * opened with O_DIRECT need nothing of the caller. Requests of a better class
- * go first; those that write ahead of time are capped.
+ * opened with O_DIRECT need nothing of the caller, or goes right to where the caller wants it.
+ * Requests of a better class go first; those that write ahead of time are capped.
  *
  * One thread owns a queue: it asks, and it gets the answers, in llm_disk_poll().
  */
@@ -13,11 +13,19 @@
 #pragma once
 
 #include <gio/gio.h>
+#include <sys/uio.h>
 
 /* Offsets, lengths and buffers are multiples of it. */
 #define LLM_DISK_BLOCK 4096
-/* Bytes of one request at most. */
+/* Bytes of one request at most, in whole blocks. */
 #define LLM_DISK_MAX_BYTES (256 * 1024)
+/* Bytes of one request of llm_disk_read_into() at most. */
+#define LLM_DISK_MAX_INTO ((gsize) 1024 * 1024)
+/* What offset, addresses and lengths of llm_disk_read_parts() should be multiples of: most devices
+ * can bring such parts to where they belong. */
+#define LLM_DISK_SECTOR 512
+/* Parts of one request at most. */
+#define LLM_DISK_MAX_PARTS 256
 
 typedef enum
 {
@@ -66,6 +74,31 @@ void        llm_disk_read      (LlmDisk      *self,
                                 gsize         length,
                                 LlmDiskDone   done,
                                 gpointer      data);
+/* Reads what lies one after the other from @offset on to the @n @parts (copied), which are to stay
+ * until @done, where @buffer is NULL. Where device or file system can't (O_DIRECT with larger
+ * sectors, or parts that are no multiples of LLM_DISK_SECTOR), it passes through a buffer. The blocks
+ * that it is in have at most LLM_DISK_MAX_BYTES. */
+void        llm_disk_read_parts (LlmDisk     *self,
+                                LlmDiskClass  io_class,
+                                int           fd,
+                                guint64       offset,
+                                const struct iovec *parts,
+                                guint         n,
+                                LlmDiskDone   done,
+                                gpointer      data);
+/* Reads a run of a file to @memory, which is to stay until @done, where @buffer is NULL. @offset,
+ * @length (at most LLM_DISK_MAX_INTO) and @memory are multiples of LLM_DISK_BLOCK; nothing passes
+ * through a buffer. For large amounts that come one after the other (C4: weights that stream). */
+void        llm_disk_read_into (LlmDisk      *self,
+                                LlmDiskClass  io_class,
+                                int           fd,
+                                guint64       offset,
+                                gpointer      memory,
+                                gsize         length,
+                                LlmDiskDone   done,
+                                gpointer      data);
+/* Bytes of parts that passed through a buffer so far. */
+guint64     llm_disk_get_copied_bytes (LlmDisk *self);
 void        llm_disk_write     (LlmDisk      *self,
                                 LlmDiskClass  io_class,
                                 int           fd,

@@ -2,9 +2,11 @@
 
 #include "kv/llm-context-memory.h"
 
+#include "kv/disk/llm-kv-index.h"
+
 #include <string.h>
 
-const guint8 llm_context_bits[LLM_CONTEXT_N_BITS] = { 32, 16, 8, 4, 2 };
+const guint8 llm_context_bits[LLM_CONTEXT_N_BITS] = { 32, 16, 8, 4, 3, 2 };
 
 const char *
 llm_residency_to_string (LlmResidency residency)
@@ -36,23 +38,57 @@ llm_context_memory_free (LlmContextMemory *memory)
   g_free (memory);
 }
 
+static void
+add_bytes (guint64 *sums,
+           guint    bits,
+           guint64  bytes)
+{
+  for (guint i = 0; i < LLM_CONTEXT_N_BITS; i++)
+    if (llm_context_bits[i] == bits)
+      sums[i] += bytes;
+}
+
 void
-llm_context_memory_set (LlmContextMemory *memory,
-                        guint             index,
-                        guint             bits,
-                        gboolean          is_in_memory,
-                        gboolean          is_on_storage,
-                        guint64           bytes)
+llm_context_memory_set_stored (LlmContextMemory *memory,
+                               guint             index,
+                               guint             bits,
+                               guint64           bytes)
 {
   g_assert (index < memory->n_chunks);
 
   memory->bits[index] = (guint8) bits;
-  if (is_in_memory || is_on_storage)
-    memory->places[index] = is_in_memory ? (is_on_storage ? 'b' : 'm') : 's';
-  for (guint i = 0; i < LLM_CONTEXT_N_BITS; i++)
-    if (llm_context_bits[i] == bits)
-      {
-        memory->memory_bytes[i] += is_in_memory ? bytes : 0;
-        memory->storage_bytes[i] += is_on_storage ? bytes : 0;
-      }
+  memory->places[index] = 's';
+  add_bytes (memory->storage_bytes, bits, bytes);
+}
+
+void
+llm_context_memory_set_held (LlmContextMemory *memory,
+                             guint             index,
+                             guint             bits,
+                             guint64           bytes)
+{
+  g_assert (index < memory->n_chunks);
+
+  memory->bits[index] = (guint8) bits;
+  memory->places[index] = memory->places[index] == 's' ? 'b' : 'm';
+  add_bytes (memory->memory_bytes, bits, bytes);
+}
+
+LlmContextMemory *
+llm_context_memory_read (const char *folder,
+                         const char *id)
+{
+  g_autoptr(LlmKvIndex) index = llm_kv_index_read (folder, id);
+  LlmContextMemory *memory = llm_context_memory_new (index->chunks->len);
+
+  for (guint i = 0; i < index->chunks->len; i++)
+    {
+      const LlmKvIndexChunk *chunk = &g_array_index (index->chunks, LlmKvIndexChunk, i);
+
+      if (chunk->extent > 0)
+        llm_context_memory_set_stored (memory, i, llk_kv_bits (chunk->format), chunk->bytes);
+    }
+  memory->chunk_tokens = index->chunk_slots;
+  memory->tokens = index->chunk_slots * index->chunks->len;
+  return memory;
 }

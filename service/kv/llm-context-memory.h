@@ -25,8 +25,8 @@ typedef enum
 const char *llm_residency_to_string (LlmResidency residency);
 
 /* Widths of chunks: the entries of the arrays by bits below are for these, in this order. */
-#define LLM_CONTEXT_N_BITS 5
-extern const guint8 llm_context_bits[LLM_CONTEXT_N_BITS];   /* 32, 16, 8, 4, 2 */
+#define LLM_CONTEXT_N_BITS 6
+extern const guint8 llm_context_bits[LLM_CONTEXT_N_BITS];   /* 32, 16, 8, 4, 3, 2 */
 
 /* Bytes of a chunk that lies in both places are counted in both; those of a chunk that several
  * contexts share, in each of them. */
@@ -35,9 +35,9 @@ typedef struct
   const char *residency;  /* of now */
   guint chunk_tokens;     /* tokens of a chunk; 0 without chunks */
   guint tokens;           /* that the chunks stand for, those of the last, partial one included */
-  guint n_chunks;         /* 0 for a context not used since the start: only folder_bytes is
-                           * known */
-  guint8 *bits;           /* [n_chunks]: 32, 16, 8, 4, 2; 0: nowhere but in the text */
+  guint n_chunks;
+  guint8 *bits;           /* [n_chunks]: 32, 16, 8, 4, 3, 2; 0: nowhere but in the text; of those in
+                           * both places the bits in memory, which may be fewer */
   char *places;           /* [n_chunks], then NUL: 'm' memory, 's' storage, 'b' both, 't' text */
   guint n_shared_chunks;  /* of them with other contexts of the application */
   guint64 memory_bytes[LLM_CONTEXT_N_BITS];
@@ -47,14 +47,19 @@ typedef struct
 
 /* All chunks in the text. */
 LlmContextMemory *llm_context_memory_new  (guint             n_chunks);
+/* What storage has of the context @id below the folder of chunks; waits for the disk; any thread. */
+LlmContextMemory *llm_context_memory_read (const char       *folder,
+                                           const char       *id);
 void              llm_context_memory_free (LlmContextMemory *memory);
-/* Notes where chunk @index, which takes @bytes, is. */
-void              llm_context_memory_set  (LlmContextMemory *memory,
-                                           guint             index,
-                                           guint             bits,
-                                           gboolean          is_in_memory,
-                                           gboolean          is_on_storage,
-                                           guint64           bytes);
+/* Notes that chunk @index is on storage, where it takes @bytes; and, after that, in memory. */
+void              llm_context_memory_set_stored (LlmContextMemory *memory,
+                                                 guint             index,
+                                                 guint             bits,
+                                                 guint64           bytes);
+void              llm_context_memory_set_held (LlmContextMemory *memory,
+                                               guint             index,
+                                               guint             bits,
+                                               guint64           bytes);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmContextMemory, llm_context_memory_free)
 

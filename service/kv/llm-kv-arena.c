@@ -78,10 +78,23 @@ find_block (LlmKvArena *self)
   guint64 full = G_MAXUINT64 >> (LLM_KV_BLOCK_CHUNKS - self->block_chunks);
 
   LLM_EACH (LlmKvBlock, block, self->blocks)
+    if (block->spare != 0)
+      return block;
+  LLM_EACH (LlmKvBlock, block, self->blocks)
     if (block->used != full)
       return block;
 
   return add_block (self);
+}
+
+gboolean
+llm_kv_arena_has_spare (const LlmKvArena *self)
+{
+  LLM_EACH (const LlmKvBlock, block, self->blocks)
+    if (block->spare != 0)
+      return TRUE;
+
+  return FALSE;
 }
 
 guint8 *
@@ -96,8 +109,9 @@ llm_kv_arena_take (LlmKvArena *self)
   if (found == NULL)
     return NULL;
 
-  place = (guint) __builtin_ctzll (~found->used);
+  place = (guint) __builtin_ctzll (found->spare != 0 ? found->spare : ~found->used);
   found->used |= G_GUINT64_CONSTANT (1) << place;
+  found->spare &= ~found->used;
   return found->data + place * self->bytes;
 }
 
@@ -136,11 +150,21 @@ give_pages (LlmKvArena *self,
     (void) madvise (block->data + first, last - first, MADV_DONTNEED);
 }
 
+static void
+unmap (LlmKvArena *self,
+       LlmKvBlock *block)
+{
+  munmap (block->data, self->block_bytes);
+  g_ptr_array_remove_fast (self->blocks, block);
+}
+
 void
 llm_kv_arena_give (LlmKvArena *self,
-                   guint8     *data)
+                   guint8     *data,
+                   gboolean    keeps)
 {
   LlmKvBlock *block = NULL;
+  guint64 bit;
   gsize start;
 
   LLM_EACH (LlmKvBlock, one, self->blocks)
@@ -149,13 +173,38 @@ llm_kv_arena_give (LlmKvArena *self,
   g_assert (block != NULL);
 
   start = (gsize) (data - block->data);
-  block->used &= ~(G_GUINT64_CONSTANT (1) << (start / self->bytes));
-  if (block->used != 0)
-    {
-      give_pages (self, block, start, start + self->bytes);
-      return;
-    }
+  bit = G_GUINT64_CONSTANT (1) << (start / self->bytes);
+  block->used &= ~bit;
+  if (keeps)
+    block->spare |= bit;
+  else if ((block->used | block->spare) != 0)
+    give_pages (self, block, start, start + self->bytes);
+  else
+    unmap (self, block);
+}
 
-  munmap (block->data, self->block_bytes);
-  g_ptr_array_remove_fast (self->blocks, block);
+void
+llm_kv_arena_trim (LlmKvArena *self)
+{
+  for (guint i = self->blocks != NULL ? self->blocks->len : 0; i-- > 0;)
+    {
+      LlmKvBlock *block = g_ptr_array_index (self->blocks, i);
+      guint64 spare = block->spare;
+
+      block->spare = 0;
+      if (spare != 0 && block->used == 0)
+        {
+          unmap (self, block);
+          continue;
+        }
+      /* neighbours at once: whole huge pages cost little, parts of one a lot */
+      while (spare != 0)
+        {
+          guint first = (guint) __builtin_ctzll (spare);
+          guint n = (guint) __builtin_ctzll (~(spare >> first));
+
+          give_pages (self, block, first * self->bytes, (first + n) * self->bytes);
+          spare &= ~(((G_GUINT64_CONSTANT (1) << n) - 1) << first);
+        }
+    }
 }

@@ -20,6 +20,7 @@ typedef struct
 {
   guint8 *data;         /* (owned): block_bytes of the arena */
   guint64 used;         /* bit for each chunk that is in use */
+  guint64 spare;        /* bit for each that is not, and has its pages still */
 } LlmKvBlock;
 
 typedef struct
@@ -37,7 +38,13 @@ void    llm_kv_arena_init  (LlmKvArena  *self,
 void    llm_kv_arena_clear (LlmKvArena  *self);
 /* (nullable): NULL when the system has no memory. What it holds is not defined. */
 guint8 *llm_kv_arena_take  (LlmKvArena  *self);
+/* @keeps: its pages stay, for the next that is taken. */
 void    llm_kv_arena_give  (LlmKvArena  *self,
-                            guint8      *data);
+                            guint8      *data,
+                            gboolean     keeps);
+/* Whether the next that is taken has its pages. */
+gboolean llm_kv_arena_has_spare (const LlmKvArena *self);
+/* Gives the system what is not in use. */
+void    llm_kv_arena_trim  (LlmKvArena  *self);
 
 G_END_DECLS

@@ -6,20 +6,48 @@
 #include <stdlib.h>
 
 /*
- * Exact, and fast enough for the end of a call. Chunks differ in density and in the most bits they
- * may get, not in size. So of two with the same limit the denser one never gets fewer bits:
- * exchanging them would not lose more. That leaves one number to look through, how many of the
- * densest get 8 bits; what is then left of the budget is a number of upgrades from 2 bits to 4, all
- * at the same price, and goes to the densest of the others. With each more that gets 8 bits these
- * are fewer, so all numbers are looked through in one pass.
+ * Greedy along the convex hull of the widths. All chunks have the same sizes and, but for their
+ * density, the same errors; so the steps from one width of the hull to the next save less and less
+ * error a byte, and taking them in the order of density × error saved a byte is exact for what they
+ * spend. What can be lost is one step, where the budget ends in the middle of it: less than
+ * one chunk. The order is the same for every budget, so more budget never means fewer bits.
  */
+
+/* From a width to one with more bits. */
+typedef struct
+{
+  double saved;         /* error, for each byte and density */
+  LlkKvFormat from;
+  LlkKvFormat to;
+} Step;
+
+typedef struct
+{
+  double gain;          /* density × saved */
+  guint index;          /* in the caller's array */
+  LlkKvFormat from;
+  LlkKvFormat to;
+} Upgrade;
 
 typedef struct
 {
   double density;
-  guint index;          /* in the caller's array */
-  gboolean is_wide;     /* may get 8 bits */
+  guint index;
 } Candidate;
+
+static int
+compare_upgrades (const void *a,
+                  const void *b)
+{
+  const Upgrade *first = a;
+  const Upgrade *second = b;
+
+  if (first->gain != second->gain)
+    return first->gain > second->gain ? -1 : 1;
+  if (first->index != second->index)
+    return first->index < second->index ? -1 : 1;
+  return first->from > second->from ? -1 : 1;
+}
 
 /* The densest first. */
 static int
@@ -31,8 +59,6 @@ compare_candidates (const void *a,
 
   if (first->density != second->density)
     return first->density > second->density ? -1 : 1;
-  if (first->is_wide != second->is_wide)
-    return first->is_wide ? 1 : -1;
   return first->index < second->index ? -1 : 1;
 }
 
@@ -42,6 +68,34 @@ get_density (const LlmKvBitsChunk *chunk)
   return chunk->density > 0 ? (double) MIN (chunk->density, FLT_MAX) : 0;
 }
 
+/* The steps along the hull from the fewest bits up to @best. Returns how many. */
+static guint
+find_steps (const LlmKvBitsCosts *costs,
+            LlkKvFormat           best,
+            Step                 *steps)
+{
+  LlkKvFormat at = LLK_KV_Q2;
+  guint n = 0;
+
+  for (;;)
+    {
+      Step step = { 0, at, at };
+
+      for (LlkKvFormat to = MAX (best, LLK_KV_Q8); to < at; to++)
+        {
+          double bytes = (double) costs->bytes[to] - (double) costs->bytes[at];
+          double saved = (costs->errors[at] - costs->errors[to]) / MAX (bytes, 1);
+
+          if (bytes > 0 && saved > step.saved)
+            step = (Step) { saved, at, to };
+        }
+      if (step.to == at)
+        return n;
+      steps[n++] = step;
+      at = step.to;
+    }
+}
+
 guint64
 llm_kv_bits_choose (const LlmKvBitsChunk *chunks,
                     guint                 n,
@@ -49,77 +103,33 @@ llm_kv_bits_choose (const LlmKvBitsChunk *chunks,
                     guint64               budget,
                     LlkKvFormat          *formats)
 {
-  g_autofree Candidate *candidates = g_new (Candidate, MAX (n, 1));
-  guint64 more8 = costs->bytes[LLK_KV_Q8] - costs->bytes[LLK_KV_Q2];
-  guint64 more4 = costs->bytes[LLK_KV_Q4] - costs->bytes[LLK_KV_Q2];
-  double error8 = costs->errors[LLK_KV_Q8];
-  double error4 = MAX (costs->errors[LLK_KV_Q4], error8);
-  double error2 = MAX (costs->errors[LLK_KV_Q2], error4);
+  g_autofree Upgrade *upgrades = g_new (Upgrade, (gsize) n * LLK_N_KV_FORMATS + 1);
   guint64 bytes = n * costs->bytes[LLK_KV_Q2];
-  double sum8 = 0, sum4 = 0, most = -1;
-  guint best8 = 0, best4 = 0;
-  guint n_candidates = 0;
-  guint n4 = 0;
-  guint end;                    /* of the candidates that get 8 bits or 4 */
-
-  g_return_val_if_fail (costs->bytes[LLK_KV_Q8] >= costs->bytes[LLK_KV_Q4], 0);
-  g_return_val_if_fail (costs->bytes[LLK_KV_Q4] >= costs->bytes[LLK_KV_Q2], 0);
+  gsize n_upgrades = 0;
 
   for (guint i = 0; i < n; i++)
     {
+      Step steps[LLK_N_KV_FORMATS];
+      guint n_steps = find_steps (costs, chunks[i].best, steps);
+      double density = get_density (&chunks[i]);
+
       formats[i] = LLK_KV_Q2;
-      if (chunks[i].best <= LLK_KV_Q4)
-        candidates[n_candidates++] = (Candidate) { get_density (&chunks[i]), i,
-                                                   chunks[i].best <= LLK_KV_Q8 };
+      for (guint s = 0; s < n_steps && density > 0; s++)
+        upgrades[n_upgrades++] = (Upgrade) { density * steps[s].saved, i, steps[s].from,
+                                             steps[s].to };
     }
-  qsort (candidates, n_candidates, sizeof *candidates, compare_candidates);
+  qsort (upgrades, n_upgrades, sizeof *upgrades, compare_upgrades);
 
-  for (end = 0; end < n_candidates; end++, n4++)
-    sum4 += candidates[end].density;
-  for (guint n8 = 0, next = 0; bytes + n8 * more8 <= budget; n8++, next++)
+  for (gsize u = 0; u < n_upgrades; u++)
     {
-      guint64 n_paid = more4 > 0 ? (budget - bytes - n8 * more8) / more4 : G_MAXUINT64;
-      double saved;
+      const Upgrade *upgrade = &upgrades[u];
+      guint64 more = costs->bytes[upgrade->to] - costs->bytes[upgrade->from];
 
-      /* candidates before next have 8 bits, if they may */
-      while (n4 > n_paid)
-        if (--end >= next || !candidates[end].is_wide)
-          {
-            sum4 -= candidates[end].density;
-            n4--;
-          }
-      saved = (error2 - error8) * sum8 + (error2 - error4) * sum4;
-      if (saved > most)
-        {
-          most = saved;
-          best8 = n8;
-          best4 = n4;
-        }
-
-      while (next < n_candidates && !candidates[next].is_wide)
-        next++;
-      if (next == n_candidates)
-        break;
-      sum8 += candidates[next].density;
-      if (next < end)
-        {
-          sum4 -= candidates[next].density;
-          n4--;
-        }
+      if (formats[upgrade->index] != upgrade->from || bytes + more > budget)
+        continue;
+      formats[upgrade->index] = upgrade->to;
+      bytes += more;
     }
-
-  bytes += best8 * more8 + best4 * more4;
-  for (guint i = 0; i < n_candidates && best8 + best4 > 0; i++)
-    if (candidates[i].is_wide && best8 > 0)
-      {
-        formats[candidates[i].index] = LLK_KV_Q8;
-        best8--;
-      }
-    else if (best4 > 0)
-      {
-        formats[candidates[i].index] = LLK_KV_Q4;
-        best4--;
-      }
   return bytes;
 }
 
@@ -130,7 +140,7 @@ llm_kv_bits_invert (LlmKvBitsChunk *chunks,
   g_autofree Candidate *order = g_new (Candidate, MAX (n, 1));
 
   for (guint i = 0; i < n; i++)
-    order[i] = (Candidate) { get_density (&chunks[i]), i, FALSE };
+    order[i] = (Candidate) { get_density (&chunks[i]), i };
   qsort (order, n, sizeof *order, compare_candidates);
   for (guint i = 0; i < n / 2; i++)
     {

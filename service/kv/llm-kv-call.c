@@ -9,7 +9,7 @@
 #include <math.h>
 
 /* What rows of the calls before weigh, for each call that came since (L3). */
-#define DENSITY_DECAY 0.5f
+#define DENSITY_DECAY 0.8f
 
 LlmKvSeq *
 llm_kv_seq_new (LlmKvStore *store,
@@ -19,12 +19,15 @@ llm_kv_seq_new (LlmKvStore *store,
   LlmKvSeq *self = g_new0 (LlmKvSeq, 1);
 
   self->store = store;
+  self->app = app != NULL ? g_str_hash (app) + G_GUINT64_CONSTANT (1) : 0;
+  self->first_rounded = G_MAXUINT;
   self->link.data = self;
   self->work_link.data = self;
   self->holds = g_array_new (FALSE, FALSE, sizeof (LlmKvHold));
   self->targets = g_array_new (FALSE, FALSE, sizeof (LlmKvRestored));
   if (store->storage != NULL && app != NULL && id != NULL)
     self->folder = llm_kv_folder_open (store->storage, app, id, &store->shape);
+  llm_kv_reuse_add (&store->reuse, &self->reuse, app, id);
   g_queue_push_tail_link (&store->sequences, &self->link);
   g_queue_push_tail_link (&store->stages[LLM_KV_IDLE], &self->work_link);
   return self;
@@ -46,6 +49,8 @@ llm_kv_seq_free (LlmKvSeq *self)
 
   llm_kv_work_stop (self);
   llm_kv_restore_end (self);
+  if (!self->is_kept)
+    llm_kv_reuse_remove (&self->store->reuse, &self->reuse);
   g_clear_pointer (&self->folder, llm_kv_folder_close);
   llm_kv_work_cancel_writes (self);
   llm_kv_seq_drop_chunks (self, 0, self->holds->len);
@@ -62,14 +67,7 @@ static void
 decay_densities (LlmKvSeq *self)
 {
   for (guint i = 0; i < self->holds->len; i++)
-    {
-      LlmKvHold *hold = llm_kv_seq_hold (self, i);
-      float density = llm_kv_seq_get_density (self, i);
-
-      hold->chunk->density = hold->chunk->n_holders == 1 ? density
-                                                         : MAX (hold->chunk->density, density);
-      llm_kv_seq_decay_density (self, i, DENSITY_DECAY);
-    }
+    llm_kv_seq_decay_density (self, i, DENSITY_DECAY);
 }
 
 /* Each chunk's hash is of all tokens to its end, those that slid away too. */
@@ -92,6 +90,7 @@ name_chunks (LlmKvSeq     *self,
       if (llm_kv_seq_hold (self, chunk)->hash != hash)
         llm_kv_seq_forget_slot (self, chunk);
       llm_kv_seq_hold (self, chunk)->hash = hash;
+      llm_kv_seq_name_content (self, chunk, hash);
     }
 }
 
@@ -106,6 +105,7 @@ llm_kv_seq_end_call (LlmKvSeq     *self,
   decay_densities (self);
   name_chunks (self, tokens, n_tokens);
   self->write_failed = FALSE;
+  self->is_called = FALSE;
   llm_kv_work_begin (self);
 }
 
@@ -151,7 +151,6 @@ take_record (LlmKvHold         *hold,
       hold->n_rows = record->n_rows;
       hold->received = record->density * record->n_rows;
       hold->received_now = hold->n_slots_now = 0;
-      hold->chunk->density = record->density;
     }
 }
 
@@ -182,6 +181,8 @@ llm_kv_seq_attach (LlmKvSeq     *self,
   guint slots = store->layout.chunk_slots;
   guint n_sinks = self->n_sinks / slots;
   guint n_kept = n_sinks;
+  guint n_hashes = n_tokens / slots;
+  g_autofree guint64 *hashes = g_new (guint64, n_hashes + 1);
   guint64 hash = 0;
   guint n;
 
@@ -191,16 +192,16 @@ llm_kv_seq_attach (LlmKvSeq     *self,
   if (self->folder == NULL || !store->policy.swaps)
     return self->length;
 
-  n = MIN (n_tokens / slots, llm_kv_folder_get_end (self->folder));
-  for (guint number = 0; number < n; number++)
+  for (guint number = 0; number < n_hashes; number++)
+    hashes[number] = hash = llm_kv_hash_tokens (hash, tokens + (gsize) number * slots, slots);
+  /* what is left of other tokens, and of other contexts in files that are shared */
+  llm_kv_folder_keep (self->folder, hashes, n_hashes);
+  n = MIN (n_hashes, llm_kv_folder_get_end (self->folder));
+  for (guint number = n_sinks + self->n_slid / slots; number < n; number++)
     {
       LlmKvHold hold = { 0 };
 
-      hash = llm_kv_hash_tokens (hash, tokens + (gsize) number * slots, slots);
-      if (number < n_sinks + self->n_slid / slots)
-        continue;
-
-      hold.hash = hash;
+      hold.hash = hashes[number];
       hold.chunk = llm_kv_chunk_new (store);
       if (find_record (self, number, &hold))
         n_kept = self->holds->len + 1;
@@ -209,65 +210,4 @@ llm_kv_seq_attach (LlmKvSeq     *self,
   llm_kv_seq_drop_chunks (self, n_kept, self->holds->len);
   self->length = n_kept * slots;
   return self->length;
-}
-
-/* --- what others have --- */
-
-/* Holds @n chunks of @from, and has them on storage where extents can be shared. */
-static void
-take_chunks (LlmKvSeq *self,
-             LlmKvSeq *from,
-             guint     n)
-{
-  g_array_append_vals (self->holds, from->holds->data, n);
-  for (guint i = 0; i < n; i++)
-    {
-      LlmKvHold *hold = llm_kv_seq_hold (self, i);
-
-      hold->chunk->n_holders++;
-      hold->slot = (LlmKvSlot) { 0 };
-      hold->is_writing = FALSE;
-      if (self->is_locked)
-        llm_kv_chunk_lock (self->store, hold->chunk);
-    }
-  self->n_slid = from->n_slid;
-  self->n_sinks = from->n_sinks;
-  self->length = MIN (from->length, n * self->store->layout.chunk_slots);
-  if (n == 0 || self->folder == NULL || from->folder == NULL)
-    return;
-
-  llm_kv_folder_link (self->folder, from->folder, llm_kv_seq_chunk_number (from, n - 1) + 1);
-  for (guint i = 0; i < n; i++)
-    llm_kv_seq_find_slot (self, i);
-}
-
-LlmKvSeq *
-llm_kv_seq_fork (LlmKvSeq   *self,
-                 const char *app,
-                 const char *id)
-{
-  LlmKvSeq *fork = llm_kv_seq_new (self->store, app, id);
-
-  take_chunks (fork, self, self->holds->len);
-  llm_kv_work_begin (fork);
-  return fork;
-}
-
-/* Positions of a window that slid are not those of a text that begins. */
-void
-llm_kv_seq_share (LlmKvSeq *self,
-                  LlmKvSeq *from,
-                  guint     n_slots)
-{
-  guint slots = self->store->layout.chunk_slots;
-
-  g_return_if_fail (self->store == from->store && self->length == 0 && !self->is_locked);
-  g_return_if_fail (n_slots % slots == 0 && n_slots <= from->length);
-
-  if (from->n_slid > 0)
-    return;
-
-  take_chunks (self, from, n_slots / slots);
-  self->store->counters.n_shared += n_slots / slots;
-  llm_kv_work_begin (self);
 }

@@ -27,6 +27,36 @@ count_bytes (LlmKvStore *store,
         store->ledger, is_packed ? LLM_HOLDER_KV_COMPRESSED : LLM_HOLDER_KV, bytes);
 }
 
+static void
+count_spare (LlmKvStore *store,
+             LlmKvForm   form,
+             gboolean    is_more)
+{
+  guint64 bytes = store->arenas[form].bytes;
+
+  store->spare_bytes += is_more ? bytes : -bytes;
+  if (store->ledger != NULL)
+    (is_more ? llm_ledger_add : llm_ledger_remove) (store->ledger, LLM_HOLDER_KV, bytes);
+}
+
+/* What no layer uses up to a whole sector is written to storage, too: nothing of others may be there,
+ * and equal chunks are equal in it. */
+static void
+clear_gaps (LlmKvStore *store,
+            LlmKvForm   form,
+            guint8     *data)
+{
+  const gsize *offsets = store->shape.offsets[form];
+
+  for (guint layer = 0; layer < store->layout.n_layers; layer++)
+    {
+      gsize end = offsets[layer] + llm_kv_store_layer_bytes (store, form, layer);
+
+      if (end < offsets[layer + 1])
+        memset (data + end, 0, offsets[layer + 1] - end);
+    }
+}
+
 /* @data: NULL also where the form has no bytes. FALSE when the system has no memory. */
 static gboolean
 take_memory (LlmKvStore *store,
@@ -35,9 +65,20 @@ take_memory (LlmKvStore *store,
 {
   gboolean has_bytes = store->arenas[form].bytes > 0;
 
+  if (has_bytes && llm_kv_arena_has_spare (&store->arenas[form]))
+    count_spare (store, form, FALSE);
+  else if (store->spare_bytes > 0 && store->ledger != NULL
+           && !llm_ledger_has_room (store->ledger, store->arenas[form].bytes))
+    llm_kv_store_trim (store);
   *data = has_bytes ? llm_kv_arena_take (&store->arenas[form]) : NULL;
   if (has_bytes && *data == NULL)
     return FALSE;
+#ifdef LLM_POISON
+  if (has_bytes)
+    memset (*data, POISON, store->arenas[form].bytes);
+#endif
+  if (has_bytes)
+    clear_gaps (store, form, *data);
   count_bytes (store, form, TRUE);
   return TRUE;
 }
@@ -63,10 +104,6 @@ llm_kv_chunk_allocate (LlmKvStore *store,
     return FALSE;
   chunk->form = form;
   chunk->state = state;
-#ifdef LLM_POISON
-  if (chunk->data != NULL)
-    memset (chunk->data, POISON, store->arenas[form].bytes);
-#endif
   return TRUE;
 }
 
@@ -75,9 +112,40 @@ give_memory (LlmKvStore *store,
              LlmKvForm   form,
              guint8     *data)
 {
+  gboolean keeps = store->keeps_pages
+                   || store->spare_bytes + store->arenas[form].bytes <= LLM_KV_SPARE_BYTES;
+
   if (data != NULL)
-    llm_kv_arena_give (&store->arenas[form], data);
+    llm_kv_arena_give (&store->arenas[form], data, keeps);
   count_bytes (store, form, FALSE);
+  if (data != NULL && keeps)
+    count_spare (store, form, TRUE);
+}
+
+void
+llm_kv_chunk_set_narrow (LlmKvStore *store,
+                         LlmKvChunk *chunk,
+                         gboolean    is_narrow)
+{
+  if (chunk->is_narrow != is_narrow)
+    store->n_narrow += is_narrow ? 1 : -1;
+  chunk->is_narrow = is_narrow;
+}
+
+void
+llm_kv_chunk_take_wide (LlmKvStore *store,
+                        LlmKvChunk *chunk,
+                        LlmKvChunk *wide)
+{
+  g_assert (chunk->state == LLM_KV_PRESENT && wide->state == LLM_KV_PRESENT);
+
+  give_memory (store, chunk->form, chunk->data);
+  chunk->form = wide->form;
+  chunk->data = g_steal_pointer (&wide->data);
+  chunk->content = 0;
+  wide->state = LLM_KV_GONE;
+  llm_kv_chunk_set_narrow (store, chunk, FALSE);
+  llm_kv_chunk_queue (store, chunk, FALSE);
 }
 
 void
@@ -95,6 +163,9 @@ llm_kv_chunk_drop (LlmKvStore *store,
   chunk->todo = 0;
   chunk->n_ready = 0;
   chunk->leaves = FALSE;
+  llm_kv_chunk_set_narrow (store, chunk, FALSE);
+  chunk->is_rounded = FALSE;
+  chunk->content = 0;
 }
 
 static void
@@ -270,11 +341,11 @@ llm_kv_chunk_copy_floats (LlmKvStore *store,
       return NULL;
     }
 
-  chunk->density = from->density;
   if (from->form == chunk->form)
     memcpy (chunk->data, from->data, store->shape.offsets[chunk->form][store->layout.n_layers]);
   else
     llm_kv_chunk_unpack (store, from, chunk, 0, store->layout.n_layers);
+  chunk->is_rounded = from->is_rounded;
   return chunk;
 }
 
@@ -297,7 +368,7 @@ measure_errors (LlmKvStore *store,
       double error = 0;
 
       store->ops->kv->pack (format, part, store->layout.head_dim, store->layout.chunk_slots,
-                            store->values, packed);
+                            store->values, NULL, packed);
       unpack_part (store, format, part, packed, store->values_again, FALSE);
       for (gsize i = 0; i < n; i++)
         {
@@ -307,6 +378,17 @@ measure_errors (LlmKvStore *store,
         }
       store->errors[format] += (error / sum - store->errors[format]) * ERROR_WEIGHT;
     }
+}
+
+static const float *
+get_feedback (LlmKvStore *store,
+              guint       layer,
+              guint       head)
+{
+  gsize at = (gsize) layer * store->layout.n_kv_heads + head;
+
+  return store->feedback != NULL ? store->feedback + at * store->layout.head_dim * LLK_KV_FEEDBACK
+                                 : NULL;
 }
 
 static void
@@ -325,7 +407,8 @@ pack_layer (LlmKvStore *store,
         unpack_part (store, from, part, llm_kv_chunk_part (store, chunk, layer, head, part),
                      store->values, FALSE);
         store->ops->kv->pack (to, part, store->layout.head_dim, store->layout.chunk_slots,
-                              store->values, get_part (store, form, data, layer, head, part));
+                              store->values, get_feedback (store, layer, head),
+                              get_part (store, form, data, layer, head, part));
       }
 }
 
@@ -350,20 +433,39 @@ sample_errors (LlmKvStore *store,
     }
 }
 
-gboolean
-llm_kv_chunk_pack (LlmKvStore *store,
-                   LlmKvChunk *chunk,
-                   LlmKvForm   form)
+guint64
+llm_kv_content_in_form (guint64   content,
+                        LlmKvForm form)
 {
-  gboolean is_packed = LLM_KV_FORM_FORMAT (form) != LLM_KV_FORM_FORMAT (chunk->form);
+  const gint32 words[2] = { (gint32) form, 0 };
+
+  return content != 0 ? llm_kv_hash_tokens (content, words, G_N_ELEMENTS (words)) : 0;
+}
+
+static gboolean
+changes_format (const LlmKvChunk *chunk,
+                LlmKvForm         form)
+{
+  return LLM_KV_FORM_FORMAT (form) != LLM_KV_FORM_FORMAT (chunk->form);
+}
+
+/* (nullable): the chunk's bytes in another form. */
+static guint8 *
+pack (LlmKvStore *store,
+      LlmKvChunk *chunk,
+      LlmKvForm   form,
+      gboolean   *has_memory)
+{
+  gboolean is_packed = changes_format (chunk, form);
   guint8 *data;
 
-  g_assert (chunk->state == LLM_KV_PRESENT && chunk->n_pins == 0);
+  g_assert (chunk->state == LLM_KV_PRESENT);
   g_assert (LLM_KV_FORM_FORMAT (form) >= LLM_KV_FORM_FORMAT (chunk->form));
   g_assert (LLM_KV_FORM_IS_BEHIND (form) || !LLM_KV_FORM_IS_BEHIND (chunk->form));
 
-  if (!take_memory (store, form, &data))
-    return FALSE;
+  *has_memory = take_memory (store, form, &data);
+  if (!*has_memory)
+    return NULL;
   for (guint layer = 0; layer < store->layout.n_layers; layer++)
     {
       gsize bytes = llm_kv_store_layer_bytes (store, form, layer);
@@ -379,12 +481,52 @@ llm_kv_chunk_pack (LlmKvStore *store,
       sample_errors (store, chunk, form);
       store->counters.n_packed++;
     }
+  return data;
+}
+
+gboolean
+llm_kv_chunk_pack (LlmKvStore *store,
+                   LlmKvChunk *chunk,
+                   LlmKvForm   form)
+{
+  gboolean has_memory;
+  guint8 *data;
+
+  g_assert (chunk->n_pins == 0);
+
+  data = pack (store, chunk, form, &has_memory);
+  if (!has_memory)
+    return FALSE;
 
   give_memory (store, chunk->form, chunk->data);
+  chunk->is_rounded |= changes_format (chunk, form);
+  chunk->content = llm_kv_content_in_form (chunk->content, form);
   chunk->form = form;
   chunk->data = data;
   llm_kv_chunk_queue (store, chunk, FALSE);
   return TRUE;
+}
+
+LlmKvChunk *
+llm_kv_chunk_pack_copy (LlmKvStore *store,
+                        LlmKvChunk *from,
+                        LlmKvForm   form)
+{
+  gboolean has_memory;
+  guint8 *data = pack (store, from, form, &has_memory);
+  LlmKvChunk *chunk;
+
+  if (!has_memory)
+    return NULL;
+
+  chunk = llm_kv_chunk_new (store);
+  chunk->state = LLM_KV_PRESENT;
+  chunk->form = form;
+  chunk->data = data;
+  chunk->is_rounded = from->is_rounded || changes_format (from, form);
+  chunk->content = llm_kv_content_in_form (from->content, form);
+  llm_kv_chunk_set_narrow (store, chunk, from->is_narrow);
+  return chunk;
 }
 
 void

@@ -4,6 +4,9 @@
 
 #include "kv/llm-kv-private.h"
 
+/* Chunks that go together, so that they come back with one read. */
+#define RUN_CHUNKS 8
+
 /* A request for memory, and what came of it. */
 typedef struct
 {
@@ -12,7 +15,7 @@ typedef struct
   guint64 coming;       /* when it has been written */
 } Eviction;
 
-/* Of every chunk, who would have to compute it again. */
+/* Of every chunk, who would have to compute it again, or wait for it, or do with fewer bits. */
 static void
 look_at_holds (LlmKvStore *self)
 {
@@ -23,20 +26,25 @@ look_at_holds (LlmKvStore *self)
       LLM_EACH_IN (LlmKvHold, hold, seq->holds)
         {
           hold->chunk->n_unwritten = 0;
-          hold->chunk->can_be_written = FALSE;
+          hold->chunk->can_be_written = hold->chunk->keeps_bits = FALSE;
         }
     }
   for (GList *l = self->sequences.head; l != NULL; l = l->next)
     {
       LlmKvSeq *seq = l->data;
 
-      LLM_EACH_IN (LlmKvHold, hold, seq->holds)
-        if (!llm_kv_hold_is_written (hold))
-          {
-            hold->chunk->n_unwritten++;
-            hold->chunk->can_be_written |= llm_kv_work_can_write (seq, hold);
-          }
+      for (guint i = 0; i < seq->holds->len; i++)
+        {
+          const LlmKvHold *hold = llm_kv_seq_hold (seq, i);
+
+          hold->chunk->keeps_bits |= seq->is_exact || i >= llm_kv_seq_n_full (seq);
+          if (llm_kv_hold_is_written (hold))
+            continue;
+          hold->chunk->n_unwritten++;
+          hold->chunk->can_be_written |= llm_kv_work_can_write (seq, hold);
+        }
     }
+  llm_kv_loss_measure (self);
 }
 
 static gboolean
@@ -65,6 +73,8 @@ take (LlmKvStore *self,
   if (bytes == 0)
     return;
 
+  if (!chunk->leaves)
+    llm_kv_loss_count_gone (self, chunk);
   if (chunk->n_pins > 0 || is_to_be_written)
     {
       chunk->leaves = TRUE;
@@ -75,15 +85,46 @@ take (LlmKvStore *self,
 
   llm_kv_chunk_drop (self, chunk);
   self->counters.n_evicted++;
+  self->counters.evicted_bytes += bytes;
+  self->counters.n_dropped += chunk->n_unwritten > 0;
   eviction->freed += bytes;
 }
 
-/* @only_written: those that cost nothing. */
+/* From the first on, each loses more than the one before; before the last comes fewer bits. */
+typedef enum
+{
+  WRITTEN,      /* that come back in time: costs nothing but that time */
+  WRITABLE,     /* the same once they are written */
+  ANY,
+} Level;
+
+/* What leaves already is WRITABLE, and counted once. */
+static gboolean
+is_for (LlmKvStore       *self,
+        const LlmKvChunk *chunk,
+        Level             level,
+        gboolean          in_haste)
+{
+  gboolean is_written = chunk->n_unwritten == 0 && chunk->n_pins == 0;
+
+  if (level == ANY)
+    return in_haste || !chunk->leaves;
+  if (level == WRITABLE)
+    return !in_haste
+           && (chunk->leaves
+               || (chunk->n_unwritten > 0 && chunk->can_be_written
+                   && !llm_kv_loss_is_late (self, chunk)));
+  return is_written && !llm_kv_loss_is_late (self, chunk);
+}
+
+/* --- in which order --- */
+
+/* By age or bits. */
 static void
-take_chunks (LlmKvStore *self,
-             gboolean    only_written,
-             gboolean    in_haste,
-             Eviction   *eviction)
+take_from_queue (LlmKvStore *self,
+                 Level       level,
+                 gboolean    in_haste,
+                 Eviction   *eviction)
 {
   LlmKvQueueEntry *next;
 
@@ -93,9 +134,68 @@ take_chunks (LlmKvStore *self,
       LlmKvChunk *chunk = LLM_KV_QUEUE_OWNER (entry, LlmKvChunk, entry);
 
       next = llm_kv_queue_peek (&self->queue, entry);
-      if (!only_written || (chunk->n_unwritten == 0 && chunk->n_pins == 0))
+      if (is_for (self, chunk, level, in_haste))
         take (self, chunk, in_haste, eviction);
     }
+}
+
+/* In the order of the text. */
+static void
+take_from_seq (LlmKvSeq *self,
+               Level     level,
+               gboolean  in_haste,
+               Eviction *eviction)
+{
+  for (guint i = 0; i < self->holds->len && !is_enough (eviction); i++)
+    {
+      LlmKvChunk *chunk = llm_kv_seq_hold (self, i)->chunk;
+
+      if (may_be_taken (chunk) && is_for (self->store, chunk, level, in_haste))
+        take (self->store, chunk, in_haste, eviction);
+    }
+}
+
+/* The next chunks of a sequence, in the order of the text: what is missing stays one run, and its
+ * beginning is what is computed again at least cost. Those that others hold as well go last, with
+ * the holder that needs them most. */
+static void
+take_run (LlmKvSeq *self,
+          Level     level,
+          gboolean  in_haste,
+          Eviction *eviction)
+{
+  LlmKvLoss *loss = &self->loss;
+  guint n_taken = 0;
+
+  while (n_taken < RUN_CHUNKS && loss->at < self->holds->len && !is_enough (eviction))
+    {
+      LlmKvChunk *chunk = llm_kv_seq_hold (self, loss->at++)->chunk;
+
+      if (!may_be_taken (chunk) || (chunk->n_holders > 1) != loss->shares
+          || (loss->shares && chunk->chance > loss->chance)
+          || !is_for (self->store, chunk, level, in_haste))
+        continue;
+      take (self->store, chunk, in_haste, eviction);
+      n_taken++;
+    }
+  if (loss->at < self->holds->len)
+    return;
+  loss->at = 0;
+  loss->is_done = loss->shares;
+  loss->shares = TRUE;
+}
+
+static void
+take_by_cost (LlmKvStore *self,
+              Level       level,
+              gboolean    in_haste,
+              Eviction   *eviction)
+{
+  LlmKvSeq *seq;
+
+  llm_kv_loss_restart (self);
+  while (!is_enough (eviction) && (seq = llm_kv_loss_find_cheapest (self)) != NULL)
+    take_run (seq, level, in_haste, eviction);
 }
 
 /* The sequence that was not used for longest first, with all it has. */
@@ -132,6 +232,54 @@ have_written (LlmKvStore *self)
     }
 }
 
+/* --- --- */
+
+/* Fewer bits do where not all is wanted. */
+static void
+narrow (LlmKvStore *self,
+        LlmKvSeq   *seq,
+        gboolean    in_haste,
+        Eviction   *eviction)
+{
+  if (!is_enough (eviction) && eviction->wanted < self->bytes)
+    eviction->freed += llm_kv_narrow (self, seq,
+                                      eviction->wanted - eviction->freed - eviction->coming,
+                                      in_haste);
+}
+
+/* Of @seq (nullable: all). */
+static void
+evict (LlmKvStore *self,
+       LlmKvSeq   *seq,
+       gboolean    in_haste,
+       Eviction   *eviction)
+{
+  gboolean is_by_cost =
+      self->policy.order == LLM_KV_BY_COST || self->policy.order == LLM_KV_BY_GIVEN_COST;
+  Level level = seq == NULL && self->policy.whole ? ANY : WRITTEN;
+
+  look_at_holds (self);
+  self->keeps_pages = TRUE;
+  for (; level <= ANY && !is_enough (eviction); level++)
+    {
+      if (level == ANY)
+        narrow (self, seq, in_haste, eviction);
+      if (seq != NULL)
+        take_from_seq (seq, level, in_haste, eviction);
+      else if (self->policy.whole)
+        take_contexts (self, in_haste, eviction);
+      else if (is_by_cost)
+        take_by_cost (self, level, in_haste, eviction);
+      else
+        take_from_queue (self, level, in_haste, eviction);
+    }
+  if (eviction->coming > 0)
+    have_written (self);
+  self->keeps_pages = FALSE;
+  if (self->spare_bytes > LLM_KV_SPARE_BYTES)
+    llm_kv_store_trim (self);
+}
+
 guint64
 llm_kv_store_evict (LlmKvStore *self,
                     guint64     bytes,
@@ -140,18 +288,9 @@ llm_kv_store_evict (LlmKvStore *self,
   Eviction eviction = { .wanted = bytes };
 
   llm_kv_store_wait (self, 0);
-  look_at_holds (self);
-  if (self->policy.whole)
-    {
-      take_contexts (self, in_haste, &eviction);
-    }
-  else
-    {
-      take_chunks (self, TRUE, in_haste, &eviction);
-      take_chunks (self, FALSE, in_haste, &eviction);
-    }
-  if (eviction.coming > 0)
-    have_written (self);
+  llm_kv_store_stop_reading (self);
+  eviction.freed = llm_kv_store_drop_kept (self, bytes);
+  evict (self, NULL, in_haste, &eviction);
   return eviction.freed;
 }
 
@@ -163,18 +302,7 @@ llm_kv_seq_evict (LlmKvSeq *self,
   Eviction eviction = { .wanted = bytes };
 
   llm_kv_store_wait (self->store, 0);
-  look_at_holds (self->store);
-  for (guint pass = 0; pass < 2; pass++)
-    for (guint i = 0; i < self->holds->len && !is_enough (&eviction); i++)
-      {
-        LlmKvChunk *chunk = llm_kv_seq_hold (self, i)->chunk;
-        gboolean is_free = chunk->n_unwritten == 0 && chunk->n_pins == 0;
-
-        /* those that cost nothing first; one that is to leave is counted already */
-        if (may_be_taken (chunk) && (pass == 1) != is_free && !(pass == 1 && chunk->leaves))
-          take (self->store, chunk, in_haste, &eviction);
-      }
-  if (eviction.coming > 0)
-    have_written (self->store);
+  llm_kv_store_stop_reading (self->store);
+  evict (self->store, self, in_haste, &eviction);
   return eviction.freed;
 }

@@ -15,6 +15,13 @@ llm_kv_seq_chunk_length (LlmKvSeq *self,
   return MIN (slots, self->length - chunk * slots);
 }
 
+gboolean
+llm_kv_seq_is_full (LlmKvSeq *self,
+                    guint     chunk)
+{
+  return llm_kv_seq_chunk_length (self, chunk) == self->store->layout.chunk_slots;
+}
+
 guint
 llm_kv_seq_chunk_number (LlmKvSeq *self,
                          guint     chunk)
@@ -59,10 +66,31 @@ llm_kv_seq_is_enough (LlmKvSeq *self,
   return !LLM_KV_FORM_IS_BEHIND (form) || llm_kv_seq_is_behind (self, chunk, slot);
 }
 
+LlmKvHold *
+llm_kv_seq_find_hold (LlmKvSeq         *self,
+                      const LlmKvChunk *chunk)
+{
+  LlmKvHold *hold =
+      chunk->index < self->holds->len ? llm_kv_seq_hold (self, chunk->index) : NULL;
+
+  return hold != NULL && hold->chunk == chunk ? hold : NULL;
+}
+
+gboolean
+llm_kv_hold_has_wide (const LlmKvHold *hold)
+{
+  const LlmKvChunk *chunk = hold->chunk;
+
+  return hold->slot.extent != 0 && chunk->is_narrow
+         && LLM_KV_FORM_FORMAT (hold->slot_form) < LLM_KV_FORM_FORMAT (chunk->form)
+         && (!LLM_KV_FORM_IS_BEHIND (hold->slot_form) || LLM_KV_FORM_IS_BEHIND (chunk->form));
+}
+
 gboolean
 llm_kv_hold_is_written (const LlmKvHold *hold)
 {
-  return hold->slot.extent != 0 && hold->slot_form == hold->chunk->form;
+  return hold->slot.extent != 0
+         && (hold->slot_form == hold->chunk->form || llm_kv_hold_has_wide (hold));
 }
 
 void
@@ -165,6 +193,8 @@ llm_kv_seq_drop_chunks (LlmKvSeq *self,
         llm_kv_chunk_abandon (self->store, chunk);
       if (self->is_locked)
         llm_kv_chunk_unlock (self->store, chunk);
+      if (self->is_kept)
+        chunk->n_keepers--;
       llm_kv_chunk_unref (self->store, chunk);
     }
   if (end > first)
@@ -205,6 +235,39 @@ llm_kv_seq_lock (LlmKvSeq *self)
     llm_kv_chunk_lock (self->store, hold->chunk);
 }
 
+/* --- what is as it was computed --- */
+
+void
+llm_kv_seq_find_rounded (LlmKvSeq *self)
+{
+  guint i = 0;
+
+  while (i < self->holds->len && !llm_kv_seq_hold (self, i)->chunk->is_rounded)
+    i++;
+  self->first_rounded = i < self->holds->len ? i : G_MAXUINT;
+}
+
+/* What is computed exactly follows from the application's tokens; anything else is like nothing. */
+void
+llm_kv_seq_name_content (LlmKvSeq *self,
+                         guint     chunk,
+                         guint64   hash)
+{
+  LlmKvChunk *held = llm_kv_seq_hold (self, chunk)->chunk;
+  guint64 origin = self->app;
+
+  if (held->content != 0 || held->state != LLM_KV_PRESENT)
+    return;
+
+  if (held->is_rounded || self->app == 0 || self->n_slid > 0)
+    {
+      hash = ++self->store->n_contents;
+      origin = 0;
+    }
+  held->content = llm_kv_hash_tokens (hash, (const gint32 *) (gpointer) &origin,
+                                      sizeof origin / sizeof (gint32));
+}
+
 /* --- work that is left --- */
 
 void
@@ -228,7 +291,7 @@ void
 llm_kv_work_begin (LlmKvSeq *self)
 {
   llm_kv_work_stop (self);
-  if (!self->is_locked && self->holds->len > 0)
+  if (!self->is_locked && !self->is_kept && self->holds->len > 0)
     llm_kv_work_set_stage (self, LLM_KV_TO_PACK);
 }
 

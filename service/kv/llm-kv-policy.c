@@ -8,18 +8,30 @@
 #define RATIO 0.5
 
 static const LlmKvPolicy policies[] = {
-  /* name, compression, uniform, ratio, swaps, whole, writes_ahead, recomputes, by_bits */
-  { "llms", LLM_KV_TOLERANCE, LLK_KV_Q8, RATIO, TRUE, FALSE, TRUE, TRUE, TRUE },
-  { "llms-no-compression", LLM_KV_UNIFORM, LLK_KV_Q8, 1, TRUE, FALSE, TRUE, TRUE, TRUE },
-  { "llms-no-pipeline", LLM_KV_TOLERANCE, LLK_KV_Q8, RATIO, TRUE, FALSE, TRUE, FALSE, TRUE },
-  { "llms-no-lifecycle", LLM_KV_TOLERANCE, LLK_KV_Q8, RATIO, TRUE, FALSE, FALSE, TRUE, FALSE },
-  { "llms-inverted", LLM_KV_INVERTED, LLK_KV_Q8, RATIO, TRUE, FALSE, TRUE, TRUE, TRUE },
-  { "keep", LLM_KV_KEEP, LLK_KV_F16, 1, TRUE, FALSE, TRUE, TRUE, TRUE },
+  /* name, compression, uniform, ratio, swaps, whole, writes_ahead, recomputes, order, refills */
+#define SERVICE LLM_KV_TOLERANCE, LLK_KV_Q8, RATIO, TRUE, FALSE, TRUE, TRUE
+  { "service", SERVICE, LLM_KV_BY_COST, TRUE },
+  { "llms", SERVICE, LLM_KV_BY_COST, TRUE },
+  { "llms-no-refill", SERVICE, LLM_KV_BY_COST, FALSE },
+  { "lru", SERVICE, LLM_KV_BY_AGE, TRUE },
+  { "lctru", SERVICE, LLM_KV_BY_BITS, TRUE },
+  { "known", SERVICE, LLM_KV_BY_GIVEN_COST, TRUE },
+  { "clairvoyant", SERVICE, LLM_KV_BY_GIVEN_COST, TRUE },
+#undef SERVICE
+  { "llms-no-compression", LLM_KV_UNIFORM, LLK_KV_Q8, 1, TRUE, FALSE, TRUE, TRUE, LLM_KV_BY_COST,
+    TRUE },
+  { "llms-no-pipeline", LLM_KV_TOLERANCE, LLK_KV_Q8, RATIO, TRUE, FALSE, TRUE, FALSE,
+    LLM_KV_BY_COST, TRUE },
+  { "llms-no-ahead", LLM_KV_TOLERANCE, LLK_KV_Q8, RATIO, TRUE, FALSE, FALSE, TRUE, LLM_KV_BY_COST,
+    TRUE },
+  { "llms-inverted", LLM_KV_INVERTED, LLK_KV_Q8, RATIO, TRUE, FALSE, TRUE, TRUE, LLM_KV_BY_COST,
+    TRUE },
+  { "keep", LLM_KV_KEEP, LLK_KV_F16, 1, TRUE, FALSE, TRUE, TRUE, LLM_KV_BY_COST, TRUE },
   /* What phones do with apps: the one not used for longest is dropped, and starts anew. */
-  { "lmk", LLM_KV_KEEP, LLK_KV_F16, 1, FALSE, TRUE, FALSE, FALSE, FALSE },
-  { "swapping", LLM_KV_KEEP, LLK_KV_F16, 1, TRUE, TRUE, FALSE, FALSE, FALSE },
-  { "vllm-s", LLM_KV_KEEP, LLK_KV_F16, 1, TRUE, FALSE, FALSE, FALSE, FALSE },
-  { "vllm-sq", LLM_KV_UNIFORM, LLK_KV_Q8, 1, TRUE, FALSE, FALSE, FALSE, FALSE },
+  { "lmk", LLM_KV_KEEP, LLK_KV_F16, 1, FALSE, TRUE, FALSE, FALSE, LLM_KV_BY_AGE, FALSE },
+  { "swapping", LLM_KV_KEEP, LLK_KV_F16, 1, TRUE, TRUE, FALSE, FALSE, LLM_KV_BY_AGE, FALSE },
+  { "vllm-s", LLM_KV_KEEP, LLK_KV_F16, 1, TRUE, FALSE, FALSE, FALSE, LLM_KV_BY_AGE, FALSE },
+  { "vllm-sq", LLM_KV_UNIFORM, LLK_KV_Q8, 1, TRUE, FALSE, FALSE, FALSE, LLM_KV_BY_AGE, FALSE },
 };
 
 const LlmKvPolicy *

@@ -21,6 +21,15 @@ typedef enum
   LLM_KV_INVERTED,      /* the densest get the fewest bits: must look bad (L13) */
 } LlmKvCompression;
 
+/* Whose memory goes first. */
+typedef enum
+{
+  LLM_KV_BY_AGE,        /* chunks that were not used for longest (LRU) */
+  LLM_KV_BY_BITS,       /* those with most bits, of equals the oldest (LCTRU, the paper's) */
+  LLM_KV_BY_COST,       /* those whose loss is expected to cost least */
+  LLM_KV_BY_GIVEN_COST, /* the same with chances that the owner sets: it knows what comes */
+} LlmKvOrder;
+
 typedef struct
 {
   const char *name;
@@ -31,12 +40,14 @@ typedef struct
   gboolean whole;          /* a context is evicted as a whole, and restored before it is used */
   gboolean writes_ahead;   /* when a call returns (L7); else when it is evicted */
   gboolean recomputes;     /* while others are read (L6) */
-  gboolean by_bits;        /* those with most bits are evicted first (L8); else the oldest */
+  LlmKvOrder order;        /* of eviction (L8) */
+  gboolean refills;        /* what calls displaced is read back when there is room */
 } LlmKvPolicy;
 
-/* "llms"; "keep" (floats); "lmk", "swapping", "vllm-s", "vllm-sq"; "llms-no-compression" (8 bits),
- * "llms-no-pipeline", "llms-no-lifecycle" (least recently used, written when evicted);
- * "llms-inverted". NULL when unknown. */
+/* "service", or "llms": what the service does; "lru", "lctru": with another order of eviction;
+ * "known", "clairvoyant": with chances that are given; "llms-no-refill"; "keep" (floats); "lmk",
+ * "swapping", "vllm-s", "vllm-sq"; "llms-no-compression" (8 bits), "llms-no-pipeline",
+ * "llms-no-ahead" (written when evicted); "llms-inverted". NULL when unknown. */
 const LlmKvPolicy *llm_kv_policy_find  (const char *name);
 
 G_END_DECLS

@@ -8,8 +8,11 @@
  *
  * From below: llm-kv-store.c: sizes, settings. llm-kv-chunk.c: memory of a chunk, quantization.
  * llm-kv-hold.c: what a sequence holds. llm-kv-seq.c, llm-kv-slide.c: slots that come, go and move,
- * views. llm-kv-restore.c: where a call begins, what comes back (L6). llm-kv-write.c: writing ahead
- * (L7). llm-kv-evict.c: who goes (L8). llm-kv-call.c: sequences that come and go, where a call ends.
+ * views. llm-kv-ways.c: how what is missing comes back, llm-kv-restore-read.c: reading it,
+ * llm-kv-restore.c: where a call begins, and what it waits for (L6). llm-kv-write.c: writing ahead (L7). llm-kv-loss.c: what it costs to be without a chunk, llm-kv-evict.c: who goes,
+ * llm-kv-refill.c: who comes back (L8). llm-kv-narrow.c: fewer bits while memory is short (S4).
+ * llm-kv-call.c: sequences that come and go, where a call ends. llm-kv-share.c: what sequences have
+ * from each other (L15).
  * llm-kv-work.c: bits, quantization and writing between calls (L4).
  */
 
@@ -23,6 +26,9 @@ G_BEGIN_DECLS
 /* Extents under way at most, and chunks of one. */
 #define LLM_KV_MAX_BATCHES 4
 #define LLM_KV_BATCH_CHUNKS 32
+/* What chunks that went leave mapped at most: to give pages back and have others zeroed costs as much
+ * as to read what comes into them. */
+#define LLM_KV_SPARE_BYTES ((guint64) 32 << 20)
 
 typedef enum
 {
@@ -37,18 +43,25 @@ typedef struct
 {
   guint n_holders;
   guint n_pins;           /* reads and writes that use its memory */
+  guint n_keepers;        /* holders that only keep it for others to share */
   guint n_locks;          /* holders in a call */
   LlmKvState state;
   LlmKvForm form;         /* of what is in memory */
   gboolean leaves;        /* goes when it has been written */
+  gboolean is_narrow;     /* has fewer bits than the ratio gives it, as memory was short */
   guint n_ready;
   guint64 todo;           /* bit for each slot */
   LlmKvSeq *restorer;     /* (nullable) (unowned): whose call brings it back */
   guint8 *data;           /* NULL also when its form has no bytes */
-  float density;          /* the largest of its holders' */
+  gboolean is_rounded;    /* it was quantized, or computed by rows that saw what was: not what the
+                           * tokens alone give */
+  guint64 content;        /* equal in chunks of equal bytes; 0: not known */
   LlmKvQueueEntry entry;  /* queued while it may be taken */
   guint n_unwritten;      /* while it is decided who goes: holders whose storage lacks it */
   gboolean can_be_written; /* likewise: one of these could write it */
+  gboolean keeps_bits;    /* likewise: it may not be quantized further */
+  guint index;            /* likewise: of the hold of who holds it */
+  double chance;          /* likewise: of the holder most likely to be called next */
 } LlmKvChunk;
 
 /* A sequence's hold on a chunk. */
@@ -74,6 +87,7 @@ typedef struct
   LlmKvChunk *into;       /* (nullable): pinned; floats that it is dequantized to, as rows are
                            * written behind the slots that are left of it */
   guint n_slots;          /* of these */
+  LlmKvChunk *narrow;     /* (nullable): pinned; gets what was read, when all of it is there */
 } LlmKvRestored;
 
 static inline LlmKvHold *
@@ -92,12 +106,17 @@ llm_kv_seq_n_full (LlmKvSeq *self)
 
 /* --- store --- */
 
+/* What layers have that the form has; the chunk may have more for them, up to a whole sector. */
 static inline gsize
 llm_kv_store_layer_bytes (LlmKvStore *store,
                           LlmKvForm   form,
                           guint       layer)
 {
-  return store->shape.offsets[form][layer + 1] - store->shape.offsets[form][layer];
+  const gsize *parts = store->part_bytes[LLM_KV_FORM_FORMAT (form)];
+
+  if (LLM_KV_FORM_IS_BEHIND (form) && store->windows[layer] > 0)
+    return 0;
+  return (parts[LLK_KV_KEYS] + parts[LLK_KV_VALUES]) * store->layout.n_kv_heads;
 }
 
 static inline LlmKvForm
@@ -171,6 +190,22 @@ LlmKvChunk *llm_kv_chunk_copy_floats (LlmKvStore *store,
 gboolean    llm_kv_chunk_pack        (LlmKvStore *store,
                                       LlmKvChunk *chunk,
                                       LlmKvForm   form);
+/* Whether it has fewer bits than the ratio gives it. */
+void        llm_kv_chunk_set_narrow  (LlmKvStore *store,
+                                      LlmKvChunk *chunk,
+                                      gboolean    is_narrow);
+/* Moves what @wide has to @chunk, which is narrow; @wide is GONE then. */
+void        llm_kv_chunk_take_wide   (LlmKvStore *store,
+                                      LlmKvChunk *chunk,
+                                      LlmKvChunk *wide);
+/* (transfer full) (nullable): a copy in such a form, with one holder; NULL when the system has no
+ * memory. */
+LlmKvChunk *llm_kv_chunk_pack_copy   (LlmKvStore *store,
+                                      LlmKvChunk *from,
+                                      LlmKvForm   form);
+/* What a chunk of this content has in another form. */
+guint64     llm_kv_content_in_form   (guint64     content,
+                                      LlmKvForm   form);
 /* In a debug build, makes the slots [@first, chunk_slots) of floats NaN in the layers
  * [@first_layer, @end_layer). */
 void        llm_kv_chunk_poison      (LlmKvStore *store,
@@ -183,6 +218,8 @@ void        llm_kv_chunk_poison      (LlmKvStore *store,
 
 /* Slots that the chunk has: fewer than chunk_slots for the last one. */
 guint       llm_kv_seq_chunk_length  (LlmKvSeq   *self,
+                                      guint       chunk);
+gboolean    llm_kv_seq_is_full       (LlmKvSeq   *self,
                                       guint       chunk);
 /* That it has on storage: chunks that slid away count. */
 guint       llm_kv_seq_chunk_number  (LlmKvSeq   *self,
@@ -207,7 +244,13 @@ void        llm_kv_seq_decay_density (LlmKvSeq   *self,
 /* Rows that saw it, earlier calls decayed. */
 float       llm_kv_seq_count_density_rows (LlmKvSeq *self,
                                       guint       chunk);
-/* Whether storage has the chunk as it is in memory. */
+/* (nullable): the sequence's on a chunk whose index is known; it has the same place in all that share
+ * it. */
+LlmKvHold  *llm_kv_seq_find_hold     (LlmKvSeq   *self,
+                                      const LlmKvChunk *chunk);
+/* Whether storage has more bits of the chunk than memory, which was short. */
+gboolean    llm_kv_hold_has_wide     (const LlmKvHold *hold);
+/* Whether storage has the chunk as it is in memory, or its wide copy. */
 gboolean    llm_kv_hold_is_written   (const LlmKvHold *hold);
 /* Puts another chunk (transfer full) into the place of the one held, with the same lock. */
 void        llm_kv_seq_replace       (LlmKvSeq   *self,
@@ -257,9 +300,10 @@ typedef struct
   double errors[LLK_N_KV_FORMATS];    /* relative squared error, measured; rising as bits fall */
 } LlmKvBitsCosts;
 
-/* Sets @formats[i] to Q8, Q4 or Q2 such that the sum of density × error is least among all choices
- * of at most @budget bytes (equations 2 and 3; exact). Where even the fewest bits take more than
- * @budget, they are what is chosen. A density that is no number counts as 0. Returns the bytes. */
+/* Sets @formats[i] to Q8, Q4, Q3 or Q2 such that the sum of density × error is least among all
+ * choices of as many bytes, at most @budget (equations 2 and 3); a better one of @budget bytes
+ * could differ by one step of one chunk. Where even the fewest bits take more than @budget, they
+ * are what is chosen. A density that is no number counts as 0. Returns the bytes. */
 guint64 llm_kv_bits_choose (const LlmKvBitsChunk *chunks,
                             guint                 n,
                             const LlmKvBitsCosts *costs,
@@ -270,10 +314,106 @@ guint64 llm_kv_bits_choose (const LlmKvBitsChunk *chunks,
 void    llm_kv_bits_invert (LlmKvBitsChunk       *chunks,
                             guint                 n);
 
+/* --- memory is short (S4): llm-kv-narrow.c --- */
+
+/* Quantizes further what can't be written (with @in_haste what is not) and what would come back too
+ * late, of @seq (nullable: all, in the order of llm_kv_loss_find_cheapest()), the widest first, until
+ * @bytes are free. For when it is decided who goes. Returns how many are. */
+guint64     llm_kv_narrow            (LlmKvStore *store,
+                                      LlmKvSeq   *seq,
+                                      guint64     bytes,
+                                      gboolean    in_haste);
+/* Begins to read some wide copies back, if that is asked for; TRUE when it did. */
+gboolean    llm_kv_narrow_widen_next (LlmKvStore *store);
+/* Ends it. */
+void        llm_kv_narrow_stop       (LlmKvStore *store);
+
+/* --- sharing: llm-kv-share.c --- */
+
+/* Brings the chunk to another form, for this sequence alone: another that holds the same bytes in
+ * that form has it together with it, others that hold it keep it as it is. */
+void        llm_kv_seq_pack          (LlmKvSeq   *self,
+                                      guint       chunk,
+                                      LlmKvForm   form);
+/* Names the bytes of a full chunk that was computed, of tokens with this hash. */
+void        llm_kv_seq_name_content  (LlmKvSeq   *self,
+                                      guint       chunk,
+                                      guint64     hash);
+/* Finds the first chunk that is rounded: rows behind it are, too. */
+void        llm_kv_seq_find_rounded  (LlmKvSeq   *self);
+
 /* --- calls and restores --- */
+
+/* Whether @bytes can be read within what the sequence's calls are held to. */
+gboolean    llm_kv_seq_is_in_time    (LlmKvSeq   *self,
+                                      guint64     bytes);
+
+/* How a chunk comes back. */
+enum { LLM_KV_STAYS, LLM_KV_READ, LLM_KV_COMPUTE };
+
+/* Looks where what is missing lies on storage. */
+void        llm_kv_ways_find_slots   (LlmKvSeq   *self);
+/* Whether this call has narrow chunks read again as they were: unless memory is short still, or that
+ * takes longer than the call has. */
+void        llm_kv_ways_choose_wide  (LlmKvSeq   *self);
+/* Sets @ways (STAYS before), one of each chunk, for a call of @n_new rows. */
+void        llm_kv_ways_choose       (LlmKvSeq   *self,
+                                      guint       n_new,
+                                      guint8     *ways,
+                                      LlmKvPlan  *plan);
+/* What must be computed too, since rows that are computed, and those behind the length, see it. */
+void        llm_kv_ways_widen        (LlmKvSeq   *self,
+                                      guint8     *ways);
+/* Of memory. */
+guint64     llm_kv_ways_count_bytes  (LlmKvSeq   *self,
+                                      const guint8 *ways);
+
+/* Memory for what comes back. FALSE when the system has none. */
+gboolean    llm_kv_restore_prepare   (LlmKvSeq   *self,
+                                      const guint8 *ways);
+/* Reads what was prepared to be read. */
+void        llm_kv_restore_begin_read (LlmKvSeq  *self,
+                                      const guint8 *ways);
+/* Reads @targets, to the chunks of the sequence's targets. These stay pinned until nothing is under
+ * way, also when the sequence has gone meanwhile. */
+void        llm_kv_restore_read      (LlmKvSeq   *self,
+                                      const LlmKvTarget *targets,
+                                      guint       n,
+                                      LlmKvArrived arrived);
+/* Ends a read; what has come of it stays. */
+void        llm_kv_restore_end_read  (LlmKvSeq   *self);
 
 /* Ends what brings chunks back; what has not come is GONE. */
 void        llm_kv_restore_end       (LlmKvSeq   *self);
+
+/* Reads chunks that are GONE, full and on storage, for no call: [@first, @end) of a sequence that is
+ * not locked and reads nothing. FALSE when the system has no memory. */
+gboolean    llm_kv_restore_ahead     (LlmKvSeq   *self,
+                                      guint       first,
+                                      guint       end);
+/* Ends a read that has come altogether. FALSE when it has not. */
+gboolean    llm_kv_restore_finish    (LlmKvSeq   *self);
+
+/* --- who goes, and who comes back (L8) --- */
+
+/* What all sequences lack, and their chances; where their chunks are. */
+void        llm_kv_loss_measure      (LlmKvStore *self);
+/* Begins to go through the sequences again. */
+void        llm_kv_loss_restart      (LlmKvStore *self);
+/* (nullable): of those in no call and not done, the one whose next bytes are expected to cost least;
+ * of equals the one that was not used for longest. */
+LlmKvSeq   *llm_kv_loss_find_cheapest (LlmKvStore *self);
+/* The chunk goes: all that hold it lack it. */
+void        llm_kv_loss_count_gone   (LlmKvStore *self,
+                                      const LlmKvChunk *chunk);
+/* Whether, where that matters, a context would come back too late for its target, if the chunk went
+ * too. */
+gboolean    llm_kv_loss_is_late      (LlmKvStore *self,
+                                      const LlmKvChunk *chunk);
+/* What the next byte that it lacks is expected to cost; in no unit. */
+double      llm_kv_loss_get_cost     (const LlmKvLoss *self);
+/* Goes on with what is being read for no call. */
+void        llm_kv_refill_work       (LlmKvStore *self);
 
 /* --- work --- */
 
@@ -288,6 +428,9 @@ void        llm_kv_work_set_stage    (LlmKvSeq   *self,
 /* Whether the sequence's folder could take what it holds there. */
 gboolean    llm_kv_work_can_write    (LlmKvSeq   *self,
                                       const LlmKvHold *hold);
+/* Of a chunk that is held: it goes if its memory is wanted and no sequence will write it. */
+void        llm_kv_work_let_leave    (LlmKvStore *store,
+                                      LlmKvChunk *chunk);
 /* Submits an extent. FALSE when there was nothing to write; what was to leave then has left. */
 gboolean    llm_kv_work_write        (LlmKvSeq   *self);
 /* The sequence goes, and its folder is closed: nobody answers any more. */

@@ -16,8 +16,8 @@
 
 G_BEGIN_DECLS
 
-/* Q8, Q4, Q2, floats. */
-#define LLM_KV_QUEUE_LISTS 4
+/* Q8, Q4, Q3, Q2, floats. */
+#define LLM_KV_QUEUE_LISTS 5
 
 /* Zeroed: not queued. */
 typedef struct

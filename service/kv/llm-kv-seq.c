@@ -15,7 +15,7 @@ llm_kv_seq_get_own_bytes (LlmKvSeq *self)
   guint64 bytes = 0;
 
   LLM_EACH_IN (const LlmKvHold, hold, self->holds)
-    if (hold->chunk->n_holders == 1 && hold->chunk->state != LLM_KV_GONE)
+    if (hold->chunk->n_holders - hold->chunk->n_keepers == 1 && hold->chunk->state != LLM_KV_GONE)
       bytes += self->store->arenas[hold->chunk->form].bytes;
 
   return bytes;
@@ -56,6 +56,7 @@ llm_kv_seq_make_writable (LlmKvSeq *self,
     }
   if (hold->hash != 0)
     llm_kv_seq_forget_slot (self, chunk);
+  hold->chunk->content = 0;
   return hold->chunk;
 }
 
@@ -203,11 +204,12 @@ llm_kv_seq_begin_write (LlmKvSeq *self,
 
   /* Whoever shares a chunk that is computed again wants the same in it. */
   chunk = llm_kv_seq_hold (self, at)->chunk;
-  if (chunk->state == LLM_KV_COMPUTING && chunk->restorer == self)
-    return;
-  if (llm_kv_seq_make_writable (self, at) == NULL)
+  if (chunk->state != LLM_KV_COMPUTING || chunk->restorer != self)
+    chunk = llm_kv_seq_make_writable (self, at);
+  if (chunk == NULL)
     g_error ("No memory for a copy of %" G_GSIZE_FORMAT " bytes of context memory",
              store->arenas[llm_kv_store_float_form (store)].bytes);
+  chunk->is_rounded |= at > self->first_rounded;
 }
 
 void
@@ -360,9 +362,26 @@ llm_kv_seq_get_info (LlmKvSeq       *self,
   *info = (LlmKvChunkInfo) { 0 };
   info->is_in_memory = hold->chunk->state == LLM_KV_PRESENT;
   info->is_on_storage = hold->slot.extent != 0;
-  info->is_shared = hold->chunk->n_holders > 1;
+  info->is_shared = hold->chunk->n_holders - hold->chunk->n_keepers > 1;
+  if (info->is_on_storage)
+    info->storage_bits = (guint8) llk_kv_bits (LLM_KV_FORM_FORMAT (hold->slot_form));
   if (info->is_in_memory)
     info->bits = (guint8) llk_kv_bits (LLM_KV_FORM_FORMAT (hold->chunk->form));
-  else if (info->is_on_storage)
-    info->bits = (guint8) llk_kv_bits (LLM_KV_FORM_FORMAT (hold->slot_form));
+  else
+    info->bits = info->storage_bits;
+}
+
+double
+llm_kv_seq_get_bits (LlmKvSeq *self)
+{
+  double bits = 0;
+
+  for (guint i = 0; i < self->holds->len; i++)
+    {
+      const LlmKvHold *hold = llm_kv_seq_hold (self, i);
+      LlmKvForm form = hold->chunk->state != LLM_KV_GONE ? hold->chunk->form : hold->slot_form;
+
+      bits += (double) llk_kv_bits (LLM_KV_FORM_FORMAT (form)) * llm_kv_seq_chunk_length (self, i);
+    }
+  return self->length > 0 ? bits / self->length : 0;
 }

@@ -77,6 +77,7 @@ move_slot (LlmKvSeq *self,
     }
 
   copy_slot (self, source, from % slots, target, to % slots);
+  target->is_rounded |= source->is_rounded;
 }
 
 /* As the path rises, a slot is read before another one is moved onto it. */

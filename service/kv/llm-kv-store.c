@@ -12,7 +12,7 @@
 #define MAX_KV_HEADS 4096
 
 /* Relative squared errors of each width until some were measured. */
-static const double first_errors[LLK_N_KV_FORMATS] = { 0, 0, 3.5e-5, 6e-3, 0.095 };
+static const double first_errors[LLK_N_KV_FORMATS] = { 0, 0, 3.5e-5, 5e-3, 0.02, 0.075 };
 
 static gboolean
 check_layout (const LlmKvLayout *layout,
@@ -44,28 +44,72 @@ check_layout (const LlmKvLayout *layout,
   return TRUE;
 }
 
+static gsize
+get_slots_bytes (LlkKvFormat format,
+                 guint       head_dim,
+                 guint       chunk_slots)
+{
+  return llk_kv_part_bytes (format, LLK_KV_KEYS, head_dim, chunk_slots)
+         + llk_kv_part_bytes (format, LLK_KV_VALUES, head_dim, chunk_slots);
+}
+
+/* So many that what is added to get to whole sectors is little: less than a 32nd with 4 bits. 0 where
+ * chunks are too small for that. */
+static guint
+choose_sector_layers (const LlmKvLayout *layout)
+{
+  gsize bytes = get_slots_bytes (LLK_KV_Q4, layout->head_dim, layout->chunk_slots)
+                * layout->n_kv_heads;
+  gsize n = (32 * LLM_DISK_SECTOR + bytes - 1) / bytes;
+
+  return n <= layout->n_layers ? (guint) n : 0;
+}
+
+static gsize
+round_up (gsize bytes)
+{
+  return (bytes + LLM_DISK_SECTOR - 1) / LLM_DISK_SECTOR * LLM_DISK_SECTOR;
+}
+
 static void
 measure_form (LlmKvStore *self,
               LlmKvForm   form)
 {
-  const gsize *parts = self->part_bytes[LLM_KV_FORM_FORMAT (form)];
-  gsize layer_bytes = (parts[LLK_KV_KEYS] + parts[LLK_KV_VALUES]) * self->layout.n_kv_heads;
-  gsize *offsets = g_new (gsize, self->layout.n_layers + 1);
+  guint n_layers = self->layout.n_layers;
+  gsize *offsets = g_new (gsize, n_layers + 1);
 
   offsets[0] = 0;
-  for (guint layer = 0; layer < self->layout.n_layers; layer++)
+  for (guint end = 1; end <= n_layers; end++)
     {
-      gboolean is_left_out = LLM_KV_FORM_IS_BEHIND (form) && self->windows[layer] > 0;
+      gsize at = offsets[end - 1] + llm_kv_store_layer_bytes (self, form, end - 1);
 
-      offsets[layer + 1] = offsets[layer] + (is_left_out ? 0 : layer_bytes);
+      if (self->shape.sector_layers > 0
+          && (end % self->shape.sector_layers == 0 || end == n_layers))
+        at = round_up (at);
+      offsets[end] = at;
     }
   self->shape.offsets[form] = offsets;
   llm_kv_arena_init (&self->arenas[form], offsets[self->layout.n_layers]);
 }
 
+/* As measure_form() has it. */
+static gsize
+count_chunk_bytes (const LlmKvLayout *layout,
+                   LlkKvFormat        format)
+{
+  gsize layer = get_slots_bytes (format, layout->head_dim, layout->chunk_slots)
+                * layout->n_kv_heads;
+  guint n = choose_sector_layers (layout);
+
+  if (n == 0)
+    return layout->n_layers * layer;
+  return layout->n_layers / n * round_up (n * layer) + round_up (layout->n_layers % n * layer);
+}
+
 static void
 measure_forms (LlmKvStore *self)
 {
+  self->shape.sector_layers = choose_sector_layers (&self->layout);
   for (LlkKvFormat format = LLK_KV_F32; format < LLK_N_KV_FORMATS; format++)
     {
       if (format != self->layout.format && !llk_kv_is_packed (format))
@@ -105,12 +149,17 @@ llm_kv_store_new (const LlmKvLayout *layout,
         self->window = MAX (self->window, self->windows[i]);
     }
   self->layout.windows = self->windows;
+  if (layout->feedback != NULL)
+    self->feedback = g_memdup2 (layout->feedback, (gsize) layout->n_layers * layout->n_kv_heads
+                                  * layout->head_dim * LLK_KV_FEEDBACK * sizeof (float));
+  self->layout.feedback = self->feedback;
   measure_forms (self);
   self->values = g_new (float, layout->head_dim * layout->chunk_slots);
   self->values_again = g_new (float, layout->head_dim * layout->chunk_slots);
   for (guint i = 0; i < LLK_N_KV_FORMATS; i++)
     self->errors[i] = first_errors[i];
-  self->queue.by_bits = self->policy.by_bits;
+  self->piece_bytes = LLM_DISK_MAX_BYTES;
+  self->queue.by_bits = self->policy.order == LLM_KV_BY_BITS;
   return self;
 }
 
@@ -120,7 +169,10 @@ llm_kv_store_free (LlmKvStore *self)
   if (self == NULL)
     return;
 
+  while (self->n_reads > 0)
+    llm_kv_store_wait (self, G_MAXINT64);
   g_assert (self->sequences.length == 0 && self->bytes == 0 && self->n_batches == 0);
+  llm_kv_store_trim (self);
   for (guint i = 0; i < LLM_KV_N_FORMS; i++)
     {
       llm_kv_arena_clear (&self->arenas[i]);
@@ -129,6 +181,7 @@ llm_kv_store_free (LlmKvStore *self)
   g_free (self->values);
   g_free (self->values_again);
   g_free (self->windows);
+  g_free (self->feedback);
   g_clear_pointer (&self->ledger, llm_ledger_unref);
   g_free (self);
 }
@@ -142,6 +195,20 @@ llm_kv_store_set_storage (LlmKvStore   *self,
 
   self->storage = storage;
   self->shape.identity = identity;
+}
+
+guint
+llm_kv_least_ratio (guint n_layers,
+                    guint n_kv_heads,
+                    guint head_dim,
+                    guint chunk_slots)
+{
+  const LlmKvLayout layout = { .n_layers = n_layers, .n_kv_heads = n_kv_heads,
+                               .head_dim = head_dim, .chunk_slots = chunk_slots };
+  gsize least = count_chunk_bytes (&layout, LLK_KV_Q2);
+  gsize whole = count_chunk_bytes (&layout, LLK_KV_Q8);
+
+  return (guint) ((100 * least + whole - 1) / whole);
 }
 
 guint64
@@ -178,7 +245,30 @@ gboolean
 llm_kv_store_has_room (LlmKvStore *self,
                        guint64     bytes)
 {
-  return self->ledger == NULL || bytes == 0 || llm_ledger_has_room (self->ledger, bytes);
+  if (self->ledger == NULL || bytes == 0 || llm_ledger_has_room (self->ledger, bytes))
+    return TRUE;
+  if (self->spare_bytes == 0)
+    return FALSE;
+
+  /* what it takes of the spare pages is counted already */
+  if (bytes > self->spare_bytes ? llm_ledger_has_room (self->ledger, bytes - self->spare_bytes)
+                                : llm_ledger_get_excess (self->ledger) == 0)
+    return TRUE;
+  llm_kv_store_trim (self);
+  return llm_ledger_has_room (self->ledger, bytes);
+}
+
+guint64
+llm_kv_store_trim (LlmKvStore *self)
+{
+  guint64 bytes = self->spare_bytes;
+
+  for (guint i = 0; i < LLM_KV_N_FORMS; i++)
+    llm_kv_arena_trim (&self->arenas[i]);
+  self->spare_bytes = 0;
+  if (self->ledger != NULL)
+    llm_ledger_remove (self->ledger, LLM_HOLDER_KV, bytes);
+  return bytes;
 }
 
 void

@@ -66,8 +66,9 @@ choose_by_density (LlmKvSeq *self)
       if (!is_there && hold->slot.extent == 0)
         continue;
 
-      chunks[n].density = MAX (hold->chunk->density, LEAST_DENSITY);
-      chunks[n].best = LLM_KV_FORM_FORMAT (is_there ? hold->chunk->form : hold->slot_form);
+      chunks[n].density = MAX (llm_kv_seq_get_density (self, i), LEAST_DENSITY);
+      chunks[n].best = LLM_KV_FORM_FORMAT (is_there && !llm_kv_hold_has_wide (hold)
+                                             ? hold->chunk->form : hold->slot_form);
       indices[n++] = i;
     }
 
@@ -77,6 +78,14 @@ choose_by_density (LlmKvSeq *self)
   llm_kv_bits_choose (chunks, n, &costs, get_budget (self, n), chosen);
   for (guint i = 0; i < n; i++)
     self->formats[indices[i]] = (guint8) chosen[i];
+  for (guint i = 0; i < self->n_formats; i++)
+    {
+      LlmKvChunk *chunk = llm_kv_seq_hold (self, i)->chunk;
+
+      /* has what it would have anyway, and lies so on storage as well */
+      if (chunk->is_narrow && self->formats[i] >= LLM_KV_FORM_FORMAT (chunk->form))
+        llm_kv_chunk_set_narrow (store, chunk, FALSE);
+    }
 }
 
 static void
@@ -109,15 +118,14 @@ get_wanted_form (LlmKvSeq *self,
                         || llm_kv_seq_is_behind (self, chunk, self->length));
 }
 
-/* A chunk that some call uses is left to the end of that call. */
+/* A chunk that another sequence's call uses stays as it is for that call. */
 static gboolean
 is_to_pack (LlmKvSeq *self,
             guint     chunk)
 {
   LlmKvChunk *held = llm_kv_seq_hold (self, chunk)->chunk;
 
-  return held->state == LLM_KV_PRESENT && held->n_locks == 0
-         && get_wanted_form (self, chunk) != held->form;
+  return held->state == LLM_KV_PRESENT && get_wanted_form (self, chunk) != held->form;
 }
 
 /* One chunk, or the step to what comes next. */
@@ -130,25 +138,28 @@ pack_next (LlmKvSeq *self)
   while (self->at < self->n_formats)
     {
       guint chunk = self->at++;
-      LlmKvChunk *held = llm_kv_seq_hold (self, chunk)->chunk;
 
-      if (is_to_pack (self, chunk) && held->n_pins == 0)
+      if (is_to_pack (self, chunk))
         {
-          llm_kv_chunk_pack (self->store, held, get_wanted_form (self, chunk));
+          llm_kv_seq_pack (self, chunk, get_wanted_form (self, chunk));
           return;
         }
     }
 
-  for (guint i = 0; i < self->n_formats; i++)
-    if (is_to_pack (self, i) && llm_kv_seq_hold (self, i)->chunk->n_pins > 0)
-      {
-        llm_kv_work_set_stage (self, LLM_KV_WAITS);
-        return;
-      }
   llm_kv_work_set_stage (self, LLM_KV_TO_WRITE);
 }
 
 /* --- all of it --- */
+
+void
+llm_kv_store_set_ratio (LlmKvStore *self,
+                        double      ratio)
+{
+  self->policy.ratio = ratio;
+  for (GList *l = self->sequences.head; l != NULL; l = l->next)
+    if (!((LlmKvSeq *) l->data)->is_locked)
+      llm_kv_work_begin (l->data);
+}
 
 static gboolean
 is_tidy (LlmKvStore *self)
@@ -163,6 +174,7 @@ llm_kv_store_work (LlmKvStore *self,
   do
     {
       llm_kv_store_wait (self, 0);
+      llm_kv_refill_work (self);
       if (self->n_batches < LLM_KV_MAX_BATCHES && self->stages[LLM_KV_TO_WRITE].length > 0)
         {
           LlmKvSeq *seq = g_queue_peek_head (&self->stages[LLM_KV_TO_WRITE]);
@@ -178,7 +190,7 @@ llm_kv_store_work (LlmKvStore *self,
         {
           llm_kv_storage_tidy (self->storage);
         }
-      else
+      else if (!llm_kv_narrow_widen_next (self))
         {
           return FALSE;
         }
@@ -193,5 +205,5 @@ gboolean
 llm_kv_store_is_settled (LlmKvStore *self)
 {
   return self->stages[LLM_KV_IDLE].length == self->sequences.length && self->n_batches == 0
-         && is_tidy (self);
+         && !self->widens && self->refilled == NULL && is_tidy (self);
 }

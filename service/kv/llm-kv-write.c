@@ -51,8 +51,9 @@ drop_leaving (LlmKvStore *store,
   if (!chunk->leaves || chunk->state != LLM_KV_PRESENT || chunk->n_pins > 0 || chunk->n_locks > 0)
     return;
 
-  llm_kv_chunk_drop (store, chunk);
   store->counters.n_evicted++;
+  store->counters.evicted_bytes += store->arenas[chunk->form].bytes;
+  llm_kv_chunk_drop (store, chunk);
 }
 
 /* With the last sequence that writes it, a chunk goes whose memory is wanted; if it could not be
@@ -65,6 +66,32 @@ let_go (LlmKvStore *store,
 
   llm_kv_chunk_unpin (store, chunk);
   if (is_held)
+    drop_leaving (store, chunk);
+}
+
+static gboolean
+is_about_to_be_written (LlmKvStore       *store,
+                        const LlmKvChunk *chunk)
+{
+  for (GList *l = store->sequences.head; l != NULL; l = l->next)
+    {
+      LlmKvSeq *seq = l->data;
+
+      if (seq->stage == LLM_KV_IDLE)
+        continue;
+      LLM_EACH_IN (const LlmKvHold, hold, seq->holds)
+        if (hold->chunk == chunk && !llm_kv_hold_is_written (hold)
+            && llm_kv_work_can_write (seq, hold))
+          return TRUE;
+    }
+  return FALSE;
+}
+
+void
+llm_kv_work_let_leave (LlmKvStore *store,
+                       LlmKvChunk *chunk)
+{
+  if (chunk->leaves && !is_about_to_be_written (store, chunk))
     drop_leaving (store, chunk);
 }
 
@@ -104,16 +131,12 @@ static void
 end_batch (Batch *batch)
 {
   LlmKvStore *store = batch->seq->store;
-  LlmKvSeq *seq;
 
   batch->seq->batches = g_list_remove (batch->seq->batches, batch);
   store->n_batches--;
   for (guint i = 0; i < batch->n; i++)
     let_go (store, batch->parts[i].chunk);
   g_free (batch);
-
-  while ((seq = g_queue_peek_head (&store->stages[LLM_KV_WAITS])) != NULL)
-    llm_kv_work_begin (seq);
 }
 
 /* Where the part lies now, if it is still the same. */
@@ -184,8 +207,6 @@ llm_kv_work_write (LlmKvSeq *self)
       if (!is_to_write (self, hold))
         continue;
 
-      hold->is_writing = TRUE;
-      hold->chunk->n_pins++;
       records[batch->n] = (LlmKvRecord) {
         .number = part.number,
         .hash = part.hash,
@@ -194,6 +215,13 @@ llm_kv_work_write (LlmKvSeq *self)
         .n_rows = llm_kv_seq_count_density_rows (self, self->at),
       };
       data[batch->n] = part.chunk->data;
+      if (llm_kv_folder_adopt (self->folder, &records[batch->n], data[batch->n], &hold->slot))
+        {
+          hold->slot_form = part.form;
+          continue;
+        }
+      hold->is_writing = TRUE;
+      hold->chunk->n_pins++;
       batch->parts[batch->n++] = part;
     }
   if (batch->n == 0)

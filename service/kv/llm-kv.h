@@ -26,6 +26,7 @@
 #include "kv/llm-kv-plan.h"
 #include "kv/llm-kv-policy.h"
 #include "kv/llm-kv-queue.h"
+#include "kv/llm-kv-reuse.h"
 #include "kv/disk/llm-kv-storage.h"
 
 #include <gio/gio.h>
@@ -54,6 +55,8 @@ typedef struct
   guint head_dim;
   guint chunk_slots;    /* positions in one chunk: 16 unless configured, 32, 48 or 64 */
   const guint *windows; /* (nullable) [n_layers]: positions that a layer sees, 0 for all; copied */
+  const float *feedback; /* (nullable) [n_layers × n_kv_heads × head_dim × LLK_KV_FEEDBACK]: for
+                          * rounding values, see LlkKvOps; copied */
 } LlmKvLayout;
 
 typedef struct _LlmKvStore LlmKvStore;
@@ -78,6 +81,10 @@ typedef struct
   guint64 n_packed;       /* chunks brought to fewer bits */
   guint64 n_written;      /* chunks written to storage */
   guint64 n_evicted;      /* chunks whose memory was taken */
+  guint64 evicted_bytes;
+  guint64 n_dropped;      /* of these, those that storage lacked: to be computed again */
+  guint64 n_narrowed;     /* times that a chunk was quantized further as memory was short */
+  guint64 n_widened;      /* chunks whose wide copy was read back after that */
   guint64 n_restored;     /* chunks read back */
   guint64 n_recomputed;   /* chunks computed again */
   guint64 n_faulted;      /* chunks found missing while a call ran, or damaged */
@@ -92,9 +99,20 @@ typedef enum
   LLM_KV_IDLE,
   LLM_KV_TO_PACK,
   LLM_KV_TO_WRITE,
-  LLM_KV_WAITS,           /* to quantize what is being written still */
   LLM_KV_N_STAGES,
 } LlmKvStage;
+
+/* What a sequence lacks, while it is decided whose chunks go, or come back. */
+typedef struct
+{
+  double chance;          /* that it is called next */
+  double missing_bytes;   /* to be read for it */
+  double hidden_bytes;    /* read while its prompt is computed, on average */
+  double first_bytes;     /* read meanwhile until the first layers are there */
+  guint at;               /* chunk to look at next */
+  gboolean shares;        /* now those that others hold as well */
+  gboolean is_done;       /* nothing is left to take */
+} LlmKvLoss;
 
 /* Others read what is above "private". */
 struct _LlmKvSeq
@@ -107,11 +125,19 @@ struct _LlmKvSeq
                            * slot + this */
   guint n_sinks;          /* slots at the beginning that stayed; 0 when it has not slid */
   gboolean is_locked;     /* a call has begun */
+  gboolean is_exact;      /* its chunks are never quantized further because memory is short */
+  gboolean took_quantized; /* it began with chunks that another sequence had quantized */
+  double restore_us;      /* within which it should come back: its last call's target; 0: none */
   gboolean has_fault;     /* a chunk turned out to be damaged since: the step in which
                            * llm_kv_seq_make_resident() failed is left, and begun again with the
                            * slots that are missing now */
 
   /*< private >*/
+  gboolean reads_wide;    /* this call has wide copies of narrow chunks read back */
+  guint n_widening;       /* of them, under way between calls */
+  gboolean is_kept;       /* it only keeps chunks as they were computed, for others to share */
+  guint64 app;            /* the owner; 0: none */
+  guint first_rounded;    /* rows behind this chunk see what was quantized */
   gboolean is_whole;      /* while locked: all chunks were there when last looked at */
   GList link;             /* in the store's sequences */
   LlmKvFolder *folder;    /* (nullable) (owned) */
@@ -125,6 +151,9 @@ struct _LlmKvSeq
   guint at;               /* chunk to look at next */
   gboolean write_failed;  /* since the last call */
   GList *batches;         /* (owned): extents that are being written, see llm-kv-write.c */
+  LlmKvReuse reuse;       /* in the store's */
+  gboolean is_called;     /* a call has begun and was counted there, whatever became of it */
+  LlmKvLoss loss;
 };
 
 struct _LlmKvStore
@@ -133,14 +162,22 @@ struct _LlmKvStore
   LlmKvPolicy policy;
   LlmKvProfile profile;   /* what restoring costs here: others may set it */
   LlmKvCounters counters;
+  guint64 piece_bytes;    /* that a read brings at once, at least */
   guint64 bytes;          /* of chunks in memory: all, and those that are quantized */
   guint64 packed_bytes;
+  gboolean narrows;       /* others may set it: chunks are quantized further while memory is short */
+  gboolean is_short;      /* others set it: memory is short now */
+  guint n_narrow;         /* chunks in memory with fewer bits than the ratio gives them */
+  guint64 spare_bytes;    /* of chunks that went, and have their pages still */
 
   /*< private >*/
+  gboolean widens;        /* wide copies are to be brought back */
+  gboolean keeps_pages;   /* while chunks are evicted: their pages go together */
   LlmLedger *ledger;      /* (nullable) (owned) */
   LlmKvStorage *storage;  /* (nullable) (unowned) */
   const LlkOps *ops;
   guint *windows;         /* (nullable) (owned): layout.windows */
+  float *feedback;        /* (nullable) (owned): layout.feedback */
   guint window;           /* the largest of them; 0: no layer has one */
 
   gsize part_bytes[LLK_N_KV_FORMATS][2];       /* K and V of one head of one layer */
@@ -153,8 +190,12 @@ struct _LlmKvStore
   guint n_errors;
   LlmKvQueue queue;       /* of chunks that may be taken */
   GQueue sequences;       /* of all, the last used last */
+  LlmKvReuseModel reuse;  /* of all */
+  LlmKvSeq *refilled;     /* (nullable) (unowned): whose chunks are read for no call */
   GQueue stages[LLM_KV_N_STAGES]; /* likewise, by what is left to do for them */
   guint n_batches;
+  guint n_reads;          /* of chunks, of sequences that may be gone */
+  guint64 n_contents;     /* that no other sequence has */
 };
 
 /* Fails with UNSUPPORTED for a kind that is not FULL or WINDOW, and for sizes
@@ -171,6 +212,14 @@ void        llm_kv_store_free         (LlmKvStore        *self);
 void        llm_kv_store_set_storage  (LlmKvStore        *self,
                                        LlmKvStorage      *storage,
                                        guint64            identity);
+/* From now on, of a policy that packs by density. */
+void        llm_kv_store_set_ratio    (LlmKvStore        *self,
+                                       double             ratio);
+/* The least ratio that chunks can be packed to, in percent, rounded up. */
+guint       llm_kv_least_ratio        (guint              n_layers,
+                                       guint              n_kv_heads,
+                                       guint              head_dim,
+                                       guint              chunk_slots);
 /* Bytes of a chunk in a format. */
 guint64     llm_kv_store_get_chunk_bytes (LlmKvStore     *self,
                                        LlkKvFormat        format);
@@ -188,17 +237,34 @@ gboolean    llm_kv_store_is_settled   (LlmKvStore        *self);
 /* Takes the disk's answers; waits until there is one, at most @timeout_us. */
 void        llm_kv_store_wait         (LlmKvStore        *self,
                                        gint64             timeout_us);
-/* Takes @bytes from sequences that are not locked: by bits and age (L8), what lies on storage
- * first; what does not is written (without @in_haste; those bytes come later) or dropped, to be
- * computed again. Returns the bytes that came free. */
+/* Takes @bytes: first what is only kept for others to share; then of sequences that are not locked
+ * what lies on storage and comes back in time; then (without @in_haste; those bytes come later) what
+ * can be written; then bits (S4); then what is to be computed again, or comes late. Each where it is
+ * expected to cost least (L8, llm-kv-loss.c), or as the policy says. Returns the bytes that came
+ * free. */
 guint64     llm_kv_store_evict        (LlmKvStore        *self,
                                        guint64            bytes,
                                        gboolean           in_haste);
+
+/* Memory is not short any more: llm_kv_store_work() brings back the wide copies that storage has
+ * of narrow chunks, as far as there is room and no call runs. */
+void        llm_kv_store_widen        (LlmKvStore        *self);
+/* Begins to read back what is likely to be used next, at most @max_bytes and no more than there is
+ * room for, from storage alone; llm_kv_store_work() goes on with it, and a call of that sequence
+ * ends it. For when nothing runs. Returns the bytes; 0: nothing to do, memory is short, or something
+ * is being read, wide copies before all. */
+guint64     llm_kv_store_refill       (LlmKvStore        *self,
+                                       guint64            max_bytes);
+/* Ends both: nothing more is read for no call. */
+void        llm_kv_store_stop_reading (LlmKvStore        *self);
 
 /* The same of one sequence's chunks, in the order of the text. */
 guint64     llm_kv_seq_evict          (LlmKvSeq          *self,
                                        guint64            bytes,
                                        gboolean           in_haste);
+
+/* Gives the system the pages that are kept for the next chunks. Returns their bytes. */
+guint64     llm_kv_store_trim         (LlmKvStore        *self);
 
 /* --- sequences --- */
 
@@ -216,8 +282,24 @@ gboolean    llm_kv_seq_is_open        (LlmKvSeq          *self);
 LlmKvSeq   *llm_kv_seq_fork           (LlmKvSeq          *self,
                                        const char        *app,
                                        const char        *id);
+/* Slots, in whole chunks, that are in memory as their tokens alone give them: nothing of what their
+ * rows saw was quantized. Where nothing is ever quantized all are, in memory or not. */
+guint       llm_kv_seq_count_exact    (LlmKvSeq          *self);
+/* Slots, in whole chunks, that are in memory or on storage in whatever form. */
+guint       llm_kv_seq_count_any      (LlmKvSeq          *self);
+/* (transfer full): the first @n_slots (whole chunks, exact) of @self as they are, for others to
+ * share: when @self quantizes its own these stay, until memory is wanted. */
+LlmKvSeq   *llm_kv_seq_keep           (LlmKvSeq          *self,
+                                       guint              n_slots);
+/* Bytes of what is kept. */
+guint64     llm_kv_store_count_kept   (LlmKvStore        *self);
+/* Takes @bytes from what is kept for others to share. Returns the bytes that came free. */
+guint64     llm_kv_store_drop_kept    (LlmKvStore        *self,
+                                       guint64            bytes);
 /* Gives @self, which is empty, the first @n_slots (whole chunks) of @from (same store and
- * application: whoever asks has compared the tokens), shared in memory and on storage (L15). */
+ * application: the caller has compared the tokens), shared in memory and on storage (L15); without
+ * their densities. Of more than llm_kv_seq_count_exact() it has what it would not have computed
+ * itself. */
 void        llm_kv_seq_share          (LlmKvSeq          *self,
                                        LlmKvSeq          *from,
                                        guint              n_slots);
@@ -334,7 +416,8 @@ float       llm_kv_seq_get_density    (LlmKvSeq          *self,
 /* Where a chunk is, for people. */
 typedef struct
 {
-  guint8 bits;            /* 32, 16, 8, 4 or 2; 0 when it is nowhere but in the text */
+  guint8 bits;            /* 32, 16, 8, 4, 3 or 2; 0 when it is nowhere but in the text */
+  guint8 storage_bits;    /* of the copy on storage, which may have more; 0 without one */
   guint8 is_in_memory;
   guint8 is_on_storage;
   guint8 is_shared;       /* with another sequence */
@@ -343,6 +426,10 @@ typedef struct
 void        llm_kv_seq_get_info       (LlmKvSeq          *self,
                                        guint              chunk,
                                        LlmKvChunkInfo    *info);
+
+/* Bits of a number of K and V, mean over the slots; of chunks that are not in memory those that
+ * storage has. 0 for an empty sequence. */
+double      llm_kv_seq_get_bits       (LlmKvSeq          *self);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmKvStore, llm_kv_store_free)
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmKvSeq, llm_kv_seq_free)

@@ -19,6 +19,7 @@ typedef enum
   LLM_HOLDER_KV_COMPRESSED,  /* the KV cache held compressed */
   LLM_HOLDER_SCRATCH,        /* activations and logits of steps, and what devices made for them */
   LLM_HOLDER_TEXT,           /* token ids and text of contexts and answers */
+  LLM_HOLDER_CONSTRAINTS,    /* compiled schemas and grammars, and their masks of tokens */
   LLM_N_HOLDERS,
 
   /* Marks on what is counted already. Memory of files, which the kernel can take by itself and

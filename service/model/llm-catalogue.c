@@ -240,3 +240,17 @@ llm_catalogue_scan (const char *const *folders,
     }
   return scan.infos;
 }
+
+LlmModelInfo *
+llm_catalogue_find (GPtrArray  *models,
+                    const char *id)
+{
+  for (guint i = 0; models != NULL && i < models->len; i++)
+    {
+      LlmModelInfo *info = g_ptr_array_index (models, i);
+
+      if (g_strcmp0 (info->id, id) == 0)
+        return info;
+    }
+  return NULL;
+}

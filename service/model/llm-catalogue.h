@@ -48,4 +48,9 @@ LlmModel     *llm_model_info_open  (LlmModelInfo *self,
 GPtrArray    *llm_catalogue_scan   (const char *const *folders,
                                     const char        *file);
 
+/* (nullable) (transfer none): of @models (element-type LlmModelInfo) (nullable), the one called
+ * @id. */
+LlmModelInfo *llm_catalogue_find   (GPtrArray         *models,
+                                    const char        *id);
+
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmModelInfo, llm_model_info_unref)

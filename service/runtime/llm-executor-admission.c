@@ -34,31 +34,6 @@ find_states (const LlmRequest *request)
   return states;
 }
 
-/* What another context of the same application has of the prompt, computed alike (L15). Never one
- * of another application: how long the first token takes would tell what others said. */
-static void
-share_prefix (LlmRequest *request,
-              guint       n_max)
-{
-  LlmSession *best = NULL;
-  guint n_best = 0;
-
-  LLM_EACH_VALUE (LlmSession, session, request->runner->sessions)
-    {
-      guint n = 0;
-
-      if (session != request->session && session->app == request->session->app)
-        n = llm_session_count_shareable (session, request->prompt, request->states, n_max);
-      if (n > n_best)
-        {
-          n_best = n;
-          best = session;
-        }
-    }
-  if (best != NULL)
-    llm_session_share (request->session, best, n_best);
-}
-
 /* The last token of the prompt is computed in any case: its logits choose the first token of the
  * answer. */
 static guint
@@ -98,7 +73,7 @@ find_cached (LlmRequest *request,
     {
       llm_session_attach (session, request->prompt, request->states, n_sinks, n_slid, n_max);
       if (session->tokens->len == 0 && session->id != 0)
-        share_prefix (request, n_max);
+        llm_request_share_prefix (request, n_max);
     }
   llm_session_rewind (session, request->prompt, n_max);
   llm_session_slide (session, request->prompt, request->states, n_sinks, n_slid);
@@ -227,10 +202,12 @@ admit (LlmRequest *request)
 
       decoder->class->begin (decoder, (const gint32 *) request->prompt->data,
                              request->prompt->len);
-      request->rows = g_new (gint32, decoder->n_rows);
       request->stream = llm_text_stream_new (llm_model_get_tokenizer (runner->instance->model),
                                              (const char *const *) request->stops,
                                              request->strips_space);
+      if (request->calls_marker != NULL)
+        llm_text_stream_set_marker (request->stream, request->calls_marker,
+                                    request->calls_at_start);
     }
 
   if (n_left == 0 && request->is_resident)

@@ -6,6 +6,98 @@
 
 #include "runtime/llm-executor-private.h"
 
+/* Steps of decode before what they cost counts as measured. */
+#define N_MEASURED 3
+
+/* Rows of steps up to which is known what they cost, and one point of the curve more: so it becomes
+ * known, by steps that are not much longer than it says. */
+static guint
+find_measured_rows (const LlmCostCurve *curve)
+{
+  guint i = 0;
+
+  while (i + 1 < LLM_COST_POINTS && curve->n_seen[i] > 0)
+    i++;
+  return llm_cost_rows[LLM_COST_DECODE][i];
+}
+
+/* What the next step of decode costs with 1, 2, … rows of @request; rows of others that decode are
+ * in it in any case. FALSE when that is not known yet. */
+static gboolean
+find_costs (LlmRequest    *request,
+            LlmDraftCosts *costs)
+{
+  const LlmCostModel *model = &request->runner->scheduler->costs;
+  guint n_max = find_measured_rows (&model->curves[LLM_COST_DECODE]);
+  double depth = 0;
+  guint n_others = 0;
+  LlmStreamFigures figures;
+
+  if (model->curves[LLM_COST_DECODE].n_steps < N_MEASURED)
+    return FALSE;
+  LLM_EACH (const LlmRequest, other, request->executor->requests)
+    if (other != request && other->runner == request->runner && other->decoder != NULL
+        && other->is_resident && !other->entry.is_suspended && other->entry.n_prompt == 0)
+      {
+        depth += other->entry.depth;
+        n_others++;
+      }
+  llm_weights_get_stream_figures (request->runner->instance->weights, &figures);
+  request->runner->scheduler->read_us = figures.pass_us;
+  *costs = (LlmDraftCosts) { .read_us = figures.pass_us, .n_others = n_others };
+  for (guint n = 1; n <= LLM_DRAFT_MAX_NODES; n++)
+    costs->verify_us[n] =
+      n == 1 || n_others + n <= n_max
+        ? llm_cost_model_predict (model, LLM_COST_DECODE, n_others + n,
+                                  depth + (double) n * request->entry.depth)
+        : G_MAXDOUBLE;
+  return TRUE;
+}
+
+static void
+draft (LlmRequest *request)
+{
+  LlmDecoder *decoder = request->decoder;
+  LlmDraftCosts costs;
+
+  if (!find_costs (request, &costs))
+    return;
+  decoder->class->draft (decoder, &costs);
+  llm_sched_entry_set_n_decode (&request->entry, decoder->n_rows);
+}
+
+/* One after the other where several are in the step. */
+static gboolean
+draft_ahead (LlmQueueStep *step)
+{
+  gint64 begin_us = llm_clock_now_us ();
+
+  step->ahead_us = 0;
+  for (guint i = 0; step->is_active && i < step->n_budgets; i++)
+    {
+      guint at = (step->n_ahead + i) % step->n_budgets;
+      LlmRequest *request = llm_request_of (step->budgets[at].entry);
+      LlmDecoder *decoder = request->decoder;
+
+      if (request->rows.n == 0 || decoder->class->draft_ahead == NULL
+          || !decoder->class->draft_ahead (decoder, step->late_us))
+        continue;
+      step->n_ahead++;
+      step->ahead_us = (double) (llm_clock_now_us () - begin_us);
+      return TRUE;
+    }
+  return FALSE;
+}
+
+gboolean
+llm_executor_draft_ahead (LlmExecutor *self)
+{
+  LLM_EACH (LlmRunner, runner, self->runners)
+    if (draft_ahead (&runner->steps[LLM_QUEUE_DECODE]))
+      return TRUE;
+  return FALSE;
+}
+
 void
 llm_request_await_next (LlmRequest *request)
 {
@@ -14,6 +106,8 @@ llm_request_await_next (LlmRequest *request)
                       ? decoder->class->get_delay (decoder)
                       : 0;
 
+  if (decoder != NULL && decoder->class->draft != NULL && request->result.tokens->len > 0)
+    draft (request);
   if (delay_us == 0)
     return;
   request->due_us = delay_us == G_MAXINT64 ? delay_us : llm_clock_now_us () + delay_us;
@@ -79,53 +173,54 @@ take_token (LlmRequest *request,
                                                             : LLM_FINISH_RUNNING;
 }
 
-/* Of the rows of decode in the step, from @first on, the first @n stay; one always does. */
+/* Of the rows of decode in the step, from @first on, those of @path stay: the root, and each a
+ * child of the one before. */
 static void
-keep_rows (LlmRequest *request,
-           LlmForward *forward,
-           guint       first,
-           guint       n)
+keep_rows (LlmRequest  *request,
+           LlmForward  *forward,
+           guint        first,
+           const guint *path,
+           guint        n_path)
 {
-  LlmDecoder *decoder = request->decoder;
-  guint n_back = request->n_rows - n;
+  guint n_back = request->rows.n - n_path;
 
-  for (guint i = 1; i < n; i++)
-    llm_forward_accept (forward, request->session->seq, first + i);
-  if (n_back > 0)
-    {
-      llm_session_cut (request->session, request->session->tokens->len - n_back);
-      llm_sched_entry_take_back (&request->entry, n_back);
-    }
-  if (decoder->class->commit != NULL)
-    decoder->class->commit (decoder, n);
-  request->n_rows = 0;
+  for (guint i = 1; i < n_path; i++)
+    llm_forward_accept (forward, request->session->seq, first + path[i]);
+  llm_session_commit (request->session, request->length_before, path, n_path);
+  llm_sched_entry_take_back (&request->entry, n_back);
+  request->result.n_drafted += request->rows.n - 1;
+  request->result.n_accepted += n_path - 1;
+  request->result.n_kept += request->decoder->n_kept;
+  request->result.n_passes++;
+  request->rows.n = 0;
 }
 
-/* The last row of a prompt is followed by the first token; of rows of decode each by the next, as
- * long as that is what was proposed. */
+/* The last row of a prompt is followed by the first token. Rows of decode are walked from the root
+ * of their tree: each is followed by a token, and by the child that proposed it, if any. */
 void
 llm_request_take_logits (LlmRequest *request,
                          LlmForward *forward,
-                         guint       first,
-                         guint       n)
+                         guint       first)
 {
   LlmDecoder *decoder = request->decoder;
   g_autoptr(GError) error = NULL;
   LlmFinish finish = LLM_FINISH_RUNNING;
-  guint n_kept = 0;
-  gint32 token;
+  guint path[LLM_DRAFT_MAX_NODES];
+  guint n_path = 0;
+  guint node = 0;
 
-  do
+  while (finish == LLM_FINISH_RUNNING && node != LLM_DRAFT_NONE)
     {
-      token = decoder->class->consume (decoder, llm_forward_get_logits (forward, first + n_kept),
-                                       &error);
-      finish = token < 0 ? LLM_FINISH_FAILED : take_token (request, token);
-      n_kept++;
-    }
-  while (finish == LLM_FINISH_RUNNING && n_kept < n && request->rows[n_kept] == token);
+      gint32 token = decoder->class->consume (
+        decoder, llm_forward_get_logits (forward, first + node), &error);
 
-  if (request->n_rows > 0)
-    keep_rows (request, forward, first, n_kept);
+      finish = token < 0 ? LLM_FINISH_FAILED : take_token (request, token);
+      path[n_path++] = node;
+      node = llm_draft_tree_find_child (&request->rows, node, token);
+    }
+
+  if (request->rows.n > 0)
+    keep_rows (request, forward, first, path, n_path);
   if (finish == LLM_FINISH_RUNNING && !has_room (request))
     finish = LLM_FINISH_CONTEXT_FULL;
   if (finish == LLM_FINISH_RUNNING)

@@ -26,7 +26,12 @@ leave_session (LlmRequest *request)
   LlmSession *session = request->session;
 
   if (session->seq != NULL)
-    request->result.n_slid = session->seq->n_slid;
+    {
+      request->result.n_slid = session->seq->n_slid;
+      request->result.took_quantized = session->seq->took_quantized;
+    }
+  if (request->is_resident)
+    request->result.kv_bits = llm_kv_seq_get_bits (session->seq);
   if (request->is_resident)
     llm_kv_seq_end_call (session->seq, (const gint32 *) session->tokens->data,
                          session->tokens->len);

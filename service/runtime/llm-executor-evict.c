@@ -79,6 +79,30 @@ llm_executor_set_memory_quotas (LlmExecutor *self,
   llm_command_send (command);
 }
 
+/* --- the ratio --- */
+
+static void
+take_ratio (LlmCommand *command)
+{
+  LlmExecutor *self = command->executor;
+
+  self->instance_config.kv_ratio = command->fraction;
+  LLM_EACH (LlmRunner, runner, self->runners)
+    llm_instance_set_kv_ratio (runner->instance, command->fraction);
+}
+
+void
+llm_executor_set_kv_ratio (LlmExecutor *self,
+                           double       ratio)
+{
+  LlmCommand *command = llm_command_new (self, take_ratio, NULL, NULL);
+
+  command->fraction = ratio;
+  llm_command_send (command);
+}
+
+/* --- quotas: who goes --- */
+
 static double
 get_quota (LlmExecutor *self,
            LlmApp      *app)
@@ -89,17 +113,16 @@ get_quota (LlmExecutor *self,
   return quota != NULL ? *quota : self->default_quota;
 }
 
-/* What contexts, which hold @kv bytes, may fill: the budget without what is something else's. */
-static guint64
-get_capacity (LlmExecutor *self,
-              guint64      kv)
+guint64
+llm_executor_get_capacity (LlmExecutor *self)
 {
+  guint64 kv = get_kv_bytes (self);
   guint64 budget = llm_ledger_get_budget (self->ledger);
   guint64 others = llm_ledger_get_counted (self->ledger);
 
   others -= MIN (others, kv);
   if (budget == 0)
-    return kv;
+    return G_MAXUINT64;
   return budget > others ? budget - others : 0;
 }
 
@@ -121,7 +144,8 @@ list_parts (LlmExecutor *self)
 {
   GArray *parts = g_array_new (FALSE, FALSE, sizeof (Part));
   guint64 held = get_kv_bytes (self);
-  guint64 capacity = get_capacity (self, held);
+  guint64 capacity = llm_ledger_get_budget (self->ledger) > 0 ? llm_executor_get_capacity (self)
+                                                              : held;
 
   LLM_EACH (LlmRunner, runner, self->runners)
     LLM_EACH_VALUE (LlmSession, session, runner->sessions)
@@ -219,12 +243,33 @@ llm_executor_keep_quotas (LlmExecutor *self)
 /* --- eviction --- */
 
 guint64
+llm_executor_drop_prefixes (LlmExecutor *self,
+                            guint64      bytes)
+{
+  guint64 freed = 0;
+
+  LLM_EACH (LlmRunner, runner, self->runners)
+    if (freed < bytes)
+      freed += llm_kv_store_drop_kept (runner->instance->store, bytes - freed);
+  return freed;
+}
+
+void
+llm_executor_trim_stores (LlmExecutor *self)
+{
+  LLM_EACH (LlmRunner, runner, self->runners)
+    llm_kv_store_trim (runner->instance->store);
+}
+
+guint64
 llm_executor_evict (LlmExecutor *self,
                     guint64      bytes)
 {
-  guint64 freed = llm_executor_evict_over_quota (self, bytes, TRUE);
+  guint64 freed = llm_executor_drop_prefixes (self, bytes);
   LlmSession *session;
 
+  if (freed < bytes)
+    freed += llm_executor_evict_over_quota (self, bytes - freed, TRUE);
   LLM_EACH (LlmRunner, runner, self->runners)
     if (freed < bytes)
       freed += llm_kv_store_evict (runner->instance->store, bytes - freed, TRUE);
@@ -246,7 +291,14 @@ guint64
 llm_executor_make_room (LlmExecutor *self,
                         guint64      bytes)
 {
-  return llm_executor_evict (self, bytes + llm_ledger_get_excess (self->ledger));
+  guint64 freed;
+
+  /* pages may stay for what comes next, but not beyond the budget */
+  if (llm_ledger_get_excess (self->ledger) > 0)
+    llm_executor_trim_stores (self);
+  freed = llm_executor_evict (self, bytes + llm_ledger_get_excess (self->ledger));
+  self->displaced_bytes += freed;
+  return freed;
 }
 
 /* --- preemption --- */

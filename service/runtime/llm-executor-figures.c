@@ -57,8 +57,24 @@ add_runner (LlmExecutorFigures *figures,
     }
   if (instance->store == NULL)
     return;
-  figures->idle_kv_bytes += instance->store->bytes;
+  figures->idle_kv_bytes += instance->store->bytes + instance->store->spare_bytes;
+  figures->kept_bytes += llm_kv_store_count_kept (instance->store);
+  figures->n_narrow += instance->store->n_narrow;
   llm_kv_counters_add (&figures->kv, &instance->store->counters);
+}
+
+/* Once each, however often it is looked. */
+static void
+log_narrow (LlmExecutor              *self,
+            const LlmExecutorFigures *figures)
+{
+  if (figures->n_narrow > 0 && !self->is_narrow)
+    g_message ("Memory is short: chunks of contexts are quantized further (%" G_GUINT64_FORMAT
+               " so far)", figures->n_narrow);
+  else if (figures->n_narrow == 0 && self->is_narrow)
+    g_message ("No chunk of a context has fewer bits than it should any more (wide copies read "
+               "back since the start: %" G_GUINT64_FORMAT ")", figures->kv.n_widened);
+  self->is_narrow = figures->n_narrow > 0;
 }
 
 void
@@ -79,6 +95,7 @@ llm_executor_publish (LlmExecutor *self)
   if (self->storage != NULL)
     figures.storage_bytes = llm_kv_storage_get_bytes (self->storage);
 
+  log_narrow (self, &figures);
   g_mutex_lock (&self->figures_lock);
   figures.n_steps = self->figures.n_steps;
   figures.n_rows = self->figures.n_rows;
@@ -149,6 +166,17 @@ llm_executor_tell_all (LlmExecutor *self)
 
 /* --- the chunks of one --- */
 
+static guint64
+get_bytes (LlmKvStore *store,
+           guint       bits)
+{
+  LlkKvFormat format = LLK_KV_F32;
+
+  while (llk_kv_bits (format) != bits)
+    format++;
+  return llm_kv_store_get_chunk_bytes (store, format);
+}
+
 static LlmContextMemory *
 describe_session (LlmSession *session)
 {
@@ -159,13 +187,14 @@ describe_session (LlmSession *session)
   for (guint i = 0; i < n_chunks; i++)
     {
       LlmKvChunkInfo info;
-      guint64 bytes = 0;
 
       llm_kv_seq_get_info (seq, i, &info);
-      for (guint format = 0; format < LLK_N_KV_FORMATS; format++)
-        if (llk_kv_bits (format) == info.bits)
-          bytes = llm_kv_store_get_chunk_bytes (session->store, format);
-      llm_context_memory_set (memory, i, info.bits, info.is_in_memory, info.is_on_storage, bytes);
+      if (info.is_on_storage)
+        llm_context_memory_set_stored (memory, i, info.storage_bits,
+                                       get_bytes (session->store, info.storage_bits));
+      if (info.is_in_memory)
+        llm_context_memory_set_held (memory, i, info.bits,
+                                     get_bytes (session->store, info.bits));
       memory->n_shared_chunks += info.is_shared;
     }
   if (n_chunks > 0)

@@ -14,6 +14,10 @@
 #define PUBLISH_INTERVAL_US 100000
 /* The machine is measured when nothing was asked for so long. */
 #define PROFILE_IDLE_US (20 * G_USEC_PER_SEC)
+/* Where that failed, for want of memory or room on the disk, it is tried again: after this time, then
+ * after twice as long, and so on. */
+#define PROFILE_RETRY_US (G_GINT64_CONSTANT (60) * G_USEC_PER_SEC)
+#define PROFILE_MAX_RETRY_US (60 * PROFILE_RETRY_US)
 /* Fewer bytes left in the budget than so many of a context's positions take: the stores' work must
  * not wait until nothing runs. */
 #define SHORT_SLOTS 1024
@@ -39,7 +43,7 @@ get_measure_time (LlmRunner *self)
   if (executor->storage == NULL || self->is_measured
       || __atomic_load_n (&executor->is_pressed, __ATOMIC_ACQUIRE) || !has_weights (self))
     return 0;
-  return executor->ran_us + PROFILE_IDLE_US;
+  return MAX (executor->ran_us + PROFILE_IDLE_US, self->measure_us);
 }
 
 static void
@@ -55,10 +59,22 @@ take_profile (LlmRunner          *self,
                                profile->prompt_us, LLM_KV_PROFILE_POINTS, profile->depth_us);
   if (config->cache_folder != NULL
       && !llm_profile_save (config->cache_folder, config->shares_cache, &key, profile, &error))
-    g_message ("What restoring contexts costs here was not measured: %s", error->message);
+    g_message ("What restoring contexts costs here was measured, but not kept: %s",
+               error->message);
 }
 
-/* A slice; once. TRUE when there is more. */
+static void
+measure_later (LlmRunner    *self,
+               const GError *error)
+{
+  self->measure_wait_us = CLAMP (2 * self->measure_wait_us, PROFILE_RETRY_US, PROFILE_MAX_RETRY_US);
+  self->measure_us = llm_clock_now_us () + self->measure_wait_us;
+  g_message ("What restoring contexts costs here was not measured, it is tried again when nothing "
+             "runs in %" G_GINT64_FORMAT " s: %s", self->measure_wait_us / G_USEC_PER_SEC,
+             error->message);
+}
+
+/* A slice; until it is known. TRUE when there is more. */
 static gboolean
 measure (LlmRunner *self)
 {
@@ -82,11 +98,11 @@ measure (LlmRunner *self)
     return TRUE;
 
   g_clear_pointer (&self->profile_run, llm_profile_run_free);
-  self->is_measured = TRUE;
-  if (status == LLM_READY)
+  self->is_measured = status == LLM_READY;
+  if (self->is_measured)
     take_profile (self, &profile);
   else
-    g_message ("What restoring contexts costs here was not measured: %s", error->message);
+    measure_later (self, error);
   return FALSE;
 }
 
@@ -129,6 +145,29 @@ work_on_stores (LlmExecutor *self)
   return has_work;
 }
 
+/* Reads back what calls displaced, now that their chunks are packed. What does not fit now stays on
+ * storage; under pressure, or to save power, all of it does. TRUE when something is read. */
+static gboolean
+refill_stores (LlmExecutor *self)
+{
+  guint64 wanted = self->displaced_bytes;
+
+  self->displaced_bytes = 0;
+  if (wanted == 0 || __atomic_load_n (&self->is_pressed, __ATOMIC_ACQUIRE)
+      || __atomic_load_n (&self->pace, __ATOMIC_ACQUIRE) != LLM_PACE_RUN)
+    return FALSE;
+  LLM_EACH (LlmRunner, runner, self->runners)
+    {
+      guint64 bytes = llm_kv_store_refill (runner->instance->store, wanted);
+
+      if (bytes == 0)
+        continue;
+      self->displaced_bytes = wanted - MIN (bytes, wanted);
+      return TRUE;
+    }
+  return FALSE;
+}
+
 static gboolean
 check_weights (LlmRunner *self)
 {
@@ -160,11 +199,14 @@ llm_executor_work (LlmExecutor *self)
   LLM_EACH (LlmRunner, runner, self->runners)
     if (!llm_kv_store_is_settled (runner->instance->store))
       return TRUE;
+  if (refill_stores (self))
+    return TRUE;
 
   LLM_EACH (LlmRunner, runner, self->runners)
     llm_runner_save_costs (runner);
   if (!self->is_told)
     {
+      llm_executor_trim_stores (self);
       llm_executor_tell_all (self);
       llm_executor_publish (self);
       if (self->storage != NULL)
@@ -207,7 +249,8 @@ llm_executor_work_beside (LlmExecutor *self)
 void
 llm_executor_wait_for_disk (LlmExecutor *self)
 {
-  if (self->runners->len > 0)
-    llm_kv_store_wait (((LlmRunner *) g_ptr_array_index (self->runners, 0))->instance->store,
-                       DISK_WAIT_US);
+  LlmDisk *disk = llm_executor_get_disk (self);
+
+  if (disk != NULL)
+    llm_disk_poll (disk, DISK_WAIT_US);
 }

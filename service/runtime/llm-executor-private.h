@@ -36,6 +36,8 @@ typedef struct _LlmRunner
   LlmScheduler *scheduler;  /* (owned): with what steps cost */
   LlmQueueStep steps[LLM_N_QUEUES];
   GHashTable *sessions;     /* (element-type guint64 LlmSession) (owned) */
+  GQueue prefixes;          /* (element-type LlmSession) (owned): beginnings that are kept for other
+                             * contexts, the last used last */
   guint n_requests;         /* of the executor's */
   gint64 served_us;         /* time of its steps, for the order among instances */
 
@@ -44,7 +46,9 @@ typedef struct _LlmRunner
                              * end */
   guint64 n_moved;          /* how often weights were given or taken */
   gboolean is_backed;       /* the kernel may take the memory of its weights */
-  gboolean is_measured;     /* what restoring costs here, or that failed */
+  gboolean is_measured;     /* what restoring costs here */
+  gint64 measure_us;        /* not before, as it failed; 0: it has not */
+  gint64 measure_wait_us;   /* between the last two times; 0 before */
   LlmProfileRun *profile_run; /* (nullable) (owned): measures it */
   guint n_steps_kept;       /* what steps cost was saved after so many of them */
   gint64 costs_kept_us;     /* and then */
@@ -70,6 +74,7 @@ struct _LlmExecutor
   LlmAccount *accounts;     /* (owned): what users were served, by all instances */
   GPtrArray *requests;      /* (element-type LlmRequest) (owned) */
   LlmKvStorage *storage;    /* (nullable) (owned): for the thread's whole life */
+  LlmDisk *disk;            /* (nullable) (owned): for weights, where there is no storage */
   GHashTable *identities;   /* (element-type guint guint64) (owned): of the last store's K and V, by
                              * runner */
   struct _LlmCommand *sweep; /* (nullable) (owned): with the contexts' ids, until swept */
@@ -80,8 +85,10 @@ struct _LlmExecutor
   gint64 published_us;      /* when the atomic figures were brought up to date */
   gint64 worked_us;         /* when the stores last had a slice of time beside running requests */
   gboolean is_told;         /* main knows where all sessions are */
+  gboolean is_narrow;       /* some chunks have fewer bits than they should, which was logged */
   GHashTable *memory_quotas; /* (nullable) (owned) (element-type LlmApp double): fractions */
   double default_quota;     /* of the other applications; 0 for an equal part */
+  guint64 displaced_bytes;  /* that calls took from other contexts and no call asked back since */
   gint64 quotas_kept_us;    /* when all were last brought to their quota */
   LlmKvCounters earlier;    /* of stores that are gone */
 
@@ -199,13 +206,31 @@ void        llm_queue_step_take_back       (LlmQueueStep       *step);
 void        llm_request_leave_steps  (LlmRequest    *request);
 void        llm_runner_abandon_steps (LlmRunner     *self);
 
+/* --- llm-executor-prefix.c: beginnings that contexts have in common (L15) --- */
+
+/* Gives the request's session, which has attached and found nothing, what another of its application
+ * has of the first @n_max tokens of the prompt, computed alike. */
+void        llm_request_share_prefix (LlmRequest    *request,
+                                      guint          n_max);
+/* Keeps what the first prompt of a context left, for others of its application. */
+void        llm_request_keep_prefix  (LlmRequest    *request);
+/* Takes up to @bytes from what is kept: the first to go. Returns what came free. */
+guint64     llm_executor_drop_prefixes (LlmExecutor *self,
+                                      guint64        bytes);
+
 /* --- llm-executor-evict.c: making room --- */
+
+/* What contexts may fill: the budget without what is something else's; G_MAXUINT64 without a
+ * budget. */
+guint64     llm_executor_get_capacity (LlmExecutor  *self);
 
 /* Evicts chunks that no request uses, and then drops sessions, least recently used first, until
  * @bytes are freed; returns what was. */
 guint64     llm_executor_evict       (LlmExecutor   *self,
                                       guint64        bytes);
-/* The same, until the budget has room for @bytes. */
+/* Gives the system the pages that stores keep for their next chunks. */
+void        llm_executor_trim_stores (LlmExecutor   *self);
+/* The same as llm_executor_evict(), until the budget has room for @bytes. */
 guint64     llm_executor_make_room   (LlmExecutor   *self,
                                       guint64        bytes);
 /* Evicts up to @bytes of the idle contexts of applications that hold more than their quota, those
@@ -223,6 +248,13 @@ LlmRequest *llm_executor_find_preemptible (LlmExecutor *self);
 void        llm_request_preempt      (LlmRequest    *request);
 
 /* --- llm-executor-weights.c: memory of weights --- */
+
+/* (nullable): the queue for weights and contexts, which stays while the storage does. */
+LlmDisk    *llm_executor_get_disk    (LlmExecutor   *self);
+/* Weights that don't stay stream through that queue; or no longer, before it goes. No step is under
+ * way. */
+void        llm_runner_begin_stream  (LlmRunner     *self);
+void        llm_runner_end_stream    (LlmRunner     *self);
 
 /* Before weights are used: counts them, and begins to bring back what was reclaimed. FALSE when
  * there is no room for those that are no file's. */
@@ -296,13 +328,16 @@ gboolean    llm_executor_has_opening (LlmExecutor   *self);
 
 /* --- llm-executor-decode.c: its answer --- */
 
-/* Notes when its decoder will propose the rows of the next token. */
+/* Has its decoder guess what comes, and notes when that will propose the rows of the next token. */
 void        llm_request_await_next   (LlmRequest    *request);
-/* Takes the logits of the rows of a step, @first to @first + @n - 1 of @forward. */
+/* While all steps wait: has one of the answers whose rows they are guess what may come behind them
+ * (C7). FALSE when none does. */
+gboolean    llm_executor_draft_ahead (LlmExecutor   *self);
+/* Takes the logits of its rows of a step: of decode from row @first of @forward on; of the prompt
+ * that of its last, @first. */
 void        llm_request_take_logits  (LlmRequest    *request,
                                       LlmForward    *forward,
-                                      guint          first,
-                                      guint          n);
+                                      guint          first);
 
 /* --- llm-executor-step.c: steps --- */
 

@@ -53,7 +53,7 @@ look_at_stores (LlmExecutor *self)
     {
       LlmKvStore *store = runner->instance->store;
 
-      state.bytes += store->bytes;
+      state.bytes += store->bytes + store->spare_bytes;
       state.is_settled = state.is_settled && llm_kv_store_is_settled (store);
     }
   return state;
@@ -64,8 +64,10 @@ static void
 begin_eviction (LlmExecutor *self,
                 guint64      bytes)
 {
-  guint64 freed = llm_executor_evict_over_quota (self, bytes, FALSE);
+  guint64 freed = llm_executor_drop_prefixes (self, bytes);
 
+  if (freed < bytes)
+    freed += llm_executor_evict_over_quota (self, bytes - freed, FALSE);
   LLM_EACH (LlmRunner, runner, self->runners)
     if (freed < bytes)
       freed += llm_kv_store_evict (runner->instance->store, bytes - freed, FALSE);
@@ -81,18 +83,21 @@ serve (LlmExecutor *self,
   if (before.bytes == 0)
     return TRUE;
 
+  self->displaced_bytes = 0;
   if (!reclaim->has_begun)
     begin_eviction (self, reclaim->bytes);
   else
     LLM_EACH (LlmRunner, runner, self->runners)
       llm_kv_store_work (runner->instance->store, llm_clock_now_us ());
   reclaim->has_begun = TRUE;
+  llm_executor_trim_stores (self);
   after = look_at_stores (self);
   reclaim->freed += before.bytes > after.bytes ? before.bytes - after.bytes : 0;
   if (reclaim->freed < reclaim->bytes
       && (after.is_settled || llm_clock_now_us () >= reclaim->until_us))
     {
       reclaim->freed += llm_executor_evict (self, reclaim->bytes - reclaim->freed);
+      llm_executor_trim_stores (self);
       return TRUE;
     }
   return reclaim->freed >= reclaim->bytes;
@@ -110,6 +115,19 @@ llm_executor_serve_reclaims (LlmExecutor *self)
       llm_executor_report (reclaim, reclaim->freed);
       llm_command_unref (reclaim);
     }
+}
+
+static void
+widen_kv (LlmCommand *command)
+{
+  LLM_EACH (LlmRunner, runner, command->executor->runners)
+    llm_kv_store_widen (runner->instance->store);
+}
+
+void
+llm_executor_widen_kv (LlmExecutor *self)
+{
+  llm_command_send (llm_command_new (self, widen_kv, NULL, NULL));
 }
 
 static void
@@ -175,6 +193,7 @@ give_busy_kv (LlmCommand *command)
       if (command->freed < command->bytes)
         command->freed += llm_executor_evict (self, MAX (command->bytes - command->freed, own));
     }
+  llm_executor_trim_stores (self);
   /* what is being written comes when that has ended */
   command->has_begun = TRUE;
   queue_reclaim (command);

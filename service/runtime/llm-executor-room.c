@@ -111,6 +111,9 @@ llm_request_lock_chunks (LlmRequest *request,
   guint n_missing;
   LlmKvPlan plan;
 
+  session->seq->is_exact = request->is_exact;
+  session->seq->restore_us = request->result.slo.ttft_ms * 1000;
+  session->store->is_short = __atomic_load_n (&request->executor->is_pressed, __ATOMIC_ACQUIRE);
   while (!request->is_resident)
     {
       g_autoptr(GError) no_room = NULL;

@@ -10,6 +10,8 @@
 #include "common/llmsvc-error.h"
 #include "runtime/llm-executor-private.h"
 
+G_STATIC_ASSERT (LLM_DRAFT_MAX_NODES == LLM_TREE_MAX_NODES);
+
 /* Text that main has not taken yet; past this the request waits even if its sink
  * has not said that it is full. */
 #define MAX_UNREAD_BYTES 16384
@@ -114,19 +116,21 @@ llm_executor_sweep (LlmExecutor *self)
 
 /* --- rows --- */
 
-/* Rows of decode: at most @n, and as many as there are positions and tokens left for. */
+/* Rows of decode: at most @n, for which there are positions, and none that follows the answer's
+ * last token. */
 static guint
 propose (LlmRequest *request,
          guint       n)
 {
   LlmDecoder *decoder = request->decoder;
+  LlmDraftTree *tree = &request->rows;
   guint n_positions = request->n_ctx - request->session->seq->length;
-  guint n_tokens = request->max_tokens - request->result.tokens->len;
 
-  n = MIN (MIN (n, decoder->n_rows), MAX (MIN (n_positions, n_tokens), 1));
-  request->n_rows = decoder->class->propose (decoder, request->rows, n);
-  g_assert (request->n_rows >= 1 && request->n_rows <= n);
-  return request->n_rows;
+  tree->n_max = MAX (MIN (MIN (n, decoder->n_rows), n_positions), 1);
+  tree->max_depth = request->max_tokens - request->result.tokens->len - 1;
+  decoder->class->propose (decoder, tree);
+  g_assert (tree->n >= 1 && tree->n <= tree->n_max);
+  return tree->n;
 }
 
 static gboolean
@@ -144,7 +148,7 @@ extend_session (LlmRequest *request,
   LlmSession *session = request->session;
   guint first = session->tokens->len;
   g_autofree guint8 *generated = NULL;
-  const gint32 *tokens = request->rows;
+  const gint32 *tokens = request->rows.tokens;
   const guint8 *states;
 
   if (is_prefilling (request))
@@ -155,7 +159,7 @@ extend_session (LlmRequest *request,
   else
     {
       /* behind chunks that were lost, the token that came last is computed without the decoder */
-      if (request->n_rows == 0)
+      if (request->rows.n == 0)
         tokens = &g_array_index (request->result.tokens, gint32, first - request->prompt->len);
       states = generated = g_malloc (n);
       memset (generated, request->states->data[request->states->len - 1], n);
@@ -166,13 +170,13 @@ extend_session (LlmRequest *request,
   return llm_session_extend (session, tokens, states, n, error);
 }
 
-static void
+/* A row that is computed again was counted when it was new. */
+static LlmRow *
 add_row (LlmQueueStep *step,
          LlmSession   *session,
          guint         slot,
-         gboolean      wants_logits,
-         gboolean      is_generated,
-         gboolean      is_drafted)
+         gboolean      is_new,
+         gboolean      wants_logits)
 {
   guint token = llm_session_find_token (session, slot);
   LlmRow row = {
@@ -183,11 +187,27 @@ add_row (LlmQueueStep *step,
     .visibility = { .kind = LLM_VISIBLE_CAUSAL },
     .sub_model = 100,
     .wants_logits = wants_logits,
-    .is_counted = is_generated || llm_row_is_sampled (slot),
-    .is_drafted = is_drafted,
+    .is_counted = is_new && llm_row_is_sampled (slot),
   };
 
   g_array_append_val (step->rows, row);
+  return &g_array_index (step->rows, LlmRow, step->rows->len - 1);
+}
+
+/* A row of decode that is node @node of the request's tree, whose root is in slot @base. */
+static void
+set_node (LlmRow             *row,
+          const LlmDraftTree *tree,
+          guint               node,
+          guint               base)
+{
+  row->is_drafted = node > 0;
+  row->is_counted = llm_row_is_sampled (base + tree->depths[node]);
+  row->position -= node - tree->depths[node];
+  if (!llm_draft_tree_is_chain (tree, node))
+    row->visibility = (LlmVisibility) {
+      .kind = LLM_VISIBLE_TREE, .base = base, .ancestors = tree->paths[node],
+    };
 }
 
 /* Adds the rows of one request to the step: first those of positions that the session had and lost,
@@ -206,7 +226,7 @@ add_rows (LlmRequest   *request,
                      && request->decoder != NULL;
   guint n_old;
 
-  request->n_rows = 0;
+  request->rows.n = 0;
   if (decodes)
     n_left = budget->n_rows = propose (request, budget->n_rows);
   budget->n_rows = MIN (budget->n_rows, n_left);
@@ -216,10 +236,15 @@ add_rows (LlmRequest   *request,
     return FALSE;
 
   for (guint i = 0; i < budget->n_rows; i++)
-    add_row (step, session,
-             i < n_old ? g_array_index (request->executor->missing, guint, i) : first + i - n_old,
-             decodes || (request->decoder != NULL && i + 1 == n_left), decodes,
-             decodes && i > 0);
+    {
+      guint slot = i < n_old ? g_array_index (request->executor->missing, guint, i)
+                             : first + i - n_old;
+      LlmRow *row = add_row (step, session, slot, i >= n_old,
+                             decodes || (request->decoder != NULL && i + 1 == n_left));
+
+      if (decodes)
+        set_node (row, &request->rows, i, first);
+    }
   g_ptr_array_add (step->sequences, session->seq);
   step->budgets[step->n_budgets++] = *budget;
   if (request->started_us == 0)
@@ -349,12 +374,13 @@ finish_rows (LlmRequest         *request,
     request->session->n_settled = request->session->tokens->len;
   if (request->entry.n_prompt > 0)
     return;
+  if (prefills && request->result.tokens->len == 0)
+    llm_request_keep_prefix (request);
   if (request->decoder == NULL)
     llm_request_end (request, LLM_FINISH_STOP, NULL);
-  else if (request->n_rows > 0)
-    llm_request_take_logits (request, step->forward, first, n);
   else
-    llm_request_take_logits (request, step->forward, first + n - 1, 1);
+    llm_request_take_logits (request, step->forward,
+                             request->rows.n > 0 ? first : first + n - 1);
 }
 
 static void
@@ -381,6 +407,16 @@ finish_step (LlmRunner   *self,
 
 /* --- turns --- */
 
+/* Some step goes on right after a draft step: it may have waited for that, all of its time. */
+static void
+note_ahead (LlmRunner *self)
+{
+  LlmQueueStep *step = &self->steps[LLM_QUEUE_DECODE];
+
+  step->late_us += step->ahead_us;
+  step->ahead_us = 0;
+}
+
 /* FALSE when the step waits for weights or chunks, and nothing was computed. */
 static gboolean
 advance (LlmRunner   *self,
@@ -400,6 +436,8 @@ advance (LlmRunner   *self,
   llm_scheduler_note_turn (self->scheduler, queue, now_us, now_us - begin_us);
   if (status == LLM_PENDING && step->n_stages == n_before)
     step->waited_us = now_us;
+  else
+    note_ahead (self);
   if (status == LLM_FAILED)
     llm_scheduler_abandon_step (self->scheduler, queue, step->budgets, step->n_budgets);
   if (status == LLM_READY)
@@ -409,21 +447,76 @@ advance (LlmRunner   *self,
   return status != LLM_PENDING || step->n_stages > n_before;
 }
 
+/* NONE when there is nothing to run; RAN when no step began, as requests ended for it. */
+static LlmTurnEnd
+plan_step (LlmRunner   *self,
+           LlmQueueKind queue)
+{
+  LlmExecutor *executor = self->executor;
+  guint n = llm_scheduler_plan (self->scheduler, queue, llm_clock_now_us (), executor->budgets,
+                                LLM_BATCH_MAX_ROWS);
+
+  if (n == 0)
+    return LLM_TURN_NONE;
+  return begin_step (self, queue, executor->budgets, n) ? LLM_TURN_WAITS : LLM_TURN_RAN;
+}
+
+/* Those that are under way share a pass. */
+static void
+count_readers (LlmRunner *self)
+{
+  guint n_active = 0;
+
+  for (guint i = 0; i < LLM_N_QUEUES; i++)
+    n_active += self->steps[i].is_active;
+  llm_weights_set_readers (self->instance->weights, n_active);
+}
+
+/* Where weights stream, steps of prompts and of answers go through one pass together, and each
+ * range is read once for all of them: with a step begin those that would be next if it had to
+ * wait. */
+static void
+begin_others (LlmRunner *self)
+{
+  guint waiting = 0;
+  LlmQueueKind queue;
+
+  for (guint i = 0; i < LLM_N_QUEUES; i++)
+    waiting |= self->steps[i].is_active ? 1u << i : 0;
+  while ((queue = llm_scheduler_choose (self->scheduler, llm_clock_now_us (), waiting))
+         != LLM_QUEUE_NONE)
+    {
+      waiting |= 1u << queue;
+      plan_step (self, queue);
+    }
+  count_readers (self);
+}
+
+/* Whether a step that began now would read again what others have behind them. */
+static gboolean
+is_in_pass (const LlmRunner *self)
+{
+  gboolean is_under_way = FALSE;
+
+  if (!llm_weights_are_streaming (self->instance->weights))
+    return FALSE;
+  for (guint i = 0; i < LLM_N_QUEUES; i++)
+    is_under_way = is_under_way || (self->steps[i].is_active && self->steps[i].n_stages > 0);
+  return is_under_way;
+}
+
 static LlmTurnEnd
 run_queue (LlmRunner   *self,
            LlmQueueKind queue)
 {
-  LlmExecutor *executor = self->executor;
-
   if (!self->steps[queue].is_active)
     {
-      guint n = llm_scheduler_plan (self->scheduler, queue, llm_clock_now_us (),
-                                    executor->budgets, LLM_BATCH_MAX_ROWS);
+      LlmTurnEnd end = is_in_pass (self) ? LLM_TURN_WAITS : plan_step (self, queue);
 
-      if (n == 0)
-        return LLM_TURN_NONE;
-      if (!begin_step (self, queue, executor->budgets, n))
-        return LLM_TURN_RAN;
+      if (!self->steps[queue].is_active)
+        return end;
+      if (llm_weights_are_streaming (self->instance->weights))
+        begin_others (self);
     }
   return advance (self, queue) ? LLM_TURN_RAN : LLM_TURN_WAITS;
 }
@@ -436,6 +529,7 @@ run_instance (LlmRunner *self)
   guint waiting = 0;
   LlmQueueKind queue;
 
+  count_readers (self);
   while ((queue = llm_scheduler_choose (self->scheduler, llm_clock_now_us (), waiting))
          != LLM_QUEUE_NONE)
     {

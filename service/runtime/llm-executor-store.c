@@ -82,6 +82,7 @@ drop_sessions (LlmRunner *self)
   LLM_EACH_VALUE (const LlmSession, session, self->sessions)
     if (session->context != NULL && !session->is_named)
       g_ptr_array_add (ids, g_strdup (session->context));
+  g_queue_clear_full (&self->prefixes, (GDestroyNotify) llm_session_free);
   g_hash_table_remove_all (self->sessions);
   if (storage == NULL || !__atomic_load_n (&self->executor->is_ending, __ATOMIC_ACQUIRE))
     return;
@@ -96,6 +97,7 @@ llm_runner_close_store (LlmRunner *self)
   LlmKvStore *store = self->instance->store;
 
   g_clear_pointer (&self->profile_run, llm_profile_run_free);
+  llm_kv_store_stop_reading (store);
   settle (store);
   llm_kv_store_evict (store, G_MAXUINT64, TRUE);
   llm_executor_tell_all (executor);
@@ -132,12 +134,16 @@ llm_executor_reopen_storage (LlmExecutor *self)
       || (self->storage != NULL && llm_kv_storage_is_in_place (self->storage)))
     return;
   LLM_EACH (LlmRunner, runner, self->runners)
-    llm_runner_close_store (runner);
+    {
+      llm_runner_close_store (runner);
+      llm_runner_end_stream (runner);
+    }
   g_clear_pointer (&self->storage, llm_kv_storage_free);
   llm_executor_open_storage (self);
   llm_executor_post_moved (self, 0, LLM_RESIDENCY_TEXT, 0);
   LLM_EACH (LlmRunner, runner, self->runners)
     {
+      llm_runner_begin_stream (runner);
       llm_runner_begin_check (runner);
       llm_runner_open_store (runner);
     }

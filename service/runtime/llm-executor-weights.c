@@ -16,6 +16,51 @@
 #define TOLD_PARTS 64
 /* Weights are read ahead in such pieces, so that a request never waits for more than one. */
 #define AHEAD_BYTES ((guint64) 16 << 20)
+/* Of the ring that weights stream through: a matrix of each kind of a model with 7 billion weights,
+ * and what is read while a pass begins with those that stay; of smaller models a part. */
+#define RING_BYTES ((guint64) 128 << 20)
+#define RING_PARTS 8
+
+/* --- those that stream --- */
+
+LlmDisk *
+llm_executor_get_disk (LlmExecutor *self)
+{
+  g_autoptr(GError) error = NULL;
+
+  if (self->storage != NULL)
+    return llm_kv_storage_get_disk (self->storage);
+  if (self->disk == NULL)
+    {
+      self->disk = llm_disk_new (self->config.disk, &error);
+      if (self->disk == NULL)
+        g_message ("Weights that don't fit into memory are read when they are used: %s",
+                   error->message);
+    }
+  return self->disk;
+}
+
+void
+llm_runner_begin_stream (LlmRunner *self)
+{
+  LlmDisk *disk = llm_executor_get_disk (self->executor);
+  LlmWeights *weights = self->instance->weights;
+  const LlmStreamConfig config = { .bytes = MIN (RING_BYTES, weights->bytes / RING_PARTS) };
+  LlmWeightSource source;
+
+  if (disk == NULL)
+    return;
+  source = llm_weight_source_of_disk (disk);
+  llm_weights_stream (weights, &source, &config);
+}
+
+void
+llm_runner_end_stream (LlmRunner *self)
+{
+  llm_weights_stream (self->instance->weights, NULL, NULL);
+}
+
+/* --- those that stay --- */
 
 void
 llm_executor_keep_weights (LlmExecutor *self,

@@ -30,6 +30,7 @@ runner_new (LlmExecutor *executor,
                                           (GDestroyNotify) llm_session_free);
   for (guint i = 0; i < LLM_N_QUEUES; i++)
     llm_queue_step_init (&self->steps[i], self->instance->forwards[i], LLM_BATCH_MAX_ROWS);
+  llm_runner_begin_stream (self);
   llm_runner_begin_check (self);
   llm_runner_open_store (self);
   llm_runner_load_costs (self);
@@ -167,7 +168,7 @@ run_once (LlmExecutor *self)
     end = LLM_TURN_WAITS;
   if (end != LLM_TURN_NONE)
     llm_executor_work_beside (self);
-  if (end == LLM_TURN_WAITS)
+  if (end == LLM_TURN_WAITS && !llm_executor_draft_ahead (self))
     llm_executor_wait_for_disk (self);
   return end != LLM_TURN_NONE || llm_executor_work (self);
 }
@@ -209,6 +210,7 @@ run_executor (gpointer data)
   while (self->runners->len > 0)
     g_ptr_array_remove_index (self->runners, self->runners->len - 1);
   g_clear_pointer (&self->storage, llm_kv_storage_free);
+  g_clear_pointer (&self->disk, llm_disk_free);
   return NULL;
 }
 

@@ -141,6 +141,9 @@ void         llm_executor_take_pages   (LlmExecutor  *self,
  * not, or some seconds. */
 void         llm_executor_set_pressed  (LlmExecutor  *self,
                                         gboolean      is_pressed);
+/* It is not, for long enough: what chunks of contexts lost meanwhile comes back, where storage has
+ * it and there is room, while nothing runs. */
+void         llm_executor_widen_kv     (LlmExecutor  *self);
 /* Bytes of weights in files that stay in memory between steps; what is behind them is read for each
  * step again. G_MAXUINT64 for all. */
 void         llm_executor_keep_weights (LlmExecutor  *self,
@@ -161,6 +164,11 @@ void         llm_executor_ask_memory   (LlmExecutor  *self,
 void         llm_executor_set_memory_quotas (LlmExecutor *self,
                                         double        default_quota,
                                         GHashTable   *quotas);
+
+/* What contexts may take from now on while no call uses them, of their bytes with 8 bits; more than
+ * 0, and not where it was 0 from the start. What is packed already gets fewer bits, never more. */
+void         llm_executor_set_kv_ratio (LlmExecutor  *self,
+                                        double        ratio);
 
 /* What is done from the next turn on of calls that run in the background (class background). Any
  * thread. */
@@ -190,6 +198,8 @@ typedef struct
   guint64 n_generated;      /* tokens of answers */
   LlmKvCounters kv;
   guint64 storage_bytes;    /* of contexts on storage */
+  guint64 kept_bytes;       /* of chunks that are only kept for others to share */
+  guint64 n_narrow;         /* chunks in memory with fewer bits than they should have */
 
   /* can be reclaimed: */
   guint64 scratch_bytes;

@@ -34,6 +34,8 @@ llm_queue_step_reset (LlmQueueStep *self)
   self->n_budgets = 0;
   self->n_stages = 0;
   self->waited_us = 0;
+  self->n_ahead = 0;
+  self->ahead_us = self->late_us = 0;
 }
 
 gboolean

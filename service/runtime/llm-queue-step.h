@@ -25,6 +25,9 @@ typedef struct
   gboolean teaches;      /* how long it takes says what such steps cost */
   guint n_stages;        /* that have run */
   gint64 waited_us;      /* when it last had to wait for chunks or weights, 0: never */
+  guint n_ahead;         /* draft steps taken while it waited */
+  double ahead_us;       /* of the last, if it is not known yet whether it held the step up */
+  double late_us;        /* of those that did */
 } LlmQueueStep;
 
 void      llm_queue_step_init     (LlmQueueStep *self,

@@ -35,13 +35,14 @@ llm_request_unref (LlmRequest *self)
   g_assert (self->entry.scheduler == NULL && self->own_session == NULL);
   g_array_unref (self->prompt);
   llm_decoder_free (self->decoder);
+  g_clear_pointer (&self->draft_record, llm_draft_record_unref);
   g_strfreev (self->stops);
   llm_app_unref (self->app);
   g_free (self->context);
   g_clear_pointer (&self->stream, llm_text_stream_free);
+  g_free (self->calls_marker);
   g_clear_pointer (&self->states, g_byte_array_unref);
   g_string_free (self->text, TRUE);
-  g_free (self->rows);
   g_clear_error (&self->result.error);
   g_array_unref (self->result.tokens);
   g_string_free (self->result.text, TRUE);

@@ -46,6 +46,13 @@ typedef struct
   guint n_prompt;        /* tokens of the prompt */
   guint n_slid;          /* tokens of prompt and answer that the model does not see any more */
   guint n_reused;        /* of the prompt, found in the session's memory, or on storage */
+  guint n_drafted;       /* guesses that were verified; of them right; the steps of its decode */
+  guint n_accepted;
+  guint n_passes;
+  guint n_kept;          /* of the guesses, made while an earlier step waited for weights */
+  double kv_bits;        /* of a number of K and V of what the model saw, mean over the tokens; 0:
+                          * nothing was computed */
+  gboolean took_quantized; /* the session began with chunks that another had quantized */
   double ttft_ms;        /* from arrival to the first token, 0 if none came */
   double tpot_ms;        /* mean of the further tokens, 0 with fewer than two */
   double queue_ms;       /* from arrival to the first rows, 0 if none were computed */
@@ -74,6 +81,8 @@ struct _LlmRequest
   guint64 session_id;    /* whose KV cache to use and keep; 0: none is kept */
   char *context;         /* (nullable): id of the session's context, whose folder on storage it
                           * has */
+  gboolean is_exact;     /* its chunks are not quantized further because memory is short */
+  gboolean shares_any;   /* it may begin with chunks that another session has quantized */
   gboolean is_named;     /* what it has there stays when the service ends */
   GArray *prompt;        /* (element-type gint32): all tokens before the answer */
   guint max_tokens;
@@ -82,7 +91,11 @@ struct _LlmRequest
   guint n_system;        /* of the prompt's first tokens that stay when it slides */
   LlmDecoder *decoder;   /* (nullable) (owned): chooses the tokens of the answer; NULL: prefill
                           * only */
+  LlmDraftRecord *draft_record; /* (nullable) (owned): what is known of the decoder's guesses */
   GStrv stops;           /* (nullable) */
+  char *calls_marker;    /* (nullable): where the text ends, though not the answer; see
+                          * llm_text_stream_set_marker() */
+  gboolean calls_at_start;
   gboolean strips_space; /* the answer's first space is the tokenizer's, not the model's */
   LlmApp *app;           /* (owned): whose call it is */
   LlmSlo slo;
@@ -111,8 +124,7 @@ struct _LlmRequest
   LlmTextStream *stream;    /* (nullable) (owned) */
   GByteArray *states;       /* (owned): llm_row_state() of each token of the prompt */
   GString *text;            /* (owned): what is to be posted next */
-  gint32 *rows;             /* (owned): tokens of the rows of decode that are proposed */
-  guint n_rows;             /* of them in the step under way */
+  LlmDraftTree rows;        /* of decode in the step under way; empty: it has none */
   guint length_before;      /* of the session before that step */
   guint n_known;            /* tokens of the prompt that the session had */
   gboolean is_opening;      /* what storage has of its context is not known yet; not scheduled

@@ -83,6 +83,29 @@ llm_session_cut (LlmSession *self,
 }
 
 void
+llm_session_commit (LlmSession  *self,
+                    guint        first,
+                    const guint *path,
+                    guint        n_path)
+{
+  guint base = first - get_n_slid (self);
+  g_autofree guint *slots = g_new (guint, n_path);
+  gboolean is_moved = FALSE;
+
+  for (guint i = 0; i < n_path; i++)
+    {
+      g_array_index (self->tokens, gint32, first + i) =
+        g_array_index (self->tokens, gint32, first + path[i]);
+      self->states->data[first + i] = self->states->data[first + path[i]];
+      slots[i] = base + path[i];
+      is_moved = is_moved || path[i] != i;
+    }
+  if (is_moved)
+    llm_kv_seq_commit (self->seq, base, slots, n_path);
+  llm_session_cut (self, first + n_path);
+}
+
+void
 llm_session_open (LlmSession *self)
 {
   g_autofree char *app = make_folder_key (self);
@@ -120,20 +143,35 @@ guint
 llm_session_count_shareable (LlmSession       *self,
                              const GArray     *prompt,
                              const GByteArray *states,
-                             guint             n_max)
+                             guint             n_max,
+                             gboolean          any)
 {
   guint n_common = 0;
 
   if (self->seq == NULL || self->seq->n_slid > 0)
     return 0;
 
-  n_max = MIN (n_max, self->n_settled);
+  n_max = MIN (n_max, MIN (self->n_settled, any ? llm_kv_seq_count_any (self->seq)
+                                                : llm_kv_seq_count_exact (self->seq)));
   while (n_common < n_max
          && g_array_index (self->tokens, gint32, n_common)
               == g_array_index (prompt, gint32, n_common)
          && self->states->data[n_common] == states->data[n_common])
     n_common++;
   return n_common - n_common % self->seq->store->layout.chunk_slots;
+}
+
+LlmSession *
+llm_session_keep (LlmSession *self,
+                  guint       n)
+{
+  LlmSession *kept = llm_session_new (0, self->app, NULL, FALSE, self->ledger, self->store);
+
+  kept->seq = llm_kv_seq_keep (self->seq, n);
+  kept->is_attached = TRUE;
+  add_tokens (kept, (const gint32 *) self->tokens->data, self->states->data, n);
+  kept->n_settled = n;
+  return kept;
 }
 
 void

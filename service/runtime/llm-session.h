@@ -58,12 +58,16 @@ void         llm_session_attach  (LlmSession       *self,
                                   guint             n_sinks,
                                   guint             n_slid,
                                   guint             n_max);
-/* How many of the first @n_max tokens of @prompt another session could have from this one:
- * whole chunks, computed alike. */
+/* How many of the first @n_max tokens of @prompt another session could have from this one and be
+ * none the worse: whole chunks, computed alike and not quantized since; with @any quantized ones too. */
 guint        llm_session_count_shareable (LlmSession *self,
                                   const GArray     *prompt,
                                   const GByteArray *states,
-                                  guint             n_max);
+                                  guint             n_max,
+                                  gboolean          any);
+/* (transfer full): one that keeps the first @n slots as they are, for others to share. */
+LlmSession  *llm_session_keep    (LlmSession       *self,
+                                  guint             n);
 /* Gives @self, which has attached and found nothing, the first @n slots of @from (L15). */
 void         llm_session_share   (LlmSession       *self,
                                   LlmSession       *from,
@@ -99,6 +103,12 @@ gboolean     llm_session_extend  (LlmSession       *self,
                                   const guint8     *states,
                                   guint             n,
                                   GError          **error) G_GNUC_WARN_UNUSED_RESULT;
+/* Of the tokens from @first on only those at @first + @path[i] stay, with their K and V; @path
+ * rises (C4). */
+void         llm_session_commit  (LlmSession       *self,
+                                  guint             first,
+                                  const guint      *path,
+                                  guint             n_path);
 /* Forgets the tokens from @length on: rows that were not computed. */
 void         llm_session_cut     (LlmSession       *self,
                                   guint             length);

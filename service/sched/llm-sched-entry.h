@@ -61,6 +61,9 @@ typedef struct
 /* How many rows of prefill are left now. */
 void llm_sched_entry_set_n_prompt  (LlmSchedEntry *self,
                                     guint          n_prompt);
+/* How many rows it would have in its next step of decode; at least 1. */
+void llm_sched_entry_set_n_decode  (LlmSchedEntry *self,
+                                    guint          n_decode);
 /* Of the rows of its last step of decode, @n were not kept. */
 void llm_sched_entry_take_back     (LlmSchedEntry *self,
                                     guint          n);

@@ -42,12 +42,13 @@ find_decode_rows (LlmScheduler *self,
                   double        mean_depth,
                   gboolean      has_prefills)
 {
+  double row_us = llm_cost_model_predict (&self->costs, LLM_COST_DECODE, 1, mean_depth);
   double budget_us = BACKGROUND_STEP_US;
 
   if (least_us < G_MAXDOUBLE)
     budget_us = least_us * (has_prefills ? DECODE_PART : DECODE_ONLY_PART);
   /* what can't be in time even alone is done as quickly as it can be for all */
-  if (llm_cost_model_predict (&self->costs, LLM_COST_DECODE, 1, mean_depth) > budget_us)
+  if (MAX (row_us, self->read_us) > budget_us)
     return self->max_rows;
   return MIN (llm_cost_model_find_rows (&self->costs, LLM_COST_DECODE, budget_us, mean_depth),
               self->max_rows);

@@ -84,6 +84,13 @@ llm_sched_entry_set_n_prompt (LlmSchedEntry *entry,
 }
 
 void
+llm_sched_entry_set_n_decode (LlmSchedEntry *entry,
+                              guint          n_decode)
+{
+  entry->n_decode = n_decode;
+}
+
+void
 llm_sched_entry_take_back (LlmSchedEntry *entry,
                            guint          n)
 {

@@ -85,6 +85,7 @@ typedef struct
 struct _LlmScheduler
 {
   LlmCostModel costs;     /* what steps cost: to be filled from what was kept, or kept */
+  double read_us;         /* that reading takes in a step, where weights stream: filled in */
   GPtrArray *entries;     /* (element-type LlmSchedEntry): (unowned) */
   gint64 wake_us;         /* when no queue ran: the time of the next turn, 0 for when something
                            * changes */

@@ -8,8 +8,9 @@
 
 #include "decoding/llm-buffer-sink.h"
 #include "engine/llm-engine.h"
+#include "weights/llm-repacked-cache.h"
 
-static char *model, *system_text;
+static char *model, *system_text, *draft, *schema_file, *grammar_file, *regex, *tools_file;
 static gboolean is_raw, as_json, is_exact;
 static double temperature = -1;
 static int max_tokens, threads;
@@ -29,6 +30,16 @@ static const GOptionEntry entries[] = {
   { "threads", 0, 0, G_OPTION_ARG_INT, &threads, N_("Threads that compute"), "N" },
   { "exact", 0, 0, G_OPTION_ARG_NONE, &is_exact,
     N_("Compute in floats with the weights as the file has them"), NULL },
+  { "draft", 0, 0, G_OPTION_ARG_FILENAME, &draft,
+    N_("What guesses the next tokens: a smaller model, lookup, or off"), N_("FILE") },
+  { "json-schema", 0, 0, G_OPTION_ARG_FILENAME, &schema_file,
+    N_("Hold the answer to the JSON schema in FILE"), N_("FILE") },
+  { "grammar", 0, 0, G_OPTION_ARG_FILENAME, &grammar_file,
+    N_("Hold the answer to the grammar (GBNF) in FILE"), N_("FILE") },
+  { "regex", 0, 0, G_OPTION_ARG_FILENAME, &regex,
+    N_("Hold the answer to a regular expression"), N_("REGEX") },
+  { "tools", 0, 0, G_OPTION_ARG_FILENAME, &tools_file,
+    N_("Let the answer call the functions in FILE (JSON); calls are printed as JSON"), N_("FILE") },
   { "option", 'o', 0, G_OPTION_ARG_FILENAME_ARRAY, &options, N_("Any option of the interface"),
     "KEY=VALUE" },
   { "json", 0, 0, G_OPTION_ARG_NONE, &as_json, N_("Text and results as one JSON object"), NULL },
@@ -57,10 +68,15 @@ print_end (const char   *text,
            gpointer      data)
 {
   Answer *answer = data;
+  const char *calls = NULL;
 
   answer->is_finished = TRUE;
-  if (!as_json && (error == NULL || *text != '\0'))
+  if (results != NULL)
+    g_variant_lookup (results, "tool-calls", "&s", &calls);
+  if (!as_json && (*text != '\0' || (error == NULL && calls == NULL)))
     putchar ('\n');
+  if (!as_json && calls != NULL)
+    puts (calls);
   if (error != NULL)
     {
       answer->status = tool_fail (error);
@@ -113,6 +129,62 @@ on_begun (GObject      *source,
     print_end ("", NULL, error, data);
 }
 
+static gboolean
+is_draft_file (void)
+{
+  return !g_str_equal (draft, "off") && !g_str_equal (draft, "lookup");
+}
+
+/* Loads the model that guesses. */
+static gboolean
+set_draft (LlmEngine         *engine,
+           const LlmSettings *settings,
+           GError           **error)
+{
+  g_autoptr(LlmModel) small = llm_model_open (draft, error);
+  g_autoptr(LlmLedger) ledger = llm_ledger_new ();
+  g_autoptr(LlmRepackedCache) cache = NULL;
+  LlmWeights *weights;
+  LlmDraftModel *guesser;
+
+  if (small == NULL)
+    return FALSE;
+  cache = llm_repacked_cache_new (settings->cache_folder, FALSE, settings->system_cache_folder, 0);
+  weights = llm_weights_new_repacked (llm_model_get_gguf (small), llm_model_get_hparams (small),
+                                      NULL, cache, settings->n_threads, NULL, error);
+  if (weights == NULL)
+    return FALSE;
+  guesser = llm_draft_model_new (small, weights, llk_ops_best (), settings->n_threads, ledger);
+  llm_engine_set_draft (engine, guesser);
+  llm_draft_model_unref (guesser);
+  return TRUE;
+}
+
+/* Adds the text of @file (nullable) as option @key. */
+static gboolean
+add_file (GVariantDict *dict,
+          const char   *key,
+          const char   *file)
+{
+  g_autoptr(GError) error = NULL;
+  g_autofree char *text = NULL;
+
+  if (file == NULL)
+    return TRUE;
+  if (!g_file_get_contents (file, &text, NULL, &error))
+    {
+      tool_fail (error);
+      return FALSE;
+    }
+  if (!g_utf8_validate (text, -1, NULL))
+    {
+      tool_fail_usage (_("the text is not valid UTF-8"));
+      return FALSE;
+    }
+  g_variant_dict_insert (dict, key, "s", text);
+  return TRUE;
+}
+
 /* The options of the call, as a{sv}; NULL after a message. */
 static GVariant *
 make_options (void)
@@ -131,12 +203,24 @@ make_options (void)
       tool_fail_usage (_("the text is not valid UTF-8"));
       return NULL;
     }
+  if (!add_file (&dict, "schema", schema_file) || !add_file (&dict, "grammar", grammar_file)
+      || !add_file (&dict, "tools", tools_file))
+    return NULL;
+  if (regex != NULL && !g_utf8_validate (regex, -1, NULL))
+    {
+      tool_fail_usage (_("the text is not valid UTF-8"));
+      return NULL;
+    }
+  if (regex != NULL)
+    g_variant_dict_insert (&dict, "regex", "s", regex);
   if (is_raw)
     g_variant_dict_insert (&dict, "raw", "b", TRUE);
   if (system_text != NULL)
     g_variant_dict_insert (&dict, "system", "s", system_text);
   if (temperature >= 0)
     g_variant_dict_insert (&dict, "temperature", "d", temperature);
+  if (draft != NULL)
+    g_variant_dict_insert (&dict, "draft", "s", is_draft_file () ? "auto" : draft);
   if (max_tokens > 0)
     g_variant_dict_insert (&dict, "max-tokens", "u", max_tokens);
   if (seed >= 0)
@@ -169,6 +253,8 @@ run (char **arguments)
   settings->is_exact = is_exact;
   llm_settings_set_cache (settings, FALSE);
   engine = llm_engine_new (settings);
+  if (draft != NULL && is_draft_file () && !set_draft (engine, settings, &error))
+    return tool_fail (error);
   parsed = llm_call_options_parse (dict, LLMSVC_CALL_COMPLETE, llm_engine_get_features (engine),
                                    &error);
   if (parsed == NULL)

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "base/llm-sysinfo.h"
+#include "kv/llm-kv.h"
 #include "model/llm-catalogue.h"
 #include "model/llm-model.h"
 #include "weights/llm-weights.h"
@@ -60,10 +61,11 @@ typedef struct
 {
   LlmModelInfo *info;      /* (owned) */
   LlmModel *model;         /* (nullable) (owned) */
-  const char *template;    /* (nullable): name of the template, NULL for raw prompts only */
+  char *template;          /* (nullable) (owned): what it can express; NULL: raw prompts only */
   gboolean is_usable;
   GError *error;           /* (nullable) (owned): why it can't be used, or without a template */
   guint64 weight_bytes;
+  guint least_ratio;       /* of its contexts, in percent */
   guint64 token_bytes;     /* that one token of a context takes */
   guint64 available_bytes; /* memory of this machine; 0 when unknown */
 } Verdict;
@@ -73,6 +75,7 @@ verdict_clear (Verdict *self)
 {
   g_clear_pointer (&self->info, llm_model_info_unref);
   g_clear_pointer (&self->model, llm_model_unref);
+  g_clear_pointer (&self->template, g_free);
   g_clear_error (&self->error);
 }
 
@@ -100,13 +103,15 @@ examine (Verdict *self,
   /* K and V of every layer, in half precision as the executor keeps them. */
   self->token_bytes =
     2 * sizeof (guint16) * (guint64) hparams->n_layers * hparams->n_kv_heads * hparams->head_dim;
+  self->least_ratio = llm_kv_least_ratio (hparams->n_layers, hparams->n_kv_heads,
+                                          hparams->head_dim, LLM_KV_CHUNK_SLOTS);
   weights = llm_weights_new_mapped (gguf, hparams, NULL, NULL, &self->error);
   if (weights == NULL)
     return;
 
   self->is_usable = TRUE;
   template = llm_model_get_template (self->model, &self->error);
-  self->template = template != NULL ? llm_template_get_name (template) : NULL;
+  self->template = template != NULL ? llm_template_describe (template) : NULL;
 }
 
 static int
@@ -119,7 +124,7 @@ print_verdict (const Verdict *self)
     }
   printf ("identity: %s\n", llm_model_get_identity (self->model));
   if (self->template != NULL)
-    printf ("usable: yes, template %s\n", self->template);
+    printf ("usable: yes, template with %s\n", self->template);
   else
     printf ("usable: with raw prompts only: %s\n", self->error->message);
   return TOOL_OK;
@@ -143,7 +148,8 @@ print_summary (const Verdict *self)
   if (self->info->license[0] != '\0')
     printf ("license: %s\n", self->info->license);
   if (self->model != NULL)
-    printf ("context: %u tokens, %s each\n", self->info->context_length, token);
+    printf ("context: %u tokens, %s each; packed, %u %% of 8 bits at least\n",
+            self->info->context_length, token, self->least_ratio);
   if (self->available_bytes > 0)
     printf ("memory: %s of weights; %s are available on this machine\n", weights, free_memory);
   else

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "engine/llm-settings.h"
+#include "forward/llm-feedback.h"
 #include "weights/llm-repacked-cache.h"
 
 ToolModelOptions tool_model_options = { .n_call = 64 };
@@ -30,9 +31,9 @@ tool_model_options_check (void)
              "another one of llmsvc-tool(1)");
   if (!(options->kv_ratio >= 0 && options->kv_ratio <= 100))
     return _("--kv-ratio is at most 100 percent");
-  if (options->kv_bits != 0 && options->kv_bits != 8 && options->kv_bits != 4 &&
-      options->kv_bits != 2)
-    return _("--kv-bits is 8, 4 or 2");
+  if (options->kv_bits != 0 && options->kv_bits != 8
+      && !(options->kv_bits >= 2 && options->kv_bits <= 4))
+    return _("--kv-bits is 8, 4, 3 or 2");
   if (options->n_call < 1)
     return _("--call-tokens is 1 or more");
   return NULL;
@@ -50,7 +51,8 @@ make_policy (void)
     {
       policy.compression = LLM_KV_UNIFORM;
       policy.uniform = options->kv_bits == 8 ? LLK_KV_Q8
-                       : options->kv_bits == 4 ? LLK_KV_Q4 : LLK_KV_Q2;
+                       : options->kv_bits == 4 ? LLK_KV_Q4
+                       : options->kv_bits == 3 ? LLK_KV_Q3 : LLK_KV_Q2;
     }
   return policy;
 }
@@ -60,6 +62,9 @@ tool_model_new_store (ToolModel          *self,
                       const LlmKvPolicy  *policy,
                       GError            **error)
 {
+  g_autofree float *feedback = policy != NULL ? llm_feedback_new (llm_model_get_gguf (self->model),
+                                                                  self->hparams, llk_ops_best ())
+                                              : NULL;
   const LlmKvLayout layout = {
     .kind = LLM_KV_FULL,
     .format = tool_model_options.is_f32 ? LLK_KV_F32 : LLK_KV_F16,
@@ -67,6 +72,7 @@ tool_model_new_store (ToolModel          *self,
     .n_kv_heads = self->hparams->n_kv_heads,
     .head_dim = self->hparams->head_dim,
     .chunk_slots = LLM_KV_CHUNK_SLOTS,
+    .feedback = feedback,
   };
 
   return llm_kv_store_new (&layout, policy, NULL, error);

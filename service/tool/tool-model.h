@@ -22,7 +22,7 @@ typedef struct
   /* What is done with the KV cache between calls; nothing, unless one is given. */
   char *kv;              /* (nullable): the name of a policy */
   double kv_ratio;       /* percent of all chunks at 8 bits; 0 for the policy's own */
-  int kv_bits;           /* 8, 4 or 2 for all chunks; 0 for the policy's choice */
+  int kv_bits;           /* 8, 4, 3 or 2 for all chunks; 0 for the policy's choice */
   int n_call;            /* tokens of a call */
 } ToolModelOptions;
 
@@ -44,7 +44,7 @@ extern ToolModelOptions tool_model_options;
     { "kv-ratio", 0, 0, G_OPTION_ARG_DOUBLE, &tool_model_options.kv_ratio, \
       N_("Percent of what it takes with 8 bits"), N_("PERCENT") }, \
     { "kv-bits", 0, 0, G_OPTION_ARG_INT, &tool_model_options.kv_bits, \
-      N_("8, 4 or 2 bits for all of it"), "N" }
+      N_("8, 4, 3 or 2 bits for all of it"), "N" }
 
 typedef struct
 {

@@ -194,6 +194,8 @@ LlmStatus        llm_repacked_await      (LlmRepacked           *self,
 /* Of a file: what waits on the thread waits as long as some of it is dropped. */
 void             llm_repacked_set_dropped (LlmRepacked          *self,
                                           gboolean               is_dropped);
+/* The file is damaged: it is removed, and steps fail. */
+void             llm_repacked_set_damaged (LlmRepacked          *self);
 /* Compares the checksums of a file for which that is due, and notes that it was done;
  * removes a file that is damaged. What the thread does in the end. */
 void             llm_repacked_verify     (LlmRepacked           *self);

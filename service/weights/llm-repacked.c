@@ -267,6 +267,14 @@ finish (LlmRepacked *self)
 }
 
 void
+llm_repacked_set_damaged (LlmRepacked *self)
+{
+  g_message ("“%s” is damaged, and made again", self->path);
+  unlink (self->path);
+  llm_file_map_set_damaged (self->map);
+}
+
+void
 llm_repacked_verify (LlmRepacked *self)
 {
   static const char value[] = "1";
@@ -280,9 +288,7 @@ llm_repacked_verify (LlmRepacked *self)
       if (XXH3_64bits (self->data + i * LLM_REPACKED_PIECE,
                        llm_repacked_plan_get_piece (self->plan, i)) != self->checksums[i])
         {
-          g_message ("“%s” is damaged, and made again", self->path);
-          unlink (self->path);
-          llm_file_map_set_damaged (self->map);
+          llm_repacked_set_damaged (self);
           return;
         }
     }

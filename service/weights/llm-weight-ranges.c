@@ -307,27 +307,12 @@ llm_weight_ranges_set_staying (LlmWeightRanges *self,
 void
 llm_weight_ranges_lease (LlmWeightRanges *self,
                          LlmWeightRange  *range,
-                         gboolean         is_read,
-                         guint64          ahead)
+                         gboolean         is_read)
 {
-  guint64 stays = MIN (self->kept, self->staying);
-  guint64 end = range->start + range->length;
-
   if (range->n_leases++ == 0)
     self->over += range->length - get_first (range, self->kept);
-  if (!is_read || stays == self->bytes)
-    return;
-  for (guint i = (guint) (range - llm_weight_ranges_get (self, 0)) + 1;
-       end > stays && ahead > 0 && i < self->ranges->len; i++)
-    {
-      const LlmWeightRange *next = llm_weight_ranges_get (self, i);
-
-      if (next->segment != range->segment)
-        break;
-      end += MIN (next->length, ahead);
-      ahead -= MIN (next->length, ahead);
-    }
-  llm_weight_ranges_prefetch (self, range->start, end);
+  if (is_read && MIN (self->kept, self->staying) < self->bytes && range->map != NULL)
+    llm_file_map_prefetch (range->map, range->offset, range->length);
 }
 
 /* Where the next is read its last page, which they share, waits for that one; and what is left of

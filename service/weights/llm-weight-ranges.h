@@ -19,6 +19,7 @@ typedef struct
   guint64 start;     /* bytes of all ranges before it */
   guint segment;
   guint place;       /* index in by_place */
+  guint in_pass;     /* place in the order of a pass + 1; 0 for what can't stream */
   guint n_leases;
 } LlmWeightRange;
 
@@ -67,13 +68,11 @@ void            llm_weight_ranges_list    (const LlmWeightRanges *self,
 void            llm_weight_ranges_prefetch (const LlmWeightRanges *self,
                                            guint64          begin,
                                            guint64          end);
-/* The range is needed until as many calls of unlease(). With @is_read all of it is used: where not
- * all weights stay it is read ahead, and with it, where it does not stay, @ahead bytes behind it in
- * its segment. */
+/* The range is needed until as many calls of unlease(). With @is_read all of it is used, from its
+ * mapping: where not all weights stay the kernel is asked to read it at once. */
 void            llm_weight_ranges_lease   (LlmWeightRanges *self,
                                            LlmWeightRange  *range,
-                                           gboolean         is_read,
-                                           guint64          ahead);
+                                           gboolean         is_read);
 void            llm_weight_ranges_unlease (LlmWeightRanges *self,
                                            LlmWeightRange  *range);
 

@@ -6,44 +6,16 @@
 #include <string.h>
 
 #include "common/llmsvc-error.h"
-#include "weights/llm-repacked-private.h"
-#include "weights/llm-weight-ranges.h"
-
-/* Of weights that don't stay, so many bytes are read ahead of those in use, in all segments: two of
- * the largest matrices of a small model, and about what is read while one is multiplied. */
-#define PASS_AHEAD_BYTES ((guint64) 16 << 20)
-
-typedef struct
-{
-  LlmWeights parent;
-
-  const LlmHparams *hparams;
-  LlmSubModels *whole;      /* (nullable) (owned), as the rest: the table where none was given */
-  LlmGguf *gguf;
-  LlmLedger *ledger;        /* (nullable) */
-  LlmTensorPart *parts;     /* [n_layers × LLM_N_OPS], shared ones in layer 0 */
-  LlmWeightRanges ranges;   /* what is read from the file, then the panels */
-  guint *places;            /* [n_layers × LLM_N_OPS × n_levels]: number of a range + 1, or 0 */
-
-  LlmRepacked *repacked;    /* (nullable): NULL for weights as the file has them */
-  guint64 first_panel;      /* bytes of ranges before the panels */
-} FileWeights;
-
-/* Whether the kernel can take the panels' memory by itself. */
-static gboolean
-has_panel_file (const FileWeights *self)
-{
-  return self->repacked != NULL && self->repacked->map != NULL;
-}
+#include "weights/llm-weights-file-private.h"
 
 static gboolean
-has_panels_in_memory (const FileWeights *self)
+has_panels_in_memory (const LlmFileWeights *self)
 {
   return self->repacked != NULL && self->repacked->map == NULL;
 }
 
 static guint64
-get_backed (const FileWeights *self)
+get_backed (const LlmFileWeights *self)
 {
   guint64 held = llm_weight_ranges_get_held (&self->ranges);
 
@@ -53,8 +25,8 @@ get_backed (const FileWeights *self)
 }
 
 static void
-tell_held (FileWeights *self,
-           guint64      absent)
+tell_held (LlmFileWeights *self,
+           guint64         absent)
 {
   llm_weights_set_held (&self->parent, self->ledger, llm_weight_ranges_get_held (&self->ranges),
                         get_backed (self), absent);
@@ -62,9 +34,9 @@ tell_held (FileWeights *self,
 
 /* Of a file, as long as some is dropped nothing reads all of it. */
 static void
-tell_dropped (FileWeights *self)
+tell_dropped (LlmFileWeights *self)
 {
-  if (has_panel_file (self))
+  if (llm_file_weights_has_panel_file (self))
     llm_repacked_set_dropped (self->repacked,
                               MIN (self->ranges.kept, self->ranges.staying) < self->ranges.bytes);
 }
@@ -72,7 +44,7 @@ tell_dropped (FileWeights *self)
 GArray *
 llm_weights_list_pieces (LlmWeights *weights)
 {
-  FileWeights *self = (FileWeights *) weights;
+  LlmFileWeights *self = (LlmFileWeights *) weights;
   GArray *pieces = llm_weights_new_pieces ();
 
   llm_weight_ranges_list (&self->ranges, pieces);
@@ -84,8 +56,8 @@ llm_weights_list_pieces (LlmWeights *weights)
 /* How many bytes of the panels in memory stay when the last @bytes go: as they are packed again in
  * whole pieces, and only behind what is in use. */
 static guint64
-find_memory_tail (const FileWeights *self,
-                  guint64            bytes)
+find_memory_tail (const LlmFileWeights *self,
+                  guint64               bytes)
 {
   guint64 have = self->ranges.kept - self->first_panel;
   guint64 stays = have > bytes ? have - bytes : 0;
@@ -101,8 +73,8 @@ find_memory_tail (const FileWeights *self,
 }
 
 static guint64
-drop_memory (FileWeights *self,
-             guint64      bytes)
+drop_memory (LlmFileWeights *self,
+             guint64         bytes)
 {
   guint64 have = self->ranges.kept - MIN (self->ranges.kept, self->first_panel);
   guint64 stays = have > 0 ? find_memory_tail (self, bytes) : 0;
@@ -119,7 +91,7 @@ guint64
 llm_weights_drop (LlmWeights *weights,
                   guint64     bytes)
 {
-  FileWeights *self = (FileWeights *) weights;
+  LlmFileWeights *self = (LlmFileWeights *) weights;
   guint64 freed = 0;
   guint64 backed, resident, absent = weights->absent;
 
@@ -143,6 +115,9 @@ llm_weights_drop (LlmWeights *weights,
       freed += resident;
     }
   tell_held (self, absent);
+  /* it is no weights', and not in the account of these */
+  if (self->stream != NULL)
+    freed += llm_weight_stream_trim (self->stream);
   return freed;
 }
 
@@ -150,7 +125,7 @@ llm_weights_drop (LlmWeights *weights,
 LlmStatus
 llm_weights_take (LlmWeights *weights)
 {
-  FileWeights *self = (FileWeights *) weights;
+  LlmFileWeights *self = (LlmFileWeights *) weights;
   guint64 backed = get_backed (self);
 
   llm_weight_ranges_set_kept (&self->ranges, self->ranges.bytes);
@@ -166,7 +141,7 @@ llm_weights_read_ahead (LlmWeights *weights,
                         guint64     at,
                         guint64     bytes)
 {
-  FileWeights *self = (FileWeights *) weights;
+  LlmFileWeights *self = (LlmFileWeights *) weights;
   guint64 end = has_panels_in_memory (self) ? self->first_panel : self->ranges.bytes;
 
   if (at < end)
@@ -178,16 +153,19 @@ void
 llm_weights_keep (LlmWeights *weights,
                   guint64     bytes)
 {
-  FileWeights *self = (FileWeights *) weights;
+  LlmFileWeights *self = (LlmFileWeights *) weights;
 
   if (has_panels_in_memory (self))
     return;
+  if (MIN (bytes, self->ranges.bytes) == self->ranges.staying)
+    return;
   llm_weight_ranges_set_staying (&self->ranges, MIN (bytes, self->ranges.bytes));
+  llm_file_weights_choose (self);
   tell_dropped (self);
 }
 
 static void
-view_panels (const FileWeights       *self,
+view_panels (const LlmFileWeights    *self,
              const LlmRepackedMatrix *matrix,
              LlmWeightView           *view)
 {
@@ -196,9 +174,9 @@ view_panels (const FileWeights       *self,
 }
 
 static void
-view_rows (const FileWeights   *self,
-           const LlmTensorPart *part,
-           LlmWeightView       *view)
+view_rows (const LlmFileWeights *self,
+           const LlmTensorPart  *part,
+           LlmWeightView        *view)
 {
   gsize skipped =
     view->in_first / llk_type_block_size (part->type) * llk_type_block_bytes (part->type);
@@ -218,7 +196,7 @@ acquire (LlmWeights           *weights,
          LlmWeightView        *view,
          GError              **error)
 {
-  FileWeights *self = (FileWeights *) weights;
+  LlmFileWeights *self = (LlmFileWeights *) weights;
   guint n_levels = weights->sub_models->n_levels;
   const LlmRepackedMatrix *matrix = NULL;
   const LlmTensorPart *part;
@@ -261,13 +239,20 @@ acquire (LlmWeights           *weights,
     }
   if (self->repacked != NULL)
     matrix = llm_repacked_plan_find (self->repacked->plan, op, layer, segment);
-  if (matrix != NULL)
-    view_panels (self, matrix, view);
-  else
-    view_rows (self, part, view);
+  llm_weights_poll (weights);
+  if (llm_file_weights_streams (self, range))
+    {
+      status = llm_file_weights_acquire_streaming (self, range, matrix, view, error);
+      if (status != LLM_READY)
+        return status;
+    }
   /* Of the embedding a few rows are read. */
-  llm_weight_ranges_lease (&self->ranges, range, op != LLM_OP_TOKEN_EMBEDDING,
-                           PASS_AHEAD_BYTES / n_levels);
+  llm_weight_ranges_lease (&self->ranges, range,
+                           view->data == NULL && op != LLM_OP_TOKEN_EMBEDDING);
+  if (view->data == NULL && matrix != NULL)
+    view_panels (self, matrix, view);
+  else if (view->data == NULL)
+    view_rows (self, part, view);
   view->lease = range;
   if (range->start + range->length > self->ranges.kept)
     tell_held (self, weights->absent);
@@ -278,11 +263,13 @@ static void
 release (LlmWeights    *weights,
          LlmWeightView *view)
 {
-  FileWeights *self = (FileWeights *) weights;
+  LlmFileWeights *self = (LlmFileWeights *) weights;
   LlmWeightRange *range = view->lease;
 
   if (range != NULL)
     {
+      if (self->stream != NULL && llm_weight_stream_owns (self->stream, view->data))
+        llm_weight_stream_release (self->stream, range->in_pass - 1);
       llm_weight_ranges_unlease (&self->ranges, range);
       if (range->start + range->length > self->ranges.kept)
         tell_held (self, weights->absent);
@@ -294,9 +281,12 @@ static gboolean
 check (LlmWeights  *weights,
        GError     **error)
 {
-  FileWeights *self = (FileWeights *) weights;
+  LlmFileWeights *self = (LlmFileWeights *) weights;
 
-  if (has_panel_file (self) && llm_file_map_is_damaged (self->repacked->map))
+  if (self->ranges.staying < self->ranges.bytes && llm_file_weights_has_panel_file (self)
+      && llm_file_weights_were_written (self))
+    llm_file_map_set_damaged (self->repacked->map);
+  if (llm_file_weights_has_panel_file (self) && llm_file_map_is_damaged (self->repacked->map))
     return llm_gguf_fail (self->gguf, error, LLMSVC_ERROR_INVALID_MODEL,
                           "the prepared copy of the file was changed while it was in use: answers "
                           "made with it since are worthless");
@@ -310,11 +300,13 @@ check (LlmWeights  *weights,
 static void
 free_weights (LlmWeights *weights)
 {
-  FileWeights *self = (FileWeights *) weights;
+  LlmFileWeights *self = (LlmFileWeights *) weights;
   LlmFileMap *map = self->gguf->map;
 
   llm_weights_set_held (weights, self->ledger, 0, 0, 0);
   g_clear_pointer (&self->ledger, llm_ledger_unref);
+  g_clear_pointer (&self->stream, llm_weight_stream_free);
+  g_clear_pointer (&self->sums, llm_stream_sums_free);
   llm_weight_ranges_clear (&self->ranges);
   if (self->repacked != NULL)
     llm_repacked_end (self->repacked, weights->keeps_cache);
@@ -336,36 +328,27 @@ static const LlmWeightProvider file_provider = {
 
 /* --- making --- */
 
-static guint *
-get_place (const FileWeights *self,
-           LlmOperator        op,
-           guint              layer,
-           guint              segment)
-{
-  return &self->places[(layer * LLM_N_OPS + op) * self->parent.sub_models->n_levels + segment];
-}
-
 /* Where @op is read from the file, by rows, what @segment adds. Inputs that it adds lie between
  * those of segment 0. */
 static void
-add_rows (FileWeights *self,
-          LlmOperator  op,
-          guint        layer,
-          guint        segment)
+add_rows (LlmFileWeights *self,
+          LlmOperator     op,
+          guint           layer,
+          guint           segment)
 {
   const LlmTensorPart *part = &self->parts[layer * LLM_N_OPS + op];
   LlmSegmentShape shape =
     llm_sub_models_get_shape (self->parent.sub_models, self->hparams, op, layer, segment);
-  guint *place = get_place (self, op, layer, segment);
+  guint *place = llm_file_weights_place (self, op, layer, segment);
 
   if (part->tensor == NULL || shape.in_count == 0 || shape.out_count == 0
       || (self->repacked != NULL
           && llm_repacked_plan_find (self->repacked->plan, op, layer, 0) != NULL))
     return;
   if (op == LLM_OP_OUTPUT && self->hparams->has_tied_output)
-    *place = *get_place (self, LLM_OP_TOKEN_EMBEDDING, 0, 0);
+    *place = *llm_file_weights_place (self, LLM_OP_TOKEN_EMBEDDING, 0, 0);
   else if (segment > 0 && shape.in_count != part->n_in)
-    *place = *get_place (self, op, layer, 0);
+    *place = *llm_file_weights_place (self, op, layer, 0);
   else
     *place = 1 + llm_weight_ranges_add (&self->ranges, self->gguf->map,
                                         part->offset + shape.out_first * part->row_bytes,
@@ -377,7 +360,7 @@ add_rows (FileWeights *self,
 
 /* Of each segment what no layer has first, but the output, which is used last. */
 static void
-add_all_rows (FileWeights *self)
+add_all_rows (LlmFileWeights *self)
 {
   for (guint segment = 0; segment < self->parent.sub_models->n_levels; segment++)
     {
@@ -394,7 +377,7 @@ add_all_rows (FileWeights *self)
 
 /* Each with what is between it and the next. */
 static void
-add_all_panels (FileWeights *self)
+add_all_panels (LlmFileWeights *self)
 {
   const LlmRepackedPlan *plan = self->repacked->plan;
 
@@ -403,9 +386,9 @@ add_all_panels (FileWeights *self)
       const LlmRepackedMatrix *matrix = &g_array_index (plan->matrices, LlmRepackedMatrix, i);
       guint64 end = i + 1 < plan->matrices->len ? (matrix + 1)->offset : plan->bytes;
 
-      *get_place (self, matrix->op, matrix->layer, matrix->segment) =
+      *llm_file_weights_place (self, matrix->op, matrix->layer, matrix->segment) =
         1 + llm_weight_ranges_add (&self->ranges, self->repacked->map,
-                                   (has_panel_file (self) ? plan->data_offset : 0)
+                                   (llm_file_weights_has_panel_file (self) ? plan->data_offset : 0)
                                      + matrix->offset,
                                    end - matrix->offset, matrix->segment);
     }
@@ -421,7 +404,7 @@ new_weights (LlmGguf             *gguf,
              LlmRepacked         *repacked,
              LlmLedger           *ledger)
 {
-  FileWeights *self = g_new0 (FileWeights, 1);
+  LlmFileWeights *self = g_new0 (LlmFileWeights, 1);
 
   self->parent.provider = &file_provider;
   if (sub_models == NULL)

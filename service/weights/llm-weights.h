@@ -18,6 +18,7 @@
 #include "base/llm-status.h"
 #include "io/llm-file-map.h"
 #include "model/architectures/llm-sub-models.h"
+#include "weights/llm-weight-stream.h"
 
 /* What is known of the input when weights are asked for: a provider that loads
  * only active channels looks at it (A1). */
@@ -152,11 +153,28 @@ gboolean    llm_weights_read_ahead  (LlmWeights    *self,
                                      guint64        at,
                                      guint64        bytes);
 
-/* Where not all weights fit into memory: from now on those behind the first @bytes are read ahead
- * of their use and reclaimed after it; G_MAXUINT64 for none. Weights that are held stay counted as
- * such. */
+/* Where not all weights fit into memory: from now on those behind the first @bytes go after their
+ * use; G_MAXUINT64 for none. Also in the middle of steps. Weights that are held stay counted as
+ * such. After llm_weights_stream() those of a packed file stream; elsewhere the kernel reads them
+ * from their mapping when they are used. */
 void        llm_weights_keep        (LlmWeights    *self,
                                      guint64        bytes);
+/* How weights of a packed file stream where not all stay (C4), from now on; @source stays until the
+ * next such call. NULL: they don't any more. FALSE where there is no such file, or it can't be
+ * opened once more. Not while views are held. */
+gboolean    llm_weights_stream      (LlmWeights    *self,
+                                     const LlmWeightSource *source,
+                                     const LlmStreamConfig *config);
+/* Whether some of them stream now. */
+gboolean    llm_weights_are_streaming (LlmWeights  *self);
+/* How many steps go through one pass together: see llm_weight_stream_set_readers(). */
+void        llm_weights_set_readers (LlmWeights    *self,
+                                     guint          n_readers);
+/* Takes what has arrived of what streams, and goes on reading: for what waits on the source. */
+void        llm_weights_poll        (LlmWeights    *self);
+/* All zero where nothing streams. */
+void        llm_weights_get_stream_figures (LlmWeights *self,
+                                     LlmStreamFigures *figures);
 
 /* (element-type LlmWeightPiece) (transfer full): where the backed bytes are. */
 GArray     *llm_weights_list_pieces (LlmWeights    *self);

@@ -19,8 +19,8 @@ static char *rates;
 /* Rates of no real machine: with them nothing is measured. */
 static const char rates_text[] =
   "[disk]\nlatency-us=60\nread-bytes-per-us=1000\nwrite-bytes-per-us=1000\n"
-  "[8m]\nprompt-us=700;2000;6000;11000;22000;45000\ndepth-us=1\nresident-us=30\n"
-  "[restore]\ntake-us-per-byte=0.0003\n";
+  "[8m]\nprompt-us=700;2000;6000;11000;22000;45000\ndepth-us=1\nresident-us=30\nopen-us=100\n"
+  "take-us-per-byte=0.0003\npack-us-per-byte=2\nfloat-evict-us-per-chunk=1\n";
 
 static BenchRigRun
 run_grid (const char *seed,
@@ -29,7 +29,7 @@ run_grid (const char *seed,
 {
   return bench_rig_run ("contexts", "--quick", "--hours", "6", "--rates", rates, "--folder", folder,
                         "--shape", "8m", "--device", "disk", "--seed", seed,
-                        "--policy", policy, "--policy", other, "--json", "grid", NULL);
+                        "--policies", policy, "--policy", other, "--json", "grid", NULL);
 }
 
 static JsonArray *
@@ -151,6 +151,38 @@ test_policies (void)
   g_assert_cmpfloat (get (llms, "read-bytes"), <, get (vllm_sq, "read-bytes"));
 }
 
+/* The same calls in less time leave none for packing and writing ahead: what a call takes from others
+ * has to wait for both. */
+static void
+test_rate (void)
+{
+  g_auto(BenchRigRun) run = bench_rig_run ("contexts", "--quick", "--hours", "24", "--rates", rates,
+                                           "--folder", folder, "--shape", "8m", "--device", "disk",
+                                           "--json", "sweeps", NULL);
+  g_autoptr(JsonNode) root = NULL;
+  JsonArray *cells = parse_cells (&run, &root);
+  JsonObject *slow = NULL, *fast = NULL;
+
+  for (guint i = 0; i < json_array_get_length (cells); i++)
+    {
+      JsonObject *cell = json_array_get_object_element (cells, i);
+      gboolean is_llms = strcmp (json_object_get_string_member (cell, "policy"), "llms") == 0;
+      gboolean is_base = get (cell, "chunk-slots") == 16 && get (cell, "max-slots") == 1024;
+
+      if (is_llms && is_base && get (cell, "interval-s") == 300)
+        slow = cell;
+      if (is_llms && is_base && get (cell, "interval-s") == 1)
+        fast = cell;
+    }
+  g_assert_nonnull (slow);
+  g_assert_nonnull (fast);
+  g_assert_cmpfloat (get (slow, "switches"), ==, get (fast, "switches"));
+  g_assert_cmpfloat (get (slow, "budget-bytes"), ==, get (fast, "budget-bytes"));
+  g_assert_cmpfloat (get (slow, "written-bytes"), ==, 0);
+  g_assert_cmpfloat (get (fast, "written-bytes"), >, 0);
+  g_assert_cmpfloat (get_wait (fast, "mean-ms"), >, get_wait (slow, "mean-ms"));
+}
+
 /* --- what is written --- */
 
 static void
@@ -194,6 +226,7 @@ test_real (void)
   g_auto(BenchRigRun) run = { 0 };
   g_autoptr(JsonNode) root = NULL;
   g_autoptr(GError) error = NULL;
+  static const char *const policies[] = { "llms", "vllm-sq", "vllm-s", "swapping", "lmk" };
   JsonObject *object, *part;
 
   g_file_set_contents (peer, "#!/bin/sh\necho '{ \"n_depth\": 512, \"bytes\": 2500000, "
@@ -210,9 +243,17 @@ test_real (void)
   object = json_node_get_object (root);
 
   part = json_object_get_object_member (json_object_get_object_member (object, "switches"), "8m");
-  part = json_object_get_object_member (part, "call");
-  g_assert_cmpfloat (json_object_get_double_member (part, "measured-ms"), >, 0);
-  g_assert_cmpfloat (json_object_get_double_member (part, "predicted-ms"), >, 0);
+  for (guint i = 0; i < G_N_ELEMENTS (policies); i++)
+    {
+      JsonObject *found = json_object_get_object_member (part, policies[i]);
+      JsonObject *call = json_object_get_object_member (found, "call");
+
+      g_assert_cmpfloat (json_object_get_double_member (call, "measured-ms"), >, 0);
+      g_assert_cmpfloat (json_object_get_double_member (call, "predicted-ms"), >, 0);
+      /* lmk has nothing on storage */
+      g_assert_true ((get (found, "read-bytes") > 0) != (strcmp (policies[i], "lmk") == 0));
+      g_assert_true ((get (found, "recomputed-rows") > 0) || strcmp (policies[i], "lmk") != 0);
+    }
 
   /* as many tokens as the model bears */
   part = json_object_get_object_member (json_object_get_object_member (object, "ttft"), "8m-960");
@@ -233,12 +274,17 @@ static void
 test_errors (void)
 {
   static const char broken_text[] = "[8m]\nprompt-us=1;2\n[disk]\nlatency-us=1\n"
-                                    "read-bytes-per-us=1\nwrite-bytes-per-us=1\n";
+                                    "read-bytes-per-us=1\nwrite-bytes-per-us=1\n[restore]\n";
+  static const char doubtful_text[] = "[8m]\nprompt-us=700;2000;6000;11000;22000;90000\n"
+                                      "depth-us=1\nresident-us=30\n[disk]\nlatency-us=1\n"
+                                      "read-bytes-per-us=1\nwrite-bytes-per-us=1\n[restore]\n";
   g_auto(BenchRigRun) half = { 0 };
+  g_auto(BenchRigRun) doubtful = { 0 };
   g_autofree char *broken = g_build_filename (folder, "broken.ini", NULL);
   g_auto(BenchRigRun) policy = bench_rig_run ("contexts", "--policy", "magic", NULL);
   g_auto(BenchRigRun) shape = bench_rig_run ("contexts", "--shape", "round", NULL);
   g_auto(BenchRigRun) part = bench_rig_run ("contexts", "everything", NULL);
+  g_auto(BenchRigRun) seed = bench_rig_run ("contexts", "--seed", "1,x", NULL);
   g_auto(BenchRigRun) hours = bench_rig_run ("contexts", "--hours", "0", NULL);
   g_auto(BenchRigRun) peer = bench_rig_run ("contexts", "--rates", rates, "--shape", "8m",
                                             "--device", "disk", "slots", NULL);
@@ -247,8 +293,16 @@ test_errors (void)
   g_assert_nonnull (strstr (policy.err, "magic"));
   g_assert_cmpint (shape.status, ==, 2);
   g_assert_cmpint (part.status, ==, 2);
+  g_assert_cmpint (seed.status, ==, 2);
   g_assert_cmpint (hours.status, ==, 2);
   g_assert_cmpint (peer.status, ==, 2);
+
+  /* What no undisturbed machine shows is used, but said. */
+  g_assert_true (g_file_set_contents (broken, doubtful_text, -1, NULL));
+  doubtful = bench_rig_run ("contexts", "--quick", "--hours", "1", "--rates", broken, "--shape", "8m",
+                            "--device", "disk", "ablations", NULL);
+  g_assert_cmpint (doubtful.status, ==, 0);
+  g_assert_nonnull (strstr (doubtful.out, "512 rows in 90 ms"));
 
   /* The file with rates says what is wrong with it. */
   g_assert_true (g_file_set_contents (broken, broken_text, -1, NULL));
@@ -271,6 +325,7 @@ main (int    argc,
   g_test_add_func ("/contexts/repeats", test_repeats);
   g_test_add_func ("/contexts/resident", test_resident);
   g_test_add_func ("/contexts/policies", test_policies);
+  g_test_add_func ("/contexts/rate", test_rate);
   g_test_add_func ("/contexts/tables", test_tables);
   g_test_add_func ("/contexts/real", test_real);
   g_test_add_func ("/contexts/errors", test_errors);

@@ -3,6 +3,7 @@
 import json
 import pathlib
 import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -16,6 +17,9 @@ import plots
 GATES = str(rig.SOURCE / "tests/gates")
 SVG = "{http://www.w3.org/2000/svg}"
 PLOTS = rig.SOURCE / "bench/plots.py"
+DRAFTS = rig.SOURCE / "docs/benchmarks/drafts"
+# A last digit may be rounded otherwise.
+POINT_TOLERANCE = 0.25
 MOMENTS = [[second / 2, 1.5, 2.0, 0.5, 0.6, 0] for second in range(1200)]
 HELD = ("resident", "not backed by files", "heap in use", "state folder", "descriptors", "threads",
         "contexts", "applications")
@@ -28,9 +32,18 @@ def make_cells():
             for n in ((2, 4, 8) if policy == "lru" else (2, 4, 8, 8, 64))]
 
 
+def make_draft_cells():
+    return [{"model": "7b", "limit-mib": limit, "task": "reply", "draft": "1m", "method": method,
+             "prompts": 1, "ms-per-token": ms * (3000 - limit)}
+            for limit in (1000, 2000)
+            for method, ms in (("plain", 1), ("chain:2", 0.7), ("chain:8", 0.5), ("tree", 0.4),
+                               ("peer chain:2", 3), ("peer chain:4", 2))]
+
+
 # By kind: data, panels, and a name that must be in the picture.
 EXAMPLES = {
     "contexts": ({"cells": make_cells()}, 2, "lru"),
+    "drafts": ({"cells": make_draft_cells()}, 3, "tree"),
     "pressure": ({"leak": {"bound-gib": 8, "moments": MOMENTS}}, 1, "weights in memory"),
     "slo": ({"classes": {"interactive": {"ttft-ms": 1000, "tpot-ms": 100},
                          "background": {"ttft-ms": 0, "tpot-ms": 0}},
@@ -49,6 +62,12 @@ EXAMPLES = {
 def read_texts(path):
     return ["".join(text.itertext()) for text in
             xml.etree.ElementTree.parse(path).iter(f"{SVG}text")]
+
+
+def read_points(path):
+    """All numbers of a picture's lines."""
+    return [float(number) for element in xml.etree.ElementTree.parse(path).iter(f"{SVG}path")
+            for number in re.findall(r"-?\d+\.?\d*", element.get("d"))]
 
 
 class Plots(unittest.TestCase):
@@ -71,6 +90,24 @@ class Plots(unittest.TestCase):
         """Of what more than the grid was computed of, the grid is shown."""
         for panel in plots.make_contexts(EXAMPLES["contexts"][0]):
             self.assertEqual([x for _, x, _ in panel.lines], [[2, 4, 8]] * 2)
+
+    def test_drafts(self):
+        """Chains are a line by their length, other methods lines across it."""
+        panel = next(plots.make_drafts(EXAMPLES["drafts"][0]))
+        self.assertEqual(panel.lines, [("chain", [2, 8], [1400, 1000]),
+                                       ("plain", [2, 8], [2000] * 2),
+                                       ("tree", [2, 8], [800] * 2),
+                                       ("peer chain:4", [2, 8], [4000] * 2)])
+
+    def test_committed(self):
+        """The pictures of docs/drafts.md are those of the figures beside them."""
+        for name in ("drafts", "budgets"):
+            path = DRAFTS / f"{name}.svg"
+            drawn = self.folder / path.name
+            plots.draw("drafts", [json.loads((DRAFTS / f"{name}.json").read_text())], drawn)
+            mine, committed = read_points(drawn), read_points(path)
+            self.assertEqual(len(mine), len(committed))
+            self.assertLess(max(abs(a - b) for a, b in zip(mine, committed)), POINT_TOLERANCE)
 
     def test_same(self):
         """The same JSON gives the same file: what is committed can be compared."""

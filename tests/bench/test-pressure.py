@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """Traces through the policy: damage is named with its line; and Trim of the real service."""
+import os
 import pathlib
 import tempfile
 import unittest
@@ -50,8 +51,26 @@ class Traces(unittest.TestCase):
                 self.assertIn(complaint, outcome.stderr)
 
     def test_options(self):
-        for wrong in ([], ["--trim"], ["--trim", *rig.SERVICE, "--runs", "0"]):
+        for wrong in ([], ["--trim"], ["--trim", *rig.SERVICE, "--runs", "0"],
+                      ["--ladder"], ["--ladder", *rig.SERVICE, "--step", "0"]):
             self.assertEqual(rig.run("pressure", *wrong).returncode, 2)
+
+    def test_ladder(self):
+        trace = rig.read_json("pressure", "--ladder", *rig.SERVICE, "--contexts", "4", "--words",
+                              "60", "--step", "256", "--steps", "4", "--no-storage", "--json")
+        first, asked, last = trace[0], trace[1:-1], trace[-1]
+        self.assertEqual([line["what"] for line in trace],
+                         ["before", *["asked"] * len(asked), "calm"])
+        self.assertEqual((first["narrowed"], first["evicted"]), (0, 0))
+        self.assertGreater(last["narrowed"], 0)
+        # The sanitizer keeps freed memory for a while.
+        if "LLM_ADDRESS_SANITIZER" not in os.environ:
+            self.assertLess(asked[-1]["anonymous"], first["anonymous"])
+        # bits before chunks, one after the other
+        self.assertEqual(next(line for line in asked if line["narrowed"])["evicted"], 0)
+        for before, after in zip(trace, trace[1:]):
+            self.assertGreaterEqual(after["narrowed"] + after["evicted"],
+                                    before["narrowed"] + before["evicted"])
 
     def test_trim(self):
         figures = rig.read_json("pressure", "--trim", *rig.SERVICE, "--contexts", "2", "--words",

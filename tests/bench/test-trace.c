@@ -91,6 +91,34 @@ test_trace_lengths (void)
   g_assert_cmpfloat (trace->mean_slots, <, 7 * 4096);
 }
 
+/* A sweep of the rate: the same calls in less time. */
+static void
+test_trace_rate (void)
+{
+  for (BenchPattern pattern = 0; pattern < BENCH_N_PATTERNS; pattern++)
+    {
+      BenchTraceConfig config = get_config (pattern, 6);
+      g_autoptr(BenchTrace) slow = bench_trace_new (&config);
+      g_autoptr(BenchTrace) fast = NULL;
+
+      config.interval_s /= 64;
+      config.hours /= 64;
+      fast = bench_trace_new (&config);
+      g_assert_cmpuint (slow->calls->len, ==, fast->calls->len);
+      for (guint i = 0; i < slow->calls->len; i++)
+        {
+          const BenchCall *first = get_call (slow, i), *second = get_call (fast, i);
+
+          g_assert_cmpfloat_with_epsilon (second->at_s * 64, first->at_s, 1e-3);
+          g_assert_cmpuint (second->context, ==, first->context);
+          g_assert_cmpuint (second->n_before, ==, first->n_before);
+          g_assert_cmpuint (second->n_prompt, ==, first->n_prompt);
+          g_assert_cmpuint (second->n_answer, ==, first->n_answer);
+          g_assert_cmpint (second->is_counted, ==, first->is_counted);
+        }
+    }
+}
+
 /* @share: of the switches behind another one, those back to where that one came from. */
 static void
 count_contexts (BenchPattern  pattern,
@@ -166,7 +194,7 @@ test_device_reads (void)
 static void
 test_device_restores (void)
 {
-  const BenchDevice device = { "test", "", 100, 10, 5, 4 };
+  BenchDevice device = { "test", "", 100, 10, 5, 1 };
   BenchRestore restore = { 8000, 4, 4, 4, 400, 50, 0 };
 
   /* one after the other */
@@ -176,6 +204,12 @@ test_device_restores (void)
   /* Computing takes longer than reading: only the first group is waited for. */
   restore.first_us = 8000;
   g_assert_cmpfloat (bench_restore_get_us (&restore, &device, TRUE), ==, 100 + 200 + 8000 + 50);
+  /* Several requests at once come later, each of them. */
+  device.depth = 3;
+  g_assert_cmpfloat (bench_restore_get_us (&restore, &device, TRUE), ==, 100 + 400 + 8000 + 50);
+  device.depth = 8;
+  g_assert_cmpfloat (bench_restore_get_us (&restore, &device, TRUE), ==, 900 + 8000 + 50);
+  device.depth = 1;
   /* What is done with it goes the same way, before computing or between. */
   restore.first_us = 400;
   restore.take_us = 40;
@@ -212,6 +246,54 @@ test_latency (void)
   g_assert_cmpfloat (latency.most, ==, 200);
 }
 
+/* --- rates --- */
+
+static const guint rows[] = { 1, 16, 64, 128, 256, 512 };
+
+static void
+test_steps_outlier (void)
+{
+  /* Two models, in milliseconds, on a processor with AMX. */
+  const double good[] = { 0.63, 0.90, 2.19, 4.01, 8.43, 19.1 };
+  const double disturbed[] = { 50.3, 60.4, 112, 175, 330, 1065 };
+  double us[6];
+
+  g_assert_cmpuint (bench_steps_find_outlier (rows, good, 6, 0.026), ==, G_MAXUINT);
+  g_assert_cmpuint (bench_steps_find_outlier (rows, disturbed, 6, 0.549), ==, 5);
+  for (guint i = 0; i < 6; i++)
+    {
+      memcpy (us, good, sizeof us);
+      us[i] *= 30;
+      g_assert_cmpuint (bench_steps_find_outlier (rows, us, 6, 0.026), ==, MAX (i, 1));
+    }
+  /* A long context costs more a row: attention, which is not taken for a disturbance. */
+  memcpy (us, good, sizeof us);
+  for (guint i = 0; i < 6; i++)
+    us[i] += 0.3 * rows[i] * rows[i] / 2000;
+  g_assert_cmpuint (bench_steps_find_outlier (rows, us, 6, 0.026), ==, 5);
+  g_assert_cmpuint (bench_steps_find_outlier (rows, us, 6, 0.326), ==, G_MAXUINT);
+  memcpy (us, good, sizeof us);
+  us[3] = 2.1;
+  g_assert_cmpuint (bench_steps_find_outlier (rows, us, 6, 0.026), ==, 3);
+}
+
+/* What is late is hidden by computing where that goes on meanwhile. */
+static void
+test_stall (void)
+{
+  const BenchDevice device = { .latency_us = 0, .read_bytes_per_us = 1, .depth = 1 };
+  BenchRestore restore = { .bytes = 1000, .n_requests = 1, .n_groups = 10, .n_layers = 10,
+                           .first_us = 5000 };
+  double alone = bench_restore_get_us (&restore, &device, FALSE);
+  double overlapped = bench_restore_get_us (&restore, &device, TRUE);
+
+  restore.stall_us = 500;
+  g_assert_cmpfloat_with_epsilon (bench_restore_get_us (&restore, &device, FALSE), alone + 500,
+                                  1e-6);
+  g_assert_cmpfloat_with_epsilon (bench_restore_get_us (&restore, &device, TRUE), overlapped + 50,
+                                  1e-6);
+}
+
 int
 main (int    argc,
       char **argv)
@@ -219,9 +301,12 @@ main (int    argc,
   g_test_init (&argc, &argv, NULL);
   g_test_add_func ("/trace/repeats", test_trace_repeats);
   g_test_add_func ("/trace/lengths", test_trace_lengths);
+  g_test_add_func ("/trace/rate", test_trace_rate);
   g_test_add_func ("/trace/patterns", test_trace_patterns);
   g_test_add_func ("/device/reads", test_device_reads);
   g_test_add_func ("/device/restores", test_device_restores);
+  g_test_add_func ("/device/stall", test_stall);
+  g_test_add_func ("/steps/outlier", test_steps_outlier);
   g_test_add_func ("/latency", test_latency);
   return g_test_run ();
 }

@@ -93,6 +93,11 @@ const modelTests = {
         assertEqual(answer.results.deepUnpack()['output-tokens'].unpack(), answer.output_tokens);
         const again = client.complete_sync('Find me a comedy movie.', greedy(), null);
         assertEqual(again.text, answer.text);
+        const options = greedy();
+        options.draft = 'lookup';
+        const drafted = client.complete_sync('Find me a comedy movie.', options, null);
+        assertEqual(drafted.text, answer.text);
+        assert(drafted.passes > 0 && drafted.acceptedTokens <= drafted.draftedTokens);
     },
 
     async stream() {

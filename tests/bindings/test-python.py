@@ -119,6 +119,24 @@ class ModelTest(unittest.TestCase):
                                "Find me a comedy movie.", Llmsvc.Options(**GREEDY), None)
         self.assertEqual(again.props.text, answer.props.text)
 
+    def test_drafts(self):
+        prompt = "Red, green, blue. Red, green, blue. Red, green, blue. Red, green,"
+        plain = self.client.complete_sync(prompt, Llmsvc.Options(raw=True, **GREEDY), None)
+        options = Llmsvc.Options(raw=True, draft="lookup", **GREEDY)
+        self.assertEqual(options.props.draft, "lookup")
+        answer = self.client.complete_sync(prompt, options, None)
+        self.assertEqual(answer.props.text, plain.props.text)
+        self.assertEqual(answer.props.ignored, [])
+        results = answer.props.results.unpack()
+        self.assertEqual([answer.props.drafted_tokens, answer.props.accepted_tokens,
+                          answer.props.passes],
+                         [results["drafted-tokens"], results["accepted-tokens"],
+                          results["passes"]])
+        self.assertGreater(answer.props.passes, 0)
+        self.assertEqual(plain.props.passes, 0)
+        self.assert_fails(Llmsvc.Error.INVALID_OPTION, self.client.complete_sync, prompt,
+                          Llmsvc.Options(draft="no-such-model"), None)
+
     def test_ignored(self):
         options = Llmsvc.Options(**GREEDY)
         options.set_value("colour", GLib.Variant("s", "red"))
@@ -183,9 +201,9 @@ class ModelTest(unittest.TestCase):
         self.assertGreater(memory.props.n_chunks, 0)
         self.assertGreater(memory.props.memory_bytes, 0)
         self.assertEqual(memory.props.memory_bytes,
-                         sum(memory.get_memory_bytes_at(bits) for bits in (32, 16, 8, 4, 2)))
+                         sum(memory.get_memory_bytes_at(bits) for bits in (32, 16, 8, 4, 3, 2)))
         for chunk in range(memory.props.n_chunks):
-            self.assertIn(memory.get_chunk_bits(chunk), (32, 16, 8, 4, 2))
+            self.assertIn(memory.get_chunk_bits(chunk), (32, 16, 8, 4, 3, 2))
             self.assertIn(memory.get_chunk_place(chunk),
                           (Llmsvc.ChunkPlace.MEMORY, Llmsvc.ChunkPlace.BOTH))
         self.assertEqual(memory.props.info.unpack()["tokens"], memory.props.tokens)

@@ -60,6 +60,11 @@ async void test_answer () throws Error {
             answer.finish_reason == Llmsvc.FinishReason.LENGTH);
     assert (answer.ignored.length == 0);
     assert (client.complete_sync ("Find me a comedy movie.", greedy (), null).text == answer.text);
+    var options = greedy ();
+    options.draft = "lookup";
+    var drafted = yield client.complete_async ("Find me a comedy movie.", options, null);
+    assert (drafted.text == answer.text);
+    assert (drafted.passes > 0 && drafted.accepted_tokens <= drafted.drafted_tokens);
 
     var context = yield client.create_context_async (null, null);
     var generation = yield context.prompt_async ("Find me a comedy movie.", greedy (), null);

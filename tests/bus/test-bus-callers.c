@@ -13,7 +13,7 @@
 #define SHORT "{'max-tokens': <uint32 12>, 'temperature': <0.0>}"
 #define SMALL_PIPE_BYTES 4096
 #define N_PREFILL_SAMPLES 100
-#define MAX_PREFILL_ROUNDS 50
+#define MAX_PREFILL_ROUNDS 200
 #define MAX_MEDIAN_US 50000
 
 typedef struct

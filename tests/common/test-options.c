@@ -10,7 +10,7 @@
 #include "common/llmsvc-error.h"
 #include "common/llmsvc-names.h"
 
-static const char *const all_features[] = { "json-schema",   "grammar",       "slo-shares",
+static const char *const all_features[] = { "json-schema",   "grammar",       "regex", "slo-shares",
                                             "sub-models",    "prompt-levels", "sliding-window",
                                             NULL };
 
@@ -320,18 +320,19 @@ test_foreign (void)
     const char *key;
     const char *feature;
   } cases[] = {
-    { "{'tools': <[{'name': <'clock'>}]>}", "tools", "tools" },
-    { "{'tool-choice': <'auto'>}", "tool-choice", "tools" },
+    { "{'functions': <[{'name': <'clock'>}]>}", "functions", "functions" },
+    { "{'function-call': <'auto'>}", "function-call", "functions" },
     { "{'tool_choice': <'auto'>}", "tool_choice", "tools" },
     { "{'json-schema': <'{}'>}", "json-schema", "json-schema" },
     { "{'images': <['cat.png']>}", "images", "images" },
     { "{'n': <2>}", "n", "choices" },
     { "{'n': <<uint64 3>>}", "n", "choices" },
     { "{'logprobs': <true>}", "logprobs", "logprobs" },
-    { "{'seed': <1>, 'tools': <[1]>, 'require': <['tools']>}", "tools", "tools" },
+    { "{'seed': <1>, 'functions': <[1]>, 'require': <['seed']>}", "functions", "functions" },
   };
   static const char *const neutral[] = {
-    "{'tools': <@av []>}", "{'tool-choice': <'none'>}", "{'n': <uint32 1>}", "{'logprobs': <false>}",
+    "{'functions': <@av []>}", "{'function-call': <'none'>}",
+    "{'n': <uint32 1>}", "{'logprobs': <false>}",
     "{'json-schema': <''>}", "{'n': <1.0>}",
   };
   static const LlmsvcCall calls[] = {
@@ -362,7 +363,7 @@ test_foreign (void)
   {
     g_autoptr(LlmCallOptions) options = parse_good (cases[0].text, LLMSVC_CALL_CLOSE);
 
-    g_assert_cmpstr (llm_call_options_get_ignored (options)[0], ==, "tools");
+    g_assert_cmpstr (llm_call_options_get_ignored (options)[0], ==, "functions");
   }
 }
 
@@ -452,6 +453,8 @@ test_features (void)
     { "{'response-format': <'json'>}", "json-schema" },
     { "{'response-format': <'json-schema'>}", "json-schema" },
     { "{'response-format': <'grammar'>}", "grammar" },
+    { "{'response-format': <'regex'>}", "regex" },
+    { "{'regex': <'a'>}", "regex" },
     { "{'schema': <'{}'>}", "json-schema" },
     { "{'grammar': <'root ::= \"a\"'>}", "grammar" },
     { "{'ttft-share': <0.5>}", "slo-shares" },

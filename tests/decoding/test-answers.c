@@ -155,6 +155,29 @@ test_errors (void)
   mock_assert_answer (rig, "hi", "{}", "ho");
 }
 
+#define COLOUR "{'schema': <'{\"enum\": [\"red\", \"blue\"]}'>%s}"
+
+/* A script says what a model could say, or nothing. */
+static void
+test_formats (void)
+{
+  g_autoptr(MockRig) rig = mock_rig_new (
+    "[{\"when\": {\"prompt\": \"good\"}, \"text\": \"\\\"red\\\"\"},"
+    " {\"when\": {\"prompt\": \"bad\"}, \"text\": \"\\\"ref\\\"\"},"
+    " {\"when\": {\"prompt\": \"short\"}, \"text\": \"\\\"bl\"},"
+    " {\"when\": {\"prompt\": \"cut\"}, \"text\": \"\\\"bl\", \"finish-reason\": \"length\"}]");
+  g_autofree char *plain = g_strdup_printf (COLOUR, "");
+  g_autofree char *small = g_strdup_printf (COLOUR, ", 'max-tokens': <uint32 2>");
+
+  mock_assert_answer (rig, "good", plain, "\"red\"");
+  mock_assert_answer (rig, "cut", plain, "\"bl");
+  mock_assert_failure (rig, "bad", plain, "Failed", "from byte 3 on");
+  mock_assert_failure (rig, "short", plain, "Failed", "from byte 3 on");
+  mock_assert_failure (rig, "good", small, "InvalidOption", "max-tokens");
+  mock_assert_failure (rig, "good", "{'schema': <'{'>}", "InvalidOption", "schema");
+  mock_assert_answer (rig, "bad", "{}", "\"ref\"");
+}
+
 /* --- time --- */
 
 typedef struct
@@ -415,6 +438,7 @@ main (int   argc,
   g_test_add_func ("/mock/answers/finish-reasons", test_finish_reasons);
   g_test_add_func ("/mock/answers/pieces", test_pieces);
   g_test_add_func ("/mock/answers/errors", test_errors);
+  g_test_add_func ("/mock/answers/formats", test_formats);
   g_test_add_func ("/mock/answers/delay", test_delay);
   g_test_add_func ("/mock/answers/delay-ends", test_delay_ends);
   g_test_add_func ("/mock/answers/turns", test_turns);

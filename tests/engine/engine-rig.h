@@ -69,7 +69,12 @@ GVariant *get_messages (LlmContext *context);
 gsize count_messages (LlmContext *context);
 gboolean rollback (LlmContext *context, guint turns, GError **error);
 guint64 trim (Fixture *fixture, const char *level);
+/* Of a loaded model: steps cost the same with any rows from now on, as far as the executor knows.
+ * Guesses pay, as long as not many steps were measured again. */
+void make_rows_free (Fixture *fixture);
 gboolean set_budget (Fixture *fixture, guint64 bytes, GError **error);
+/* What contexts may take, while it runs. */
+gboolean set_ratio (Fixture *fixture, guint percent, GError **error);
 /* What an append or a count of tokens comes to. */
 gboolean take_count (GAsyncResult *result, guint *n, GError **error);
 /* (transfer full): `a{sv}` */

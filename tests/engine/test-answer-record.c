@@ -128,6 +128,7 @@ test_answer (Fixture      *fixture,
                     result_uint (answer, "reused-tokens"));
   g_assert_cmpuint (get_number (fields, "LLM_OUTPUT_TOKENS"), ==,
                     result_uint (answer, "output-tokens"));
+  g_assert_cmpfloat (get_ms (fields, "LLM_KV_BITS"), ==, 16);
   g_assert_cmpfloat (get_ms (fields, "LLM_TTFT_MS"), <=, get_ms (fields, "LLM_TOTAL_MS") + 0.1);
   g_assert_cmpfloat (get_ms (fields, "LLM_QUEUE_MS"), <=, get_ms (fields, "LLM_TTFT_MS") + 0.1);
   get_ms (fields, "LLM_TPOT_MS");

@@ -209,7 +209,9 @@ test_restart (Fixture      *fixture,
           WAIT_FOR (g_str_equal (llm_context_get_residency (context), "storage"));
           memory = get_memory (context);
           g_assert_cmpstr (memory->residency, ==, "storage");
-          g_assert_cmpuint (memory->n_chunks, ==, 0);
+          g_assert_cmpuint (memory->n_chunks, >=, 2 * i);
+          for (guint j = 0; j < memory->n_chunks; j++)
+            g_assert_cmpint (memory->places[j], ==, 's');
           g_assert_cmpuint (memory->folder_bytes, >, 0);
         }
       g_free (id);
@@ -697,6 +699,58 @@ test_compressed (Fixture      *fixture,
   g_assert_cmpuint (get_statistic (fixture, "kv-restored-chunks"), >=, 6);
 }
 
+/* --- how many bits --- */
+
+/* Of all full chunks together, 0 while one of them is not packed. */
+static guint
+sum_packed_bits (LlmContext *context)
+{
+  g_autoptr(LlmContextMemory) memory = get_memory (context);
+  guint sum = 0;
+
+  for (guint i = 0; i + 1 < memory->n_chunks; i++)
+    {
+      if (memory->bits[i] > 8)
+        return 0;
+      sum += memory->bits[i];
+    }
+  return sum;
+}
+
+/* Less while it runs, with a context that is there; what no chunk can be packed to is refused, with
+ * what it can. */
+static void
+test_ratio_changes (Fixture      *fixture,
+                    gconstpointer data)
+{
+  g_autoptr(LlmContext) context = NULL;
+  g_autoptr(GError) low = NULL;
+  g_autoptr(GError) off = NULL;
+  const char *smallest;
+  guint before, now;
+
+  restart (fixture, 100, "auto");
+  context = create (fixture, "{}");
+  for (guint i = 0; i < N_QUESTIONS; i++)
+    g_free (ask (fixture, context, questions[i], LONG));
+  while ((before = sum_packed_bits (context)) == 0)
+    ;
+  g_assert_false (set_ratio (fixture, 12, &low));
+  g_assert_error (low, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT);
+  smallest = strstr (low->message, "at least ");
+  g_assert_nonnull (smallest);
+  g_assert_true (set_ratio (fixture, (guint) atoi (smallest + strlen ("at least ")), NULL));
+  do
+    now = sum_packed_bits (context);
+  while (now == 0 || now >= before * 3 / 4);
+  close_context (context);
+
+  restart (fixture, 0, "auto");
+  g_assert_false (set_ratio (fixture, 50, &off));
+  g_assert_error (off, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED);
+}
+
+
 #define ADD(path, data, func) g_test_add (path, Fixture, data, set_up_floats, func, tear_down)
 
 int
@@ -713,6 +767,7 @@ main (int    argc,
   ADD ("/chunks/damaged", NULL, test_damaged);
   ADD ("/chunks/no-room", NULL, test_no_room);
   ADD ("/chunks/closed", NULL, test_closed);
+  ADD ("/chunks/ratio-changes", NULL, test_ratio_changes);
   ADD ("/chunks/swept", NULL, test_swept);
   ADD ("/chunks/shared", NULL, test_shared);
   ADD ("/chunks/fork", NULL, test_fork);

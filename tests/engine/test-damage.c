@@ -775,6 +775,63 @@ test_version_1 (Fixture      *fixture,
   g_assert_nonnull (strstr (error->message, "99"));
 }
 
+/* From version 1 to 2. */
+static const char version_2[] =
+  "ALTER TABLE contexts ADD COLUMN n_turns INTEGER;"
+  "ALTER TABLE contexts ADD COLUMN owner_checksum INTEGER;"
+  "ALTER TABLE contexts ADD COLUMN checksum INTEGER;"
+  "ALTER TABLE contexts ADD COLUMN damage TEXT;"
+  "ALTER TABLE turns ADD COLUMN checksum INTEGER;"
+  "ALTER TABLE turns ADD COLUMN token_checksum INTEGER;"
+  "ALTER TABLE turns ADD COLUMN n_total INTEGER;"
+  "ALTER TABLE turns ADD COLUMN counted_by TEXT;"
+  "CREATE INDEX contexts_copy ON contexts (id, uid, app, name, revision, created, used,"
+  " max_tokens, slo, n_turns, owner_checksum, checksum);"
+  "PRAGMA user_version = 2;";
+
+static void
+assert_traits (Fixture    *fixture,
+               const char *name,
+               const char *options,
+               guint       traits)
+{
+  g_autoptr(GError) error = NULL;
+  g_autoptr(LlmContext) context = open_context (fixture, name, options, &error);
+
+  g_assert_no_error (error);
+  g_assert_cmpuint (context->traits, ==, traits);
+}
+
+/* What a context was opened with stays, also in a database that had no place for it; what can't be
+ * meant costs no more than that. */
+static void
+test_traits (Fixture      *fixture,
+             gconstpointer data)
+{
+  const guint both = LLM_CONTEXT_EXACT | LLM_CONTEXT_SHARES_ANY;
+
+  stop_engine (&fixture->engine);
+  remove_files (fixture);
+  run_sql (fixture, version_1);
+  run_sql (fixture, version_2);
+  start_floats (fixture);
+  assert_traits (fixture, "notes", "{}", 0);
+  assert_traits (fixture, "notes", "{'exact': <true>}", LLM_CONTEXT_EXACT);
+  assert_traits (fixture, "new", "{'create': <true>, 'exact': <true>, 'shared-prefix': <'any'>}",
+                 both);
+  restart (fixture, "SELECT 1");
+  assert_traits (fixture, "notes", "{}", LLM_CONTEXT_EXACT);
+  assert_traits (fixture, "new", "{}", both);
+  assert_traits (fixture, "new", "{'exact': <false>}", LLM_CONTEXT_SHARES_ANY);
+  restart (fixture, "SELECT 1");
+  assert_traits (fixture, "notes", "{}", LLM_CONTEXT_EXACT);
+  assert_traits (fixture, "new", "{}", LLM_CONTEXT_SHARES_ANY);
+
+  restart (fixture, "UPDATE traits SET traits = 'x'");
+  assert_traits (fixture, "notes", "{}", 0);
+  assert_traits (fixture, "new", "{}", 0);
+}
+
 #define ADD(path, func) g_test_add (path, Fixture, NULL, set_up_damage, func, tear_down)
 
 int
@@ -790,5 +847,6 @@ main (int    argc,
   ADD ("/damage/pages", test_pages);
   ADD ("/damage/bytes", test_bytes);
   ADD ("/damage/version-1", test_version_1);
+  ADD ("/damage/traits", test_traits);
   return g_test_run ();
 }

@@ -55,7 +55,7 @@ test_no_eos (void)
       if (is_raw)
         input->raw = g_strdup ("Hello");
       else
-        llm_prepare_input_add_message (input, "user", "Hello");
+        llm_prepare_input_add_message (input, "user", "Hello", NULL);
       expected = prepare (plain, input);
       tokens = prepare (ending, input);
       g_assert_cmpuint (expected->len, >, 2);
@@ -75,7 +75,10 @@ test_settled (void)
 
   g_array_append_vals (input->settled, settled, G_N_ELEMENTS (settled));
   input->point = LLM_POINT_CLOSED_ANSWER;
-  llm_prepare_input_add_message (input, "user", "Hello");
+  input->n_settled = 2;
+  llm_prepare_input_add_message (input, "user", "Hello", NULL);
+  llm_prepare_input_add_message (input, "assistant", "Hi", NULL);
+  llm_prepare_input_add_message (input, "user", "Hello", NULL);
   tokens = prepare (model, input);
   g_assert_cmpuint (tokens->len, >, G_N_ELEMENTS (settled));
   g_assert_cmpmem (tokens->data, sizeof settled, settled, sizeof settled);
@@ -94,8 +97,8 @@ test_system (void)
   g_autoptr(GError) error = NULL;
   guint n_plain;
 
-  llm_prepare_input_add_message (alone, "system", "Be kind");
-  llm_prepare_input_add_message (alone, "system", "Be brief");
+  llm_prepare_input_add_message (alone, "system", "Be kind", NULL);
+  llm_prepare_input_add_message (alone, "system", "Be brief", NULL);
   system = prepare (model, alone);
   for (guint i = 0; i < G_N_ELEMENTS (texts); i++)
     {
@@ -106,9 +109,9 @@ test_system (void)
       guint n_first, n_later;
 
       input->opens_answer = next->opens_answer = TRUE;
-      llm_prepare_input_add_message (input, "system", "Be kind");
-      llm_prepare_input_add_message (input, "system", "Be brief");
-      llm_prepare_input_add_message (input, "user", texts[i]);
+      llm_prepare_input_add_message (input, "system", "Be kind", NULL);
+      llm_prepare_input_add_message (input, "system", "Be brief", NULL);
+      llm_prepare_input_add_message (input, "user", texts[i], NULL);
       tokens = llm_prepare (model, input, &n_plain, &error);
       g_assert_no_error (error);
       g_assert_cmpuint (n_plain, ==, 0);
@@ -126,11 +129,14 @@ test_system (void)
 
       g_array_append_vals (next->settled, tokens->data, tokens->len);
       next->point = LLM_POINT_CLOSED_ANSWER;
-      llm_prepare_input_add_message (next, "system", "Be kind");
-      llm_prepare_input_add_message (next, "system", "Be brief");
-      llm_prepare_input_add_message (next, "user", "And you?");
+      llm_prepare_input_add_message (next, "system", "Be kind", NULL);
+      llm_prepare_input_add_message (next, "system", "Be brief", NULL);
+      llm_prepare_input_add_message (next, "user", texts[i], NULL);
+      llm_prepare_input_add_message (next, "assistant", "Hi", NULL);
+      llm_prepare_input_add_message (next, "user", "And you?", NULL);
       next->counts_system = TRUE;
-      next->n_settled = next->n_system = 2;
+      next->n_settled = 4;
+      next->n_system = 2;
       later = llm_prepare (model, next, &n_later, &error);
       g_assert_no_error (error);
       g_assert_cmpuint (n_later, ==, n_first);

@@ -332,7 +332,7 @@ test_lost (Fixture      *fixture,
   /* context memory is where it belongs, too */
   trim (fixture, "medium");
   chunks = g_build_filename (fixture->state, "chunks", made->id, NULL);
-  g_assert_true (g_file_test (chunks, G_FILE_TEST_IS_DIR));
+  WAIT_FOR (g_file_test (chunks, G_FILE_TEST_IS_DIR));
   /* what is not stored is not lost */
   g_assert_cmpuint (count_messages (unnamed), ==, 2);
   g_free (ask (fixture, unnamed, "Hello!", GREEDY));

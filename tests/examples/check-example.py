@@ -6,8 +6,10 @@
     check-example.py answer COMMAND…       with the demo model
     check-example.py interrupt COMMAND…    with tests/bindings/mock.json
     check-example.py fail COMMAND…         likewise
+    check-example.py battery COMMAND…      with tests/examples/tools.json
 """
 
+import os
 import signal
 import subprocess
 import sys
@@ -56,5 +58,41 @@ def check_fail(command):
     print(done.stderr)
 
 
-CHECKS = {"answer": check_answer, "interrupt": check_interrupt, "fail": check_fail}
+UPOWER = """<node><interface name="org.freedesktop.UPower.Device">
+  <property name="Percentage" type="d" access="read"/></interface></node>"""
+
+
+def check_battery(command):
+    """The program reads the battery because the model asks for it, and says what comes of it."""
+    reads = []
+    loop = GLib.MainLoop()
+    bus = Gio.bus_get_sync(Gio.BusType.SESSION, None)
+
+    def read(_bus, _sender, _path, _interface, name):
+        reads.append(name)
+        return GLib.Variant("d", 7)
+
+    def on_done(program, result):
+        done.append((program.communicate_utf8_finish(result), program.get_exit_status()))
+        loop.quit()
+
+    done = []
+    bus.register_object("/org/freedesktop/UPower/devices/DisplayDevice",
+                        Gio.DBusNodeInfo.new_for_xml(UPOWER).interfaces[0], None, read, None)
+    Gio.bus_own_name_on_connection(bus, "org.freedesktop.UPower", Gio.BusNameOwnerFlags.NONE,
+                                   lambda *_: None, lambda *_: None)
+    launcher = Gio.SubprocessLauncher.new(Gio.SubprocessFlags.STDOUT_PIPE
+                                          | Gio.SubprocessFlags.STDERR_PIPE)
+    launcher.setenv("DBUS_SYSTEM_BUS_ADDRESS", os.environ["DBUS_SESSION_BUS_ADDRESS"], True)
+    program = launcher.spawnv(command)
+    program.communicate_utf8_async(None, None, on_done)
+    loop.run()
+    (_ok, text, errors), status = done[0]
+    assert (status, text, errors) == (0, "The battery is nearly empty.\n", ""), done
+    assert reads == ["Percentage"], reads
+    print(text)
+
+
+CHECKS = {"answer": check_answer, "interrupt": check_interrupt, "fail": check_fail,
+          "battery": check_battery}
 CHECKS[sys.argv[1]](sys.argv[2:])

@@ -261,6 +261,9 @@ attend (NaiveModel     *self,
         out[i] += shares[s] / sum * v[(gsize) s * n_kv + kv_head * h->head_dim + i];
       if (received != NULL)
         received[s] += shares[s] / sum / count_heads (self, run, layer) / h->n_layers;
+      if (run->given != NULL)
+        run->given[(gsize) row * run->n_rows + s] += shares[s] / sum
+                                                     / count_heads (self, run, layer) / h->n_layers;
     }
 }
 

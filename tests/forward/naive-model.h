@@ -27,6 +27,8 @@ typedef struct
   gpointer data;
   const LlmSubModels *sub_models;   /* (nullable): NULL for the whole model */
   guint level;           /* of them: no other heads and channels than its own are there */
+  double *given;         /* (nullable): [n_rows × n_rows], of each row the share of attention that it
+                          * gave to each, averaged over heads and layers */
 } NaiveRun;
 
 NaiveModel *naive_model_new  (LlmGguf          *gguf,

@@ -2,7 +2,8 @@
 
 /*
  * Density (L3) of a real model: a sample of the prompt's rows puts the chunks in nearly the
- * same order as all rows do; a step cut differently counts the same rows.
+ * same order as all rows do, and as exact attention does; a step cut differently counts the same
+ * rows.
  */
 
 #include <math.h>
@@ -10,12 +11,16 @@
 
 #include "forward-rig.h"
 #include "forward/llm-attention.h"
+#include "naive-model.h"
 #include "tool/llm-measure.h"
 #include "model/tokenizer/llm-tokenizer.h"
+#include "weights/llm-repacked-cache.h"
 
 #define N_TOKENS 768
 #define N_CHUNKS (N_TOKENS / 16)
 #define N_WINDOWS 4
+/* That the naive model reads. */
+#define N_NAIVE 400
 
 static GArray *
 read_tokens (ExecRig *rig)
@@ -53,11 +58,12 @@ find_densities (ExecRig      *rig,
 
 static guint
 get_rank (const float *values,
+          guint        n,
           guint        index)
 {
   guint rank = 0;
 
-  for (guint i = 0; i < N_CHUNKS; i++)
+  for (guint i = 0; i < n; i++)
     rank += values[i] < values[index] || (values[i] == values[index] && i < index);
 
   return rank;
@@ -66,15 +72,15 @@ get_rank (const float *values,
 /* Spearman's. */
 static double
 correlate (const float *a,
-           const float *b)
+           const float *b,
+           guint        n)
 {
-  const double n = N_CHUNKS;
   double sum = 0;
 
-  for (guint i = 0; i < N_CHUNKS; i++)
-    sum += pow ((double) get_rank (a, i) - (double) get_rank (b, i), 2);
+  for (guint i = 0; i < n; i++)
+    sum += pow ((double) get_rank (a, n, i) - (double) get_rank (b, n, i), 2);
 
-  return 1 - 6 * sum / (n * (n * n - 1));
+  return 1 - 6 * sum / ((double) n * ((double) n * n - 1));
 }
 
 static void
@@ -96,7 +102,7 @@ test_sample (void)
       find_densities (rig, window, TRUE, N_TOKENS, all);
       find_densities (rig, window, FALSE, N_TOKENS, sampled);
       find_densities (rig, window, FALSE, 64, cut);
-      correlation = correlate (all, sampled);
+      correlation = correlate (all, sampled, N_CHUNKS);
       g_test_message ("window %u: correlation %.4f", w, correlation);
       g_assert_cmpfloat (correlation, >=, 0.95);
 
@@ -107,7 +113,71 @@ test_sample (void)
         }
       g_assert_cmpfloat (sum, >, 0.5);
       /* What everybody looks at. */
-      g_assert_cmpuint (get_rank (sampled, 0), >=, N_CHUNKS / 2);
+      g_assert_cmpuint (get_rank (sampled, N_CHUNKS, 0), >=, N_CHUNKS / 2);
+    }
+}
+
+/* Equation 1 in double, from the file's own weights: of each chunk what all rows that see it gave it
+ * on the mean, those that see a part of it for that part. */
+static void
+find_exact (ExecRig      *rig,
+            const gint32 *tokens,
+            float        *densities)
+{
+  g_autoptr(NaiveModel) model = naive_model_new (rig->gguf, &rig->hparams);
+  g_autofree double *logits = g_new (double, (gsize) N_NAIVE * rig->hparams.n_vocab);
+  g_autofree double *given = g_new0 (double, (gsize) N_NAIVE * N_NAIVE);
+  guint positions[N_NAIVE];
+  const NaiveRun run = { .tokens = tokens, .positions = positions, .n_rows = N_NAIVE,
+                         .sees = naive_sees_causal, .given = given };
+
+  for (guint i = 0; i < N_NAIVE; i++)
+    positions[i] = i;
+  naive_model_run (model, &run, logits, NULL);
+  for (guint chunk = 0; chunk < N_NAIVE / 16; chunk++)
+    {
+      double received = 0, n_slots = 0;
+
+      for (guint row = chunk * 16; row < N_NAIVE; row++)
+        for (guint slot = chunk * 16; slot < chunk * 16 + 16 && slot <= row; slot++)
+          {
+            received += given[(gsize) row * N_NAIVE + slot];
+            n_slots++;
+          }
+      densities[chunk] = (float) (received / n_slots * 16);
+    }
+}
+
+/* The service's weights, KV cache and sample of rows against none of them. */
+static void
+test_exact (gconstpointer data)
+{
+  const ExecRigConfig config = { .n_threads = 2, .format = LLK_KV_F16 };
+  g_autoptr(ExecRig) rig = exec_rig_open (data, &config);
+  g_autoptr(GArray) tokens = read_tokens (rig);
+  g_autoptr(GError) error = NULL;
+  LlmWeights *weights = llm_weights_new_repacked (rig->gguf, &rig->hparams, NULL, NULL, 2,
+                                                  rig->ledger, &error);
+
+  g_assert_no_error (error);
+  llm_weights_free (rig->weights);
+  exec_rig_set_weights (rig, weights, &config);
+  llm_forward_set_density (rig->forward, TRUE);
+  for (guint w = 0; w < 2; w++)
+    {
+      const gint32 *window = (const gint32 *) (gpointer) tokens->data + (2 * w + 1) * N_TOKENS;
+      g_autoptr(LlmKvSeq) seq = llm_kv_seq_new (rig->store, NULL, NULL);
+      float exact[N_NAIVE / 16], found[N_NAIVE / 16];
+      double correlation;
+
+      find_exact (rig, window, exact);
+      g_assert_true (llm_measure_rows (rig->forward, seq, window, N_NAIVE, FALSE, 0, NULL, NULL,
+                                       NULL));
+      for (guint i = 0; i < N_NAIVE / 16; i++)
+        found[i] = llm_kv_seq_get_density (seq, i);
+      correlation = correlate (exact, found, N_NAIVE / 16);
+      g_test_message ("window %u: correlation with exact attention %.4f", w, correlation);
+      g_assert_cmpfloat (correlation, >=, 0.95);
     }
 }
 
@@ -115,9 +185,16 @@ int
 main (int   argc,
       char *argv[])
 {
+  g_autofree char *shipped = NULL;
+  g_autofree char *other = NULL;
+
   g_test_init (&argc, &argv, NULL);
+  shipped = g_build_filename (g_getenv ("LLM_MODEL_DIR"), "llmsvc-demo-8M-Q8_0.gguf", NULL);
+  other = g_build_filename (g_getenv ("LLM_TEST_DATA"), "models", "llmsvc-demo-7M-Q4_0.gguf", NULL);
 
   g_test_add_func ("/density/sample", test_sample);
+  g_test_add_data_func ("/density/exact/8M", shipped, test_exact);
+  g_test_add_data_func ("/density/exact/7M", other, test_exact);
 
   return g_test_run ();
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "forward-rig.h"
+#include "kv/llm-kv-private.h"
 #include "naive-model.h"
 #include "support/llm-test-gguf.h"
 
@@ -446,6 +447,63 @@ test_density (void)
     }
 }
 
+/* A step that is left, however late, and computed again counts once; what other sequences of the same
+ * step look at is theirs, also in chunks that they have in common. */
+static void
+test_density_once (void)
+{
+  const guint n_common = 32, n_own = N_TOKENS - n_common;
+  g_autoptr (ExecRig) rig = new_rig (&variants[7], NULL, 2);
+  g_autoptr (LlmKvSeq) alone = llm_kv_seq_new (rig->store, NULL, NULL);
+  gint32 tokens[N_TOKENS];
+  gboolean has_ended = FALSE;
+
+  for (guint i = 0; i < N_TOKENS; i++)
+    tokens[i] = (gint32) (i * 37 % rig->hparams.n_vocab);
+  llm_forward_set_density (rig->forward, TRUE);
+  exec_rig_prompt (rig, alone, tokens, n_common, n_common, NULL);
+  exec_rig_prompt (rig, alone, tokens + n_common, n_own, n_own, NULL);
+
+  for (guint n_stages = 0; !has_ended; n_stages++)
+    {
+      g_autoptr (LlmKvSeq) seq = llm_kv_seq_new (rig->store, NULL, NULL);
+      g_autoptr (LlmKvSeq) other = NULL;
+      LlmKvSeq *sequences[2] = { seq };
+      LlmRow rows[2 * N_TOKENS];
+      const LlmBatch batch = { rows, 2 * n_own, sequences, 2 };
+      gboolean waits;
+
+      exec_rig_prompt (rig, seq, tokens, n_common, n_common, NULL);
+      sequences[1] = other = llm_kv_seq_fork (seq, NULL, NULL);
+      for (guint i = 0; i < n_own; i++)
+        {
+          rows[i] = exec_rig_row (tokens[n_common + i], 0, n_common + i);
+          rows[n_own + i] = exec_rig_row (tokens[i], 1, n_common + i);
+        }
+      for (guint i = 0; i < 2; i++)
+        g_assert_true (llm_kv_seq_append (sequences[i], n_own, NULL));
+      g_assert_true (llm_forward_begin (rig->forward, &batch, NULL));
+      for (guint i = 0; i < n_stages && !has_ended; i++)
+        has_ended = llm_forward_step (rig->forward, &waits, NULL) == LLM_READY;
+      if (!has_ended)
+        {
+          llm_forward_abandon (rig->forward);
+          exec_rig_step (rig, rows, batch.n_rows, sequences, 2);
+        }
+
+      for (guint chunk = 0; chunk < alone->holds->len; chunk++)
+        {
+          float density = llm_kv_seq_get_density (seq, chunk);
+          float expected = llm_kv_seq_get_density (alone, chunk);
+
+          g_assert_cmpmem (&density, sizeof density, &expected, sizeof expected);
+          g_assert_cmpfloat (llm_kv_seq_count_density_rows (seq, chunk), ==,
+                             llm_kv_seq_count_density_rows (alone, chunk));
+          g_assert_cmpfloat (density, !=, llm_kv_seq_get_density (other, chunk));
+        }
+    }
+}
+
 int
 main (int   argc,
       char *argv[])
@@ -468,6 +526,7 @@ main (int   argc,
   g_test_add_func ("/forward/visibility", test_visibility);
   g_test_add_func ("/forward/tree", test_tree);
   g_test_add_func ("/forward/density", test_density);
+  g_test_add_func ("/forward/density-once", test_density_once);
 
   return g_test_run ();
 }

@@ -235,6 +235,46 @@ test_tokens (void)
   g_assert_cmpstr (out->str, ==, "Hello 日本語 \xf0\x9f\xa6\x99, done. ");
 }
 
+/* The text ends where a marker begins, but not the answer; until it is sure, nothing is shown. */
+static void
+test_marker (void)
+{
+  static const struct
+  {
+    const char *bytes;
+    const char *marker;
+    gboolean is_at_start;
+    const char *text;
+  } cases[] = {
+    { "Let me see.<call>{\"a\": 1}stop</call>", "<call>", FALSE, "Let me see." },
+    { "a <cal b <<call>c", "<call>", FALSE, "a <cal b <" },
+    { "a <cal", "<call>", FALSE, "a <cal" },
+    { "astop<call>", "<call>", FALSE, "a" },
+    { "{\"a\": 1}", "{", TRUE, "" },
+    { "a {\"a\": 1}", "{", TRUE, "a {\"a\": 1}" },
+  };
+  static const char *const stops[] = { "stop", NULL };
+
+  for (guint i = 0; i < G_N_ELEMENTS (cases); i++)
+    for (gsize step = 1; step <= strlen (cases[i].bytes); step++)
+      {
+        g_autoptr(LlmTextStream) stream = llm_text_stream_new (NULL, stops, FALSE);
+        g_autoptr(GString) out = g_string_new (NULL);
+        gboolean is_stopped = FALSE;
+
+        llm_text_stream_set_marker (stream, cases[i].marker, cases[i].is_at_start);
+        for (gsize at = 0; at < strlen (cases[i].bytes) && !is_stopped; at += step)
+          {
+            is_stopped = llm_text_stream_push_bytes (
+              stream, cases[i].bytes + at, MIN (step, strlen (cases[i].bytes) - at), out);
+            g_assert_true (g_str_has_prefix (cases[i].text, out->str));
+          }
+        llm_text_stream_finish (stream, out);
+        g_assert_cmpstr (out->str, ==, cases[i].text);
+        g_assert_cmpint (is_stopped, ==, i == 3);
+      }
+}
+
 int
 main (int    argc,
       char **argv)
@@ -242,6 +282,7 @@ main (int    argc,
   g_test_init (&argc, &argv, NULL);
 
   g_test_add_func ("/text-stream/characters", test_characters);
+  g_test_add_func ("/text-stream/marker", test_marker);
   g_test_add_func ("/text-stream/promptness", test_promptness);
   g_test_add_func ("/text-stream/stops", test_stops);
   g_test_add_func ("/text-stream/stop-on-replacement", test_stop_on_replacement);

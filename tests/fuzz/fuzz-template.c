@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Any template source and conversation. Fields with 0xFF between them: two bytes
- * for the point and whether to open an answer, the source, then roles (of which
- * the first letter is enough) and texts in turns. */
+/* Any template source and conversation. Fields with 0xFF between them: two bytes for the point and
+ * whether to open an answer, the source, then roles (of which the first letter is enough) and texts
+ * in turns; a text that begins with “{” is what the message holds besides, and one of the role
+ * “f” the tools. */
 
 #include <stddef.h>
 #include <stdint.h>
@@ -79,25 +80,11 @@ join_markup (LlmPrompt *prompt)
   return g_string_free (markup, FALSE);
 }
 
-/* No text changes anything in the markup. */
-static void
-check_markup (LlmTemplate *template,
-              LlmPoint     point,
-              LlmMessage  *messages,
-              guint        n_messages,
-              gboolean     open_answer,
-              const char  *markup)
+/* Nothing that only texts of the conversation have is markup: U+FFFC is put into each. */
+static char *
+mark (const char *text)
 {
-  g_autoptr(LlmPrompt) prompt = NULL;
-  g_autofree char *other = NULL;
-
-  for (guint i = 0; i < n_messages; i++)
-    if (*messages[i].text != '\0')
-      messages[i].text = (char *) "x";
-  prompt = llm_template_render (template, point, messages, n_messages, open_answer, NULL);
-  g_assert_nonnull (prompt);
-  other = join_markup (prompt);
-  g_assert_cmpstr (markup, ==, other);
+  return g_strdup_printf ("%s\uFFFC", text);
 }
 
 int
@@ -105,19 +92,17 @@ LLVMFuzzerTestOneInput (const uint8_t *data,
                         size_t         size)
 {
   LlmMessage messages[MAX_MESSAGES];
-  guint n_messages = 0;
+  LlmTemplateCall call = { .messages = messages };
   g_auto(GStrv) fields = NULL;
+  g_autoptr(GPtrArray) marked = g_ptr_array_new_with_free_func (g_free);
   g_autoptr(GError) error = NULL;
   g_autoptr(LlmTemplate) template = NULL;
   g_autoptr(LlmPrompt) prompt = NULL;
   g_autofree char *markup = NULL;
-  LlmPoint point;
-  gboolean open_answer;
 
   if (size < 3)
     return 0;
-  point = data[0] % (LLM_POINT_CLOSED_MESSAGE + 1);
-  open_answer = data[1] & 1;
+  call.open_answer = data[1] & 1;
   fields = split_fields (data + 2, size - 2);
   template = llm_template_new (fields[0], NULL, "fuzz.gguf", &error);
   if (template == NULL)
@@ -126,15 +111,34 @@ LLVMFuzzerTestOneInput (const uint8_t *data,
       return 0;
     }
 
-  for (guint i = 1; fields[i] != NULL && fields[i + 1] != NULL && n_messages < MAX_MESSAGES; i += 2)
-    messages[n_messages++] = (LlmMessage) { (char *) expand_role (fields[i]), fields[i + 1] };
-  prompt = llm_template_render (template, point, messages, n_messages, open_answer, &error);
+  for (guint i = 1;
+       fields[i] != NULL && fields[i + 1] != NULL && call.n_messages < MAX_MESSAGES; i += 2)
+    {
+      gboolean is_extras = *fields[i + 1] == '{';
+
+      if (*fields[i] == 'f')
+        {
+          call.tools = fields[i + 1];
+          continue;
+        }
+      g_ptr_array_add (marked, mark (is_extras ? "" : fields[i + 1]));
+      messages[call.n_messages++] = (LlmMessage) {
+        (char *) expand_role (fields[i]), g_ptr_array_index (marked, marked->len - 1),
+        is_extras ? fields[i + 1] : NULL };
+    }
+  if (call.n_messages > 0 && data[0] % 3 != LLM_POINT_START)
+    {
+      call.point = data[0] % 3;
+      call.n_settled = 1 + data[1] / 2 % call.n_messages;
+    }
+  prompt = llm_template_render (template, &call, &error);
   if (prompt == NULL)
     {
       check_error (error);
       return 0;
     }
   markup = join_markup (prompt);
-  check_markup (template, point, messages, n_messages, open_answer, markup);
+  g_assert_true (strstr (fields[0], "\uFFFC") != NULL || strchr (fields[0], '\\') != NULL
+                 || strstr (markup, "\uFFFC") == NULL);
   return 0;
 }

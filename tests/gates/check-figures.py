@@ -5,7 +5,6 @@
 Arguments: llmsvc-bench, llmsvc-tool. What was measured on a machine can't be compared; beside such
 figures the documentation names command, machine and commit.
 """
-import configparser
 import pathlib
 import re
 import shutil
@@ -17,11 +16,10 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BENCH, TOOL = sys.argv[1:3]
 DOCS = ROOT / "docs"
 DEMO = ROOT / "data/models/llmsvc-demo-8M-Q8_0.gguf"
-RATES = DOCS / "benchmarks/contexts/rates.ini"
+RATES = DOCS / "benchmarks/contexts/rates-zen5.ini"
 TEXT = ROOT / "tests/data/golden/heldout_sgd_chatml.txt"
 # Sets of kernels may add up in another order, which a last digit can show.
 TOLERANCE = 0.00015
-SHAPES = {"shipped, 8 M": "8m", "1.1 B": "1.1b", "1.3 B, multi-head": "1.3b-mha"}
 PERPLEXITIES = {
     "8M Q8_0": DEMO,
     "7M Q4_0": ROOT / "tests/data/models/llmsvc-demo-7M-Q4_0.gguf",
@@ -47,8 +45,6 @@ QUOTES = [
     ("docs/contexts.md", r"chunks of (\d+) tokens",
      "service/kv/llm-kv.h", r"LLM_KV_CHUNK_SLOTS (\d+)"),
     ("docs/contexts.md", r"begin with the same (\d+) tokens",
-     "service/kv/llm-kv.h", r"LLM_KV_CHUNK_SLOTS (\d+)"),
-    ("docs/numerics.md", r"begin with the same (\d+) tokens",
      "service/kv/llm-kv.h", r"LLM_KV_CHUNK_SLOTS (\d+)"),
     ("docs/contexts.md", r"what (\d+) tokens take with 4 bits",
      "service/kv/llm-kv-work.c", r"LEAST_SLOTS (\d+)"),
@@ -123,42 +119,16 @@ def check_pressure(folder):
 
 
 def check_ablations(folder):
-    page = "docs/benchmarks/contexts.md"
+    page = "docs/benchmarks/contexts/tables.md"
     rates = shutil.copy(RATES, folder)
     output = run(BENCH, "contexts", "--rates", rates, "--folder", folder, "--shape", "1.3b-mha",
                  "--device", "disk", "--device", "sd", "ablations")
-    printed = [row for row in read_rows(output) if row[0] == "1.3b-mha"]
-    written = [row for row in read_rows(read_section(page, "### Ablations")) if row[0] == "1.3b-mha"]
+    printed = read_rows(output)[1:]
+    written = [row for row in read_rows(read_section(page, "## Ablations: 1.3 B"))
+               if row[2] in ("disk", "sd")]
     expect(f"{page}, rows of ablations", len(printed), len(written))
     for mine, theirs in zip(printed, written):
-        expect(f"{page}, ablation {' '.join(mine[1:3])}", mine, theirs)
-
-
-def price(profile, n):
-    """Milliseconds of computing @n tokens, as service/kv/llm-kv-plan.c has it."""
-    rows = [1, 16, 64, 128, 256, 512]
-    costs = [float(part) for part in profile["prompt-us"].split(";") if part]
-    at = next((i for i in range(1, len(rows)) if n <= rows[i]), len(rows) - 1)
-    slope = (costs[at] - costs[at - 1]) / (rows[at] - rows[at - 1])
-    deeper = float(profile["depth-us"]) * n * n / 2 / 1000
-    return (costs[at - 1] + slope * (n - rows[at - 1]) + deeper) / 1000
-
-
-def check_prices():
-    page = "docs/benchmarks/contexts.md"
-    rates = configparser.ConfigParser()
-    rates.read(RATES)
-    measured = {tuple(row[:2]): row[4] for row in read_rows(read(page))
-                if row[0] in SHAPES and row[-1].endswith("×")}
-    rows = [row for row in read_rows(read_section(page, "| model | tokens | rates say"))
-            if row[0] in SHAPES]
-    expect(f"{page}, prices", len(measured), len(rows))
-    for model, tokens, price_ms, measured_ms, ratio in rows:
-        cost = price(rates[SHAPES[model]], int(tokens))
-        where = f"{page}, price of {tokens} tokens of {model}"
-        expect(where, f"{cost:.0f}", price_ms)
-        expect(where, measured.get((model, tokens)), measured_ms)
-        expect(where, f"{cost / float(measured_ms):.2f}", ratio)
+        expect(f"{page}, ablation {' '.join(mine[:3])}", mine, theirs)
 
 
 def check_perplexities():
@@ -199,14 +169,13 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         check_pressure(folder)
         check_ablations(folder)
-    check_prices()
     check_perplexities()
     check_sizes()
     check_quotes()
     for fault in faults:
         print(fault)
     print(f"{n_figures} figures and rows, {len(faults)} faults")
-    return 0 if not faults and n_figures >= 50 else 1
+    return 0 if not faults and n_figures >= 40 else 1
 
 
 sys.exit(main())

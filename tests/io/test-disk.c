@@ -22,6 +22,8 @@
 
 ssize_t __real_pread64 (int fd, void *bytes, size_t length, off64_t offset);
 ssize_t __real_pwrite64 (int fd, const void *bytes, size_t length, off64_t offset);
+ssize_t __real_preadv64 (int fd, const struct iovec *parts, int n, off64_t offset);
+ssize_t __wrap_preadv64 (int fd, const struct iovec *parts, int n, off64_t offset);
 ssize_t __wrap_pread64 (int fd, void *bytes, size_t length, off64_t offset);
 ssize_t __wrap_pwrite64 (int fd, const void *bytes, size_t length, off64_t offset);
 
@@ -57,6 +59,29 @@ __wrap_pread64 (int      fd,
 }
 
 ssize_t
+__wrap_preadv64 (int                 fd,
+                 const struct iovec *parts,
+                 int                 n,
+                 off64_t             offset)
+{
+  struct iovec some[LLM_DISK_MAX_PARTS];
+  size_t length = 0, left;
+
+  for (int i = 0; i < n; i++)
+    length += parts[i].iov_len;
+  llm_test_pace_wait (length);
+  if (take_trouble (&length))
+    return -1;
+  left = length;
+  for (int i = 0; i < n; i++)
+    {
+      some[i] = (struct iovec) { parts[i].iov_base, MIN (parts[i].iov_len, left) };
+      left -= some[i].iov_len;
+    }
+  return __real_preadv64 (fd, some, n, offset);
+}
+
+ssize_t
 __wrap_pwrite64 (int         fd,
                  const void *bytes,
                  size_t      length,
@@ -82,7 +107,10 @@ typedef struct
   gsize wanted;
   gssize n;
   guint n_answers;
+  guint n_before;        /* answers to reads in parts that came before */
 } Request;
+
+static guint n_parts_read;
 
 static guint8
 get_byte (guint seed,
@@ -126,6 +154,7 @@ on_read (gssize        n,
 
   request->n = n;
   request->n_answers++;
+  request->n_before = n_parts_read;
   for (gssize i = 0; i < n; i++)
     g_assert_cmpuint (buffer[i], ==, get_byte (request->seed, (gsize) i));
 }
@@ -252,6 +281,180 @@ test_bytes (Fixture       *fixture,
                                   O_RDWR | O_CREAT | O_EXCL), ==, -EEXIST);
   g_assert_cmpint (llm_disk_open (fixture->disk, fixture->folder_fd, "other", O_RDONLY), ==,
                    -ENOENT);
+}
+
+#define GUARD 0xa5
+
+typedef struct
+{
+  guint8 *memory;        /* (owned) */
+  struct iovec parts[LLM_DISK_MAX_PARTS];
+  guint n;
+  gsize length;
+  gssize result;         /* -1 until the answer */
+} Parts;
+
+static void
+on_parts_read (gssize        n,
+               const guint8 *buffer,
+               gpointer      data)
+{
+  Parts *parts = data;
+
+  g_assert_null (buffer);
+  parts->result = n;
+  n_parts_read++;
+}
+
+/* Parts of 1 to @most units each, up to @length bytes; between them, and in front of the first, are
+ * @shift bytes and whole sectors. */
+static void
+read_parts (Fixture *fixture,
+            int      fd,
+            guint64  offset,
+            gsize    length,
+            gsize    unit,
+            gsize    shift,
+            Parts   *parts)
+{
+  gsize at = shift;
+
+  *parts = (Parts) { .memory = g_aligned_alloc (1, 2 * LLM_DISK_MAX_BYTES, BLOCK), .result = -1 };
+  memset (parts->memory, GUARD, 2 * LLM_DISK_MAX_BYTES);
+  while (parts->length < length)
+    {
+      gsize bytes = MIN ((1 + (gsize) parts->n * 5 % 17) * unit, length - parts->length);
+
+      parts->parts[parts->n++] = (struct iovec) { parts->memory + at, bytes };
+      parts->length += bytes;
+      at += bytes + LLM_DISK_SECTOR;
+    }
+  llm_disk_read_parts (fixture->disk, LLM_DISK_RESTORE, fd, offset, parts->parts, parts->n,
+                       on_parts_read, parts);
+  wait_for_all (fixture);
+}
+
+/* The bytes are where they belong, as far as the file goes, and nowhere else. */
+static void
+check_parts (Parts   *parts,
+             guint64  offset,
+             guint64  file_bytes)
+{
+  gsize there = offset < file_bytes ? MIN (parts->length, file_bytes - offset) : 0;
+  guint8 *at = parts->memory;
+  gsize done = 0;
+
+  g_assert_cmpint (parts->result, ==, there);
+  for (guint i = 0; i < parts->n; i++)
+    {
+      guint8 *base = parts->parts[i].iov_base;
+
+      for (; at < base; at++)
+        g_assert_cmpuint (*at, ==, GUARD);
+      for (gsize j = 0; j < parts->parts[i].iov_len && done < there; j++, done++)
+        g_assert_cmpuint (base[j], ==, get_byte (0, offset + done));
+      at = base + parts->parts[i].iov_len;
+    }
+  for (; at < parts->memory + 2 * LLM_DISK_MAX_BYTES; at++)
+    g_assert_cmpuint (*at, ==, GUARD);
+  g_aligned_free (parts->memory);
+}
+
+/* Whether the kernel can bring single sectors to where they are wanted. */
+static gboolean
+has_sectors (int fd)
+{
+  guint8 *memory = g_aligned_alloc (1, BLOCK, BLOCK);
+  gboolean is_able = __real_pread64 (fd, memory + LLM_DISK_SECTOR, LLM_DISK_SECTOR,
+                                     LLM_DISK_SECTOR) == LLM_DISK_SECTOR;
+
+  g_aligned_free (memory);
+  return is_able;
+}
+
+/* Sectors come without a copy; what is no whole number of them comes as well. */
+static void
+test_parts (Fixture       *fixture,
+            gconstpointer  data)
+{
+  const gsize file_bytes = LLM_DISK_MAX_BYTES / 2;
+  int fd = open_file (fixture, "file", O_RDWR | O_CREAT | O_EXCL);
+  gboolean is_direct = (fcntl (fd, F_GETFL) & O_DIRECT) != 0;
+  Parts parts;
+
+  g_assert_cmpint (run_request (fixture, fd, 0, file_bytes, TRUE), ==, file_bytes);
+  for (guint i = 0; i < 40; i++)
+    {
+      guint64 offset = (guint64) i * i * LLM_DISK_SECTOR;
+
+      read_parts (fixture, fd, offset, (1 + i * 3) * LLM_DISK_SECTOR, LLM_DISK_SECTOR, 0, &parts);
+      check_parts (&parts, offset, file_bytes);
+    }
+  if (has_sectors (fd))
+    g_assert_cmpuint (llm_disk_get_copied_bytes (fixture->disk), ==, 0);
+
+  for (guint i = 0; i < 40; i++)
+    {
+      guint64 before = llm_disk_get_copied_bytes (fixture->disk);
+      guint64 offset = (guint64) i * 3301;
+
+      read_parts (fixture, fd, offset, 7 + i * 331, 101, 1, &parts);
+      if (is_direct)
+        g_assert_cmpint (llm_disk_get_copied_bytes (fixture->disk) - before, ==, parts.result);
+      check_parts (&parts, offset, file_bytes);
+    }
+  close (fd);
+}
+
+#define N_INTO 40
+
+/* Many long reads right to where they belong, more than may be under way at once, and the last one
+ * reaches behind the end of the file; beside them a restore is answered before all of them are. */
+static void
+test_into (Fixture       *fixture,
+           gconstpointer  data)
+{
+  const gsize end = 2 * LLM_DISK_MAX_INTO + 5 * BLOCK + 100;
+  int fd = open_file (fixture, "file", O_RDWR | O_CREAT | O_EXCL);
+  Parts reads[N_INTO];
+  Request restore;
+
+  for (guint place = 0; place * LLM_DISK_MAX_BYTES < end; place++)
+    g_assert_cmpint (run_request (fixture, fd, place, LLM_DISK_MAX_BYTES, TRUE), >, 0);
+  g_assert_cmpint (ftruncate (fd, (off_t) end), ==, 0);
+
+  n_parts_read = 0;
+  for (guint i = 0; i < N_INTO; i++)
+    {
+      reads[i] = (Parts) { .memory = g_aligned_alloc (1, LLM_DISK_MAX_INTO + BLOCK, BLOCK),
+                           .length = LLM_DISK_MAX_INTO - (i % 3) * BLOCK, .result = -1 };
+      memset (reads[i].memory, GUARD, LLM_DISK_MAX_INTO + BLOCK);
+    }
+  for (guint i = 0; i < N_INTO; i++)
+    llm_disk_read_into (fixture->disk, LLM_DISK_WEIGHTS, fd, i * 12 * BLOCK, reads[i].memory,
+                        reads[i].length, on_parts_read, &reads[i]);
+  begin_request (fixture, &restore, LLM_DISK_RESTORE, fd, 1, BLOCK, FALSE);
+  while (restore.n_answers == 0)
+    g_assert_cmpuint (llm_disk_poll (fixture->disk, WAIT_US), >, 0);
+  g_assert_cmpuint (restore.n_before, <, N_INTO);
+  wait_for_all (fixture);
+
+  for (guint i = 0; i < N_INTO; i++)
+    {
+      gsize offset = i * 12 * BLOCK;
+      gsize wanted = MIN (reads[i].length, end - offset);
+
+      g_assert_cmpint (reads[i].result, ==, wanted);
+      for (gsize at = 0; at < wanted; at += 61)
+        g_assert_cmpuint (reads[i].memory[at], ==,
+                          get_byte ((guint) ((offset + at) / LLM_DISK_MAX_BYTES),
+                                    (offset + at) % LLM_DISK_MAX_BYTES));
+      for (gsize at = reads[i].length; at < LLM_DISK_MAX_INTO + BLOCK; at++)
+        g_assert_cmpuint (reads[i].memory[at], ==, GUARD);
+      g_aligned_free (reads[i].memory);
+    }
+  g_assert_cmpuint (llm_disk_get_copied_bytes (fixture->disk), ==, 0);
+  close (fd);
 }
 
 /* Better classes begin before others that were asked earlier; few write ahead. */
@@ -507,6 +710,7 @@ test_trouble (Fixture       *fixture,
               gconstpointer  data)
 {
   int fd = open_file (fixture, "file", O_RDWR | O_CREAT);
+  Parts parts;
 
   for (guint i = 0; i < 200; i++)
     {
@@ -516,6 +720,11 @@ test_trouble (Fixture       *fixture,
       g_assert_cmpint (run_request (fixture, fd, i % 4, 40 * BLOCK, TRUE), ==, 40 * BLOCK);
       g_atomic_int_set ((gint *) &trouble, (gint) seed);
       g_assert_cmpint (run_request (fixture, fd, i % 4, 40 * BLOCK, FALSE), ==, 40 * BLOCK);
+      if (i % 4 != 0)
+        continue;
+      g_atomic_int_set ((gint *) &trouble, (gint) seed);
+      read_parts (fixture, fd, LLM_DISK_SECTOR, 30 * BLOCK, LLM_DISK_SECTOR, 0, &parts);
+      check_parts (&parts, LLM_DISK_SECTOR, 40 * BLOCK);
     }
   g_atomic_int_set ((gint *) &trouble, -1);
   g_assert_cmpint (run_request (fixture, fd, 0, BLOCK, FALSE), <, 0);
@@ -550,6 +759,8 @@ main (int   argc,
     void (*func) (Fixture *, gconstpointer);
   } tests[] = {
     { "bytes", test_bytes },
+    { "parts", test_parts },
+    { "into", test_into },
     { "classes", test_classes },
     { "ends-of-files", test_ends_of_files },
     { "errors", test_errors },

@@ -169,7 +169,7 @@ pack_part (Case       *c,
   for (gsize s = 0; s < slots; s++)
     for (gsize d = 0; d < dim; d++)
       x[part == LLK_KV_KEYS ? d * slots + s : s * dim + d] = values[(chunk * slots + s) * dim + d];
-  llk_ops_portable ()->kv->pack (format, part, dim, slots, x, packed);
+  llk_ops_portable ()->kv->pack (format, part, dim, slots, x, NULL, packed);
   llk_ops_portable ()->kv->unpack (format, part, dim, slots, packed, x, false);
   for (gsize s = 0; s < slots; s++)
     for (gsize d = 0; d < dim; d++)

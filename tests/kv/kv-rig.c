@@ -120,6 +120,20 @@ rig_damage (Rig        *rig,
 }
 
 void
+rig_make_computing_cheap (Rig *rig)
+{
+  LlmKvProfile profile = { 0 };
+
+  profile.read_latency_us = 1000;
+  profile.read_bytes_per_us = 0.001;
+  profile.write_bytes_per_us = 1;
+  for (guint i = 0; i < LLM_KV_PROFILE_POINTS; i++)
+    profile.prompt_us[i] = 0.01 * llm_kv_profile_rows[i];
+  g_assert_true (llm_kv_profile_is_measured (&profile));
+  rig->store->profile = profile;
+}
+
+void
 twin_open (Twin       *twin,
            Rig        *rig,
            const char *id)

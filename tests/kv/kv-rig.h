@@ -68,6 +68,8 @@ void  rig_settle        (Rig        *rig);
 guint rig_damage        (Rig        *rig,
                          const char *id,
                          double      share);
+/* Where to compute costs nothing, all is computed that may be. */
+void  rig_make_computing_cheap (Rig *rig);
 
 void  twin_open         (Twin       *twin,
                          Rig        *rig,

@@ -13,6 +13,8 @@ ssize_t __real_pread64 (int fd, void *bytes, size_t length, off64_t offset);
 ssize_t __real_pwrite64 (int fd, const void *bytes, size_t length, off64_t offset);
 int     __real_fallocate64 (int fd, int mode, off64_t offset, off64_t length);
 int     __real_renameat (int from, const char *from_name, int to, const char *to_name);
+ssize_t __real_preadv64 (int fd, const struct iovec *parts, int n, off64_t offset);
+ssize_t __wrap_preadv64 (int fd, const struct iovec *parts, int n, off64_t offset);
 ssize_t __wrap_pread64 (int fd, void *bytes, size_t length, off64_t offset);
 ssize_t __wrap_pwrite64 (int fd, const void *bytes, size_t length, off64_t offset);
 int     __wrap_fallocate64 (int fd, int mode, off64_t offset, off64_t length);
@@ -61,6 +63,23 @@ __wrap_pread64 (int      fd,
   llm_test_pace_wait (length);
   if (!fails_now (&rig_reads_left))
     return __real_pread64 (fd, bytes, length, offset);
+  errno = EIO;
+  return -1;
+}
+
+ssize_t
+__wrap_preadv64 (int                 fd,
+                 const struct iovec *parts,
+                 int                 n,
+                 off64_t             offset)
+{
+  size_t length = 0;
+
+  for (int i = 0; i < n; i++)
+    length += parts[i].iov_len;
+  llm_test_pace_wait (length);
+  if (!fails_now (&rig_reads_left))
+    return __real_preadv64 (fd, parts, n, offset);
   errno = EIO;
   return -1;
 }

@@ -20,7 +20,7 @@ void
 rig_make_shape (StorageRig *rig,
                 guint       scale)
 {
-  static const guint units[LLK_N_KV_FORMATS] = { 0, 0, 8, 4, 2 };
+  static const guint units[LLK_N_KV_FORMATS] = { 0, 0, 8, 4, 3, 2 };
 
   rig->shape = (LlmKvShape) { .identity = 42, .n_layers = N_LAYERS, .chunk_slots = 16 };
   for (guint i = 0; i < LLM_KV_N_FORMS; i++)
@@ -43,7 +43,9 @@ rig_make_shape (StorageRig *rig,
 LlmKvForm
 rig_get_form (guint number)
 {
-  return LLM_KV_FORM (LLK_KV_Q8 + number % 3, number % 4 == 3);
+  static const LlkKvFormat formats[] = { LLK_KV_Q8, LLK_KV_Q4, LLK_KV_Q2 };
+
+  return LLM_KV_FORM (formats[number % 3], number % 4 == 3);
 }
 
 guint64
@@ -302,7 +304,12 @@ rig_on_arrived (guint         target,
   if (read->closes == NULL)
     return;
   llm_kv_folder_close (g_steal_pointer (&read->closes));
-  rig_spoil (read);
+}
+
+void
+rig_on_read_ended (gpointer data)
+{
+  ((RigRead *) data)->is_under_way = FALSE;
 }
 
 RigRead *
@@ -316,6 +323,7 @@ rig_read_new (StorageRig *rig,
   read->records = g_new0 (LlmKvRecord, n);
   read->targets = g_new0 (LlmKvTarget, n);
   read->n_layers = g_new0 (guint, n);
+  read->is_under_way = TRUE;
   return read;
 }
 
@@ -333,6 +341,8 @@ rig_set_target (RigRead           *read,
 void
 rig_read_free (RigRead *read)
 {
+  while (read->is_under_way)
+    rig_poll_disk (read->rig);
   for (guint i = 0; i < read->n; i++)
     g_free (read->targets[i].data);
   g_free (read->records);
@@ -370,7 +380,8 @@ rig_read_chunks (StorageRig  *rig,
       rig_set_target (read, n++, slot, &record);
     }
   read->n = n;
-  work = llm_kv_folder_read (folder, read->targets, n, rig_on_arrived, read);
+  work = llm_kv_folder_read (folder, read->targets, n, rig_on_arrived, read,
+                             rig_on_read_ended, read);
   g_assert_cmpuint (read->n_ended, ==, 0);
   while (read->n_ended < n)
     rig_poll_disk (rig);

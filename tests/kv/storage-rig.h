@@ -55,6 +55,7 @@ typedef struct
   guint n_ended;
   guint n_first;         /* chunks that had their first layer when the first had all */
   LlmKvFolder *closes;   /* (nullable): closed by the first callback */
+  gboolean is_under_way; /* something may be read to the targets */
 } RigRead;
 
 typedef struct
@@ -131,6 +132,8 @@ void         rig_on_arrived     (guint        target,
                                  guint        end_layer,
                                  const GError *error,
                                  gpointer     data);
+/* Its LlmKvReadEnded. rig_read_free() waits for it. */
+void         rig_on_read_ended  (gpointer     data);
 /* From here on nobody writes to the targets. */
 void         rig_spoil          (RigRead     *read);
 /* Reads every @step-th chunk of those that are found, in falling order; returns how many

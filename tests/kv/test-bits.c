@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* How many bits each chunk gets (L4), against every choice there is. */
+/* How many bits each chunk gets (L4), against every choice there is, and for many chunks against a
+ * bound that none can be below. */
 
 #include <float.h>
 #include <math.h>
@@ -97,10 +98,24 @@ make_costs (LlmKvBitsCosts *costs)
   costs->errors[LLK_KV_Q2] = costs->errors[LLK_KV_Q4] + g_test_rand_double_range (0, 0.5);
 }
 
+/* What one chunk can lose. */
+static double
+get_largest (const LlmKvBitsChunk *chunks,
+             guint                 n,
+             const LlmKvBitsCosts *costs)
+{
+  double largest = 0;
+
+  for (guint i = 0; i < n; i++)
+    largest = MAX (largest, (double) chunks[i].density
+                              * (costs->errors[LLK_KV_Q2] - costs->errors[LLK_KV_Q8]));
+  return largest;
+}
+
 static void
 test_all_choices (void)
 {
-  guint n_tight = 0;
+  guint n_tight = 0, n_best = 0, n_fit = 0;
 
   for (guint round = 0; round < 4000; round++)
     {
@@ -140,9 +155,75 @@ test_all_choices (void)
           continue;
         }
       g_assert_cmpuint (bytes, <=, budget);
-      g_assert_cmpfloat_with_epsilon (loss, least, 1e-9 * (1 + least));
+      g_assert_cmpfloat (loss, <=, least + get_largest (chunks, n, &costs) + 1e-9);
+      n_best += loss <= least + 1e-9;
+      n_fit++;
     }
   g_assert_cmpuint (n_tight, >, 20);
+  g_assert_cmpuint (n_best, >, n_fit / 2);
+}
+
+/* What the least loss of @budget bytes can't be below: with a price for each byte, every chunk has
+ * the width that is best for it alone, whatever the price (Lagrange). */
+static double
+get_bound (const LlmKvBitsChunk *chunks,
+           guint                 n,
+           const LlmKvBitsCosts *costs,
+           guint64               budget)
+{
+  double bound = 0;
+
+  for (double price = 1e-9; price < 1e3; price *= 1.02)
+    {
+      double sum = -price * (double) budget;
+
+      for (guint i = 0; i < n; i++)
+        {
+          double least = INFINITY;
+
+          for (guint w = 0; w < N_WIDTHS; w++)
+            if (is_allowed (&chunks[i], widths[w]))
+              least = MIN (least, (double) chunks[i].density * costs->errors[widths[w]]
+                                    + price * (double) costs->bytes[widths[w]]);
+          sum += least;
+        }
+      bound = MAX (bound, sum);
+    }
+  return bound;
+}
+
+static void
+test_many (void)
+{
+  enum { N = 300 };
+  LlmKvBitsChunk chunks[N];
+  LlkKvFormat formats[N];
+
+  for (guint round = 0; round < 20; round++)
+    {
+      LlmKvBitsCosts costs;
+      guint64 least, most, before = 0;
+
+      make_costs (&costs);
+      for (guint i = 0; i < N; i++)
+        chunks[i] = (LlmKvBitsChunk) {
+          .density = (float) exp (g_test_rand_double_range (-6, 3)),
+          .best = (LlkKvFormat) g_test_rand_int_range (0, LLK_KV_Q8 + 1 + (int) round % 2),
+        };
+      least = N * costs.bytes[LLK_KV_Q2];
+      most = N * costs.bytes[LLK_KV_Q8];
+      for (guint64 budget = least; budget <= most; budget += 1 + (most - least) / 50)
+        {
+          guint64 bytes = llm_kv_bits_choose (chunks, N, &costs, budget, formats);
+          double loss = get_loss (chunks, N, &costs, formats);
+
+          g_assert_cmpuint (bytes, <=, budget);
+          g_assert_cmpuint (bytes + costs.bytes[LLK_KV_Q8], >=, before);
+          g_assert_cmpfloat (loss, <=, 1.001 * (get_bound (chunks, N, &costs, budget)
+                                                + get_largest (chunks, N, &costs)) + 1e-9);
+          before = bytes;
+        }
+    }
 }
 
 /* What the ratio of one half is for: at the bytes of all-4-bit it loses less. */
@@ -248,6 +329,7 @@ main (int    argc,
 {
   g_test_init (&argc, &argv, NULL);
   g_test_add_func ("/kv/bits/all-choices", test_all_choices);
+  g_test_add_func ("/kv/bits/many", test_many);
   g_test_add_func ("/kv/bits/beats-uniform", test_beats_uniform);
   g_test_add_func ("/kv/bits/nasty", test_nasty);
   return g_test_run ();

@@ -3,7 +3,7 @@
 /*
  * Any operations in any order, on sequences that share, move and lose their chunks, beside the
  * naive model: calls that run at the same time and end, fail or are parked, evictions, packing cut
- * short, storage that is damaged, full, or a new one after a restart.
+ * short, chunks read for no call, storage that is damaged, full, or a new one after a restart.
  */
 
 #include <string.h>
@@ -30,7 +30,9 @@ typedef struct
   gboolean with_storage;
   gboolean with_windows;
   /* of the stores before this one */
-  guint64 n_evicted, n_recomputed;
+  guint64 n_evicted, n_recomputed, n_narrowed, n_widened;
+  gboolean narrows;
+  LlmKvProfile profile;
 } World;
 
 static guint
@@ -78,7 +80,8 @@ check_bits (One *one)
       LlmKvChunkInfo info;
 
       llm_kv_seq_get_info (one->twin.seq, i, &info);
-      if (info.is_shared || !info.is_in_memory)
+      /* wide copies come back */
+      if (info.is_shared || !info.is_in_memory || one->twin.rig->store->narrows)
         info.bits = 0;
       else if (*seen != 0)
         g_assert_cmpuint (info.bits, <=, *seen);
@@ -108,7 +111,7 @@ check_world (World *world)
   g_assert_cmpuint (own, <=, store->bytes);
   g_assert_cmpuint (llm_ledger_get (world->rig.ledger, LLM_HOLDER_KV_COMPRESSED), ==,
                     store->packed_bytes);
-  g_assert_cmpuint (llm_ledger_get_total (world->rig.ledger), ==, store->bytes);
+  g_assert_cmpuint (llm_ledger_get_total (world->rig.ledger), ==, store->bytes + store->spare_bytes);
 }
 
 static void
@@ -281,6 +284,8 @@ count (World *world)
   const LlmKvCounters *counters = &world->rig.store->counters;
 
   world->n_evicted += counters->n_evicted;
+  world->n_narrowed += counters->n_narrowed;
+  world->n_widened += counters->n_widened;
   world->n_recomputed += counters->n_recomputed;
 }
 
@@ -331,6 +336,40 @@ restart (World *world)
       }
 }
 
+/* Memory is short, or not any more; and who may lose bits. */
+static void
+press (World *world,
+       One   *one)
+{
+  LlmKvStore *store = world->rig.store;
+
+  store->narrows = world->narrows;
+  store->profile = world->profile;
+  store->is_short = pick (2) == 0;
+  one->twin.seq->is_exact = pick (4) == 0;
+  one->twin.seq->restore_us = pick (3) == 0 ? 0 : pick (400);
+  if (pick (4) == 0)
+    llm_kv_store_stop_reading (store);
+  if (pick (2) == 0)
+    return;
+
+  /* what is written loses bits where nothing comes in time, and gets them back while no call runs */
+  for (guint i = 0; i < N_TWINS; i++)
+    while (world->ones[i].runs)
+      run_some (&world->ones[i]);
+  rig_settle (&world->rig);
+  for (guint i = 0; i < N_TWINS; i++)
+    world->ones[i].twin.seq->restore_us = 1;
+  llm_kv_store_evict (store, pick (10000), pick (2) == 0);
+  for (guint i = 0; i < N_TWINS; i++)
+    world->ones[i].twin.seq->restore_us = pick (3) == 0 ? 0 : pick (400);
+  llm_kv_store_widen (store);
+  for (guint n = pick (20); n > 0; n--)
+    llm_kv_store_work (store, 0);
+  if (pick (2) == 0)
+    rig_settle (&world->rig);
+}
+
 static void
 run_world (World *world,
            guint  n_rounds)
@@ -343,7 +382,7 @@ run_world (World *world,
       guint i = pick (N_TWINS);
       One *one = &world->ones[i];
 
-      switch (pick (12))
+      switch (pick (13))
         {
         case 0:
         case 1:
@@ -376,6 +415,8 @@ run_world (World *world,
           break;
         case 8:
         case 9:
+          if (pick (3) == 0)
+            llm_kv_store_refill (world->rig.store, pick (2) == 0 ? G_MAXUINT64 : pick (40000));
           for (guint n = pick (20); n > 0; n--)
             llm_kv_store_work (world->rig.store, 0);
           break;
@@ -386,6 +427,9 @@ run_world (World *world,
         case 11:
           if (world->with_storage && pick (20) == 0)
             restart (world);
+          break;
+        case 12:
+          press (world, one);
           break;
         default:
           g_assert_not_reached ();
@@ -400,7 +444,11 @@ run_world (World *world,
   rig_settle (&world->rig);
   llm_kv_store_evict (world->rig.store, G_MAXUINT64, FALSE);
   rig_settle (&world->rig);
-  g_assert_cmpuint (llm_ledger_get_total (world->rig.ledger), ==, 0);
+  /* reads that nothing waits for any more hold chunks until they end */
+  while (world->rig.store->n_reads > 0)
+    llm_kv_store_wait (world->rig.store, G_USEC_PER_SEC);
+  g_assert_cmpuint (llm_ledger_get_total (world->rig.ledger), ==,
+                    world->rig.store->spare_bytes);
   for (guint i = 0; i < N_TWINS; i++)
     twin_call (&world->ones[i].twin, world->ones[i].twin.n_tokens < RIG_MAX_TOKENS ? 1 : 0);
   for (guint i = 0; i < N_TWINS; i++)
@@ -415,6 +463,7 @@ typedef struct
   const char *disk;     /* (nullable) */
   LlkKvFormat format;
   gboolean has_windows;
+  gboolean narrows;     /* while memory is short */
 } Case;
 
 static void
@@ -422,7 +471,11 @@ test_random (gconstpointer data)
 {
   static const guint windows[RIG_LAYERS] = { 0, 20, 0, 50 };
   const Case *it = data;
-  World world = { .with_storage = it->disk != NULL, .with_windows = it->has_windows };
+  World world = {
+    .with_storage = it->disk != NULL,
+    .with_windows = it->has_windows,
+    .narrows = it->narrows,
+  };
   LlmKvProfile profile;
 
   rig_open (&world.rig, it->policy, it->disk, it->format, it->has_windows ? windows : NULL);
@@ -435,12 +488,14 @@ test_random (gconstpointer data)
     profile.prompt_us[i] = 20 + 10.0 * llm_kv_profile_rows[i];
   profile.depth_us = 0.1;
   g_assert_true (llm_kv_profile_is_measured (&profile));
-  world.rig.store->profile = profile;
+  world.rig.store->profile = world.profile = profile;
 
   run_world (&world, 2500);
   count (&world);
   g_assert_cmpuint (world.n_evicted, >, 0);
   g_assert_cmpuint (world.n_recomputed, >, 0);
+  g_assert_cmpint (world.n_narrowed > 0, ==, it->narrows);
+  g_assert_cmpint (world.n_widened > 0, ==, it->narrows && it->disk != NULL);
   rig_close (&world.rig);
 }
 
@@ -454,7 +509,7 @@ main (int   argc,
     { NULL, "threads", LLK_KV_F32, FALSE },
     { "llms", "threads", LLK_KV_F16, FALSE },
     { "llms", "uring", LLK_KV_F32, FALSE },
-    { "llms-no-lifecycle", "uring", LLK_KV_F16, FALSE },
+    { "llms-no-ahead", "uring", LLK_KV_F16, FALSE },
     { "llms-no-pipeline", "uring", LLK_KV_F16, FALSE },
     { "swapping", "threads", LLK_KV_F16, FALSE },
     { "lmk", NULL, LLK_KV_F16, FALSE },
@@ -462,17 +517,21 @@ main (int   argc,
     { "llms", "uring", LLK_KV_F16, TRUE },
     { NULL, "threads", LLK_KV_F16, TRUE },
     { "llms", NULL, LLK_KV_F16, TRUE },
+    { "llms", NULL, LLK_KV_F16, FALSE, TRUE },
+    { "llms", "threads", LLK_KV_F16, FALSE, TRUE },
+    { "llms", "uring", LLK_KV_F16, TRUE, TRUE },
   };
 
   g_test_init (&argc, &argv, NULL);
 
   for (guint i = 0; i < G_N_ELEMENTS (cases); i++)
     {
-      g_autofree char *path = g_strdup_printf ("/kv-random/%s/%s/%s%s",
+      g_autofree char *path = g_strdup_printf ("/kv-random/%s/%s/%s%s%s",
                                                cases[i].policy != NULL ? cases[i].policy : "keep",
                                                cases[i].disk != NULL ? cases[i].disk : "no-storage",
                                                cases[i].format == LLK_KV_F32 ? "f32" : "f16",
-                                               cases[i].has_windows ? "-windows" : "");
+                                               cases[i].has_windows ? "-windows" : "",
+                                               cases[i].narrows ? "-narrow" : "");
 
       g_test_add_data_func (path, &cases[i], test_random);
     }

@@ -238,9 +238,12 @@ static void
 test_policies (void)
 {
   static const char *const names[] = {
-    "llms", "llms-no-compression", "llms-no-pipeline", "llms-no-lifecycle", "llms-inverted", "lmk",
+    "service", "lru", "lctru", "known", "clairvoyant", "llms", "llms-no-refill",
+    "llms-no-compression", "llms-no-pipeline", "llms-no-ahead", "llms-inverted", "lmk",
     "swapping", "vllm-s", "vllm-sq",
   };
+
+  const LlmKvPolicy *service = llm_kv_policy_find ("service");
 
   for (guint i = 0; i < G_N_ELEMENTS (names); i++)
     {
@@ -259,6 +262,17 @@ test_policies (void)
   g_assert_false (llm_kv_policy_find ("lmk")->swaps);
   g_assert_true (llm_kv_policy_find ("swapping")->whole);
   g_assert_cmpuint (llm_kv_policy_find ("vllm-sq")->uniform, ==, LLK_KV_Q8);
+  /* What the service is compared with differs in the order of eviction alone. */
+  for (guint i = 1; i < 3; i++)
+    {
+      const LlmKvPolicy policy = *llm_kv_policy_find (names[i]);
+
+      g_assert_cmpuint (policy.order, ==, i == 1 ? LLM_KV_BY_AGE : LLM_KV_BY_BITS);
+      g_assert_true (policy.compression == service->compression && policy.swaps == service->swaps
+                     && policy.ratio == service->ratio && policy.refills == service->refills
+                     && policy.writes_ahead == service->writes_ahead
+                     && policy.recomputes == service->recomputes && policy.whole == service->whole);
+    }
 }
 
 int

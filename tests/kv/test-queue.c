@@ -19,7 +19,7 @@ typedef struct
 static guint
 get_rank (LlkKvFormat format)
 {
-  return format == LLK_KV_Q8 ? 0 : format == LLK_KV_Q4 ? 1 : format == LLK_KV_Q2 ? 2 : 3;
+  return llk_kv_is_packed (format) ? (guint) (format - LLK_KV_Q8) : LLM_KV_QUEUE_LISTS - 1;
 }
 
 static gint

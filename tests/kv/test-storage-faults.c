@@ -344,7 +344,8 @@ test_cancel (StorageRig    *rig,
           g_assert_true (llm_kv_folder_find (folder, j, rig_get_hash (j, 1), &slot, &record));
           rig_set_target (read, j, slot, &record);
         }
-      work = llm_kv_folder_read (folder, read->targets, 60, rig_on_arrived, read);
+      work = llm_kv_folder_read (folder, read->targets, 60, rig_on_arrived, read,
+                                 rig_on_read_ended, read);
       if (i == 2)
         {
           read->closes = folder;
@@ -357,6 +358,8 @@ test_cancel (StorageRig    *rig,
       llm_kv_read_free (work);
       if (i == 0)
         llm_kv_folder_close (folder);
+      while (read->is_under_way)
+        rig_poll_disk (rig);
       rig_spoil (read);
       while (llm_disk_poll (llm_kv_storage_get_disk (rig->storage), WAIT_US) > 0)
         ;

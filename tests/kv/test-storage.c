@@ -3,7 +3,9 @@
 /* Chunks on storage: what comes back is what was written, or nothing. All of it with io_uring and
  * with threads. */
 
+#include <fcntl.h>
 #include <glib/gstdio.h>
+#include <unistd.h>
 
 #include "common/llmsvc-error.h"
 #include "kv/disk/llm-kv-storage-private.h"
@@ -156,14 +158,14 @@ test_ended_reads (StorageRig    *rig,
           if (rig_get_bytes (rig, record.form) > 0)
             rig_set_target (read, read->n++, slot, &record);
         }
-      work = llm_kv_folder_read (folder, read->targets, read->n, rig_on_arrived, read);
+      work = llm_kv_folder_read (folder, read->targets, read->n, rig_on_arrived, read,
+                                 rig_on_read_ended, read);
       g_assert_cmpuint (llm_kv_read_get_bytes (work), >, 0);
       for (guint j = 0; j < i; j++)
         llm_disk_poll (llm_kv_storage_get_disk (rig->storage), 0);
       if (i == 3)
         llm_kv_folder_close (folder);
       llm_kv_read_free (work);
-      rig_spoil (read);
       rig_read_free (read);
     }
 }
@@ -194,7 +196,8 @@ test_layers (StorageRig    *rig,
         rig_set_target (read, read->n++, slot, &record);
     }
   g_assert_cmpuint (read->n, >, 200);
-  work = llm_kv_folder_read (folder, read->targets, read->n, rig_on_arrived, read);
+  work = llm_kv_folder_read (folder, read->targets, read->n, rig_on_arrived, read,
+                             rig_on_read_ended, read);
   while (read->n_ended < read->n)
     rig_poll_disk (rig);
   llm_kv_read_free (work);
@@ -209,6 +212,7 @@ test_latest (StorageRig    *rig,
              gconstpointer  data)
 {
   LlmKvFolder *folder = rig_open_folder (rig, "app", "context");
+  guint64 hashes[8];
   LlmKvSlot slot;
 
   g_assert_true (rig_write_chunks (rig, folder, 0, 8, 1));
@@ -219,8 +223,13 @@ test_latest (StorageRig    *rig,
   llm_kv_folder_close (folder);
   rig_restart (rig);
 
-  /* The same after a restart; the next one is later than all there were. */
+  /* The same after a restart, once the context has said which tokens it has: files may have others'
+   * chunks. The next one is later than all there were. */
   folder = rig_open_folder (rig, "app", "context");
+  for (guint i = 0; i < 8; i++)
+    hashes[i] = rig_get_hash (i, i == 4 || i == 5 ? 2 : 1);
+  g_assert_cmpuint (rig_read_chunks (rig, folder, 1, 1, NULL), ==, 8);
+  llm_kv_folder_keep (folder, hashes, 8);
   g_assert_cmpuint (rig_read_chunks (rig, folder, 1, 1, NULL), ==, 6);
   g_assert_cmpuint (rig_read_chunks (rig, folder, 2, 1, NULL), ==, 2);
   g_assert_true (rig_write_chunks (rig, folder, 0, 8, 3));
@@ -291,7 +300,8 @@ test_gone (StorageRig    *rig,
   llm_kv_folder_forget (folder, read->targets[0].slot);
   read->targets[1].slot.extent = 99;
   read->targets[2].slot.index = 4;
-  work = llm_kv_folder_read (folder, read->targets, 4, rig_on_arrived, read);
+  work = llm_kv_folder_read (folder, read->targets, 4, rig_on_arrived, read,
+                             rig_on_read_ended, read);
   while (read->n_ended < 4)
     rig_poll_disk (rig);
   g_assert_cmpuint (read->n_failed, ==, 3);
@@ -308,6 +318,7 @@ test_link (StorageRig    *rig,
   LlmKvFolder *from = rig_open_folder (rig, "app", "origin");
   LlmKvFolder *fork = rig_open_folder (rig, "app", "fork");
   LlmKvSlot slot, again;
+  guint64 hashes[40];
   guint64 bytes;
 
   g_assert_true (rig_write_chunks (rig, from, 0, 16, 1));
@@ -320,24 +331,28 @@ test_link (StorageRig    *rig,
   llm_kv_folder_link (fork, from, 40);
   g_assert_true (llm_kv_folder_find (fork, 0, rig_get_hash (0, 1), &again, NULL));
   g_assert_cmpuint (again.extent, ==, slot.extent);
-  g_assert_cmpuint (llm_kv_folder_get_end (fork), ==, 32);
-  g_assert_cmpuint (rig_read_chunks (rig, fork, 1, 1, NULL), ==, 32);
-  g_assert_cmpuint (rig_count_files (rig, "fork"), ==, 2);
+  g_assert_cmpuint (llm_kv_folder_get_end (fork), ==, 40);
+  g_assert_cmpuint (rig_read_chunks (rig, fork, 1, 1, NULL), ==, 40);
+  g_assert_cmpuint (rig_count_files (rig, "fork"), ==, 3);
   g_assert_cmpuint (llm_kv_storage_get_bytes (rig->storage), ==, bytes);
-  g_assert_cmpuint (llm_kv_storage_get_folder_bytes (rig->storage, "fork"), <, bytes);
+  g_assert_cmpuint (llm_kv_storage_get_folder_bytes (rig->storage, "fork"), ==, bytes);
   g_assert_cmpuint (llm_kv_storage_get_folder_bytes (rig->storage, "origin"), ==, bytes);
 
   /* What one forgets or writes anew is the other's still. */
   g_assert_true (rig_write_chunks (rig, from, 0, 16, 2));
   g_assert_true (rig_write_chunks (rig, from, 16, 8, 2));
-  g_assert_cmpuint (rig_read_chunks (rig, fork, 1, 1, NULL), ==, 32);
+  g_assert_cmpuint (rig_read_chunks (rig, fork, 1, 1, NULL), ==, 40);
   g_assert_cmpuint (rig_read_chunks (rig, from, 2, 1, NULL), ==, 24);
   llm_kv_folder_close (from);
   llm_kv_folder_close (fork);
   llm_kv_storage_remove (rig->storage, "origin");
   rig_restart (rig);
   fork = rig_open_folder (rig, "app", "fork");
-  g_assert_cmpuint (rig_read_chunks (rig, fork, 1, 1, NULL), ==, 32);
+  g_assert_cmpuint (rig_read_chunks (rig, fork, 1, 1, NULL), ==, 48);
+  for (guint i = 0; i < 40; i++)
+    hashes[i] = rig_get_hash (i, 1);
+  llm_kv_folder_keep (fork, hashes, 40);
+  g_assert_cmpuint (rig_read_chunks (rig, fork, 1, 1, NULL), ==, 40);
   g_assert_cmpuint (llm_kv_storage_get_bytes (rig->storage), ==,
                     rig_count_disk_bytes (rig, "fork"));
   g_assert_cmpuint (llm_kv_storage_get_folder_bytes (rig->storage, "fork"), ==,
@@ -346,6 +361,133 @@ test_link (StorageRig    *rig,
   llm_kv_folder_close (fork);
   llm_kv_storage_remove (rig->storage, "fork");
   g_assert_cmpuint (llm_kv_storage_get_bytes (rig->storage), ==, 0);
+}
+
+/* The chunk @number of a text, as a context that has it in memory would adopt it. @spoils: another
+ * byte of it. */
+static gboolean
+adopt (StorageRig  *rig,
+       LlmKvFolder *folder,
+       guint        number,
+       gboolean     spoils)
+{
+  LlmKvRecord record = { .number = number, .hash = rig_get_hash (number, 1),
+                         .form = rig_get_form (number), .density = 1, .n_rows = 1 };
+  gsize bytes = rig_get_bytes (rig, record.form);
+  g_autofree guint8 *data = g_malloc (bytes + 1);
+  LlmKvSlot slot;
+
+  rig_fill_chunk (data, bytes, record.hash);
+  if (spoils && bytes > 0)
+    data[bytes - 1] ^= 1;
+  return llm_kv_folder_adopt (folder, &record, data, &slot);
+}
+
+static char *
+get_first_file (StorageRig *rig,
+                const char *id)
+{
+  g_autoptr(GPtrArray) files = rig_list_files (rig, id);
+
+  g_assert_cmpuint (files->len, >, 0);
+  return g_strdup (files->pdata[0]);
+}
+
+/* What two contexts of an application have to the byte is there once, in a file that has other
+ * chunks besides; and is found after a restart, when the one that wrote it is gone. */
+static void
+test_adopt (StorageRig    *rig,
+            gconstpointer  data)
+{
+  LlmKvFolder *from = rig_open_folder (rig, "app", "origin");
+  LlmKvFolder *to = rig_open_folder (rig, "app", "other");
+  LlmKvFolder *foreign = rig_open_folder (rig, "app-2", "foreign");
+  guint64 hashes[16];
+  guint64 bytes;
+
+  g_assert_true (rig_write_chunks (rig, from, 0, 40, 1));
+  bytes = llm_kv_storage_get_bytes (rig->storage);
+  for (guint i = 0; i < 10; i++)
+    {
+      g_assert_false (adopt (rig, foreign, i, FALSE));
+      g_assert_true (adopt (rig, to, i, TRUE) == (rig_get_bytes (rig, rig_get_form (i)) == 0));
+      g_assert_true (adopt (rig, to, i, FALSE));
+    }
+  g_assert_cmpuint (rig_count_files (rig, "other"), ==, 1);
+  g_assert_cmpuint (rig_count_files (rig, "foreign"), ==, 0);
+  g_assert_cmpuint (llm_kv_storage_get_bytes (rig->storage), ==, bytes);
+  g_assert_cmpuint (rig_read_chunks (rig, to, 1, 1, NULL), ==, 10);
+  /* its own text goes on differently */
+  g_assert_true (rig_write_chunks (rig, to, 10, 6, 3));
+  g_assert_cmpuint (rig_read_chunks (rig, to, 1, 1, NULL), ==, 10);
+  llm_kv_folder_close (foreign);
+  llm_kv_folder_close (from);
+  llm_kv_folder_close (to);
+
+  rig_restart (rig);
+  bytes = llm_kv_storage_get_bytes (rig->storage);
+  llm_kv_storage_remove (rig->storage, "origin");
+  g_assert_cmpuint (llm_kv_storage_get_bytes (rig->storage), ==, bytes);
+  to = rig_open_folder (rig, "app", "other");
+  for (guint i = 0; i < 16; i++)
+    hashes[i] = rig_get_hash (i, i < 10 ? 1 : 3);
+  llm_kv_folder_keep (to, hashes, 16);
+  g_assert_cmpuint (rig_read_chunks (rig, to, 1, 1, NULL), ==, 10);
+  g_assert_cmpuint (rig_read_chunks (rig, to, 3, 1, NULL), ==, 6);
+  /* what was the other one's alone is given back */
+  while (llm_kv_storage_tidy (rig->storage))
+    ;
+  llm_kv_folder_close (to);
+  rig_restart (rig);
+  g_assert_cmpuint (llm_kv_storage_get_bytes (rig->storage), ==, rig_count_disk_bytes (rig, "other"));
+  g_assert_cmpuint (llm_kv_storage_get_bytes (rig->storage), <, bytes);
+}
+
+/* After a power cut a shared file has its name in both folders, and not all of its bytes. */
+static void
+test_torn (StorageRig    *rig,
+           gconstpointer  data)
+{
+  const char *const ids[] = { "origin", "other" };
+  LlmKvFolder *folders[2];
+  g_autofree char *path = NULL;
+  g_autofree char *text = NULL;
+  guint n_failed;
+  gsize length;
+
+  rig_make_shape (rig, LARGE);
+  for (guint i = 0; i < 2; i++)
+    folders[i] = rig_open_folder (rig, "app", ids[i]);
+  g_assert_true (rig_write_chunks (rig, folders[0], 0, 40, 1));
+  for (guint i = 0; i < 40; i++)
+    g_assert_true (adopt (rig, folders[1], i, FALSE));
+  for (guint i = 0; i < 2; i++)
+    llm_kv_folder_close (folders[i]);
+  path = get_first_file (rig, "other");
+  g_assert_true (g_file_get_contents (path, &text, &length, NULL));
+  {
+    g_autofree guint8 *zeros = g_malloc0 (length / 2);
+    int fd = open (path, O_WRONLY | O_CLOEXEC);
+
+    g_assert_cmpint (pwrite (fd, zeros, length / 2, (off_t) (length / 2)), ==, (gssize) (length / 2));
+    close (fd);
+  }
+
+  rig_restart (rig);
+  for (guint i = 0; i < 2; i++)
+    {
+      guint n;
+
+      folders[i] = rig_open_folder (rig, "app", ids[i]);
+      n = rig_read_chunks (rig, folders[i], 1, 1, &n_failed);
+      g_assert_cmpuint (n_failed, >, 0);
+      g_assert_cmpuint (n + n_failed, ==, 40);
+      /* it is forgotten there, computed again, and written anew */
+      g_assert_true (rig_write_chunks (rig, folders[i], 0, 40, 1));
+      g_assert_cmpuint (rig_read_chunks (rig, folders[i], 1, 1, NULL), ==, 40);
+    }
+  for (guint i = 0; i < 2; i++)
+    llm_kv_folder_close (folders[i]);
 }
 
 static void
@@ -373,6 +515,8 @@ main (int   argc,
     { "overtaken", test_overtaken, FALSE },
     { "gone", test_gone, FALSE },
     { "link", test_link, FALSE },
+    { "adopt", test_adopt, FALSE },
+    { "torn", test_torn, FALSE },
     { "hash", test_hash, FALSE },
   };
 

@@ -121,7 +121,7 @@ static void
 test_memory (Fixture       *fixture,
              gconstpointer  data)
 {
-  const guint widths[] = { 32, 16, 8, 4, 2 };
+  const guint widths[] = { 32, 16, 8, 4, 3, 2 };
   g_autoptr(LlmsvcContext) context = rig_create (fixture->rig->client, NULL, NULL);
   g_autoptr(LlmsvcContextMemory) fresh = NULL;
   g_autoptr(LlmsvcContextMemory) used = NULL;

@@ -181,7 +181,7 @@ test_nonsense (Fixture       *fixture,
   } cases[] = {
     { "(@a{sv} {},)", "in all  0 bytes" },
     { "({'bits': <'x'>, 'places': <7>, 'memory-bytes': <'many'>},)", "in all  0 bytes" },
-    { "({'bits': <[byte 8, 8, 3, 255]>, 'places': <'mzm'>},)", "\n      0 8???\n" },
+    { "({'bits': <[byte 8, 8, 5, 255]>, 'places': <'mzm'>},)", "\n      0 8???\n" },
     { "({'bits': <[byte 8, 4]>, 'chunk-tokens': <uint32 4294967295>},)", "\n      0 ??\n" },
     { "({'bits': <[byte 0, 8]>, 'places': <'ttttt'>, 'residency': <'\\033[2J'>},)",
       "\n      0 ..\n" },

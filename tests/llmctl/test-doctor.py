@@ -199,7 +199,7 @@ class Doctor(unittest.TestCase):
                                    ("surprising", "fail", "(surprising)")):
             self.rig.stop()
             with self.subTest(state=state), fakes.Service(self.rig.environment, {
-                    "Version": "0.1.0", "ApiVersion": 5, "Availability": state,
+                    "Version": "0.1.0", "ApiVersion": 6, "Availability": state,
                     "AvailabilityReason": "for a reason", "ActiveModel": "/"}):
                 self.find(self.look(), "service", level, text)
 

@@ -21,8 +21,8 @@ FACTS = {
     "jack": "My name is Jack. I lost my phone on the way to work, and I want it back.",
 }
 QUESTION = "What did I tell you about myself, and what is my name?"
-SIGNS = {"8": "8", "4": "4", "2": "2", "16": "F", "32": "F"}
-STORED_SIGNS = {"8": "e", "4": "q", "2": "t", "16": "f", "32": "f"}
+SIGNS = {"8": "8", "4": "4", "3": "3", "2": "2", "16": "F", "32": "F"}
+STORED_SIGNS = {"8": "e", "4": "q", "3": "h", "2": "t", "16": "f", "32": "f"}
 
 
 class Restart(unittest.TestCase):
@@ -64,6 +64,7 @@ class Restart(unittest.TestCase):
         said = {name: self.rig.json("context", "show", name)["messages"] for name in FACTS}
         self.wait_until_stored()
         self.check_map("anna")
+        before = {name: context["memory"] for name, context in self.list().items()}
         end()
         self.rig.start()
 
@@ -73,6 +74,14 @@ class Restart(unittest.TestCase):
             self.assertEqual((context["revision"], context["residency"]), (1, "storage"), context)
             self.assertEqual(context["memory"]["memory-bytes"], 0)
             self.assertGreater(context["memory"]["storage-bytes"], 0)
+            # all full chunks, as files say: the last one may have been
+            memory, old = context["memory"], before[context["name"]]
+            n_full = len(old["bits"]) - 1
+            self.assertIn(len(memory["bits"]), (n_full, n_full + 1))
+            self.assertEqual(memory["bits"][:n_full], old["bits"][:n_full])
+            self.assertEqual(set(memory["places"]), {"s"})
+            self.assertEqual(memory["chunk-tokens"], old["chunk-tokens"])
+        self.check_map("anna")
         for line in self.rig.run("context", "list").output.splitlines()[1:]:
             self.assertRegex(line, r"^\w+ +1 +\d+ +storage +0 bytes +[\d.]+\sKiB")
 

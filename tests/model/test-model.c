@@ -38,7 +38,7 @@ test_demo (void)
   g_assert_cmpint (tokenizer->bos, ==, 1);
   template = llm_model_get_template (model, &error);
   g_assert_no_error (error);
-  g_assert_cmpstr (llm_template_get_name (template), ==, "chatml");
+  g_assert_true (llm_template_get_features (template)->has_system);
 
   g_assert_cmpuint (strlen (llm_model_get_identity (model)), ==, 16);
   g_assert_cmpstr (llm_model_get_identity (model), ==, llm_model_get_identity (again));
@@ -113,11 +113,11 @@ test_weight_identity (void)
     }
 }
 
-/* A model without a template that we know still continues raw text. */
+/* A model without a template that can be used still continues raw text. */
 static void
 test_template (void)
 {
-  const char *const sources[] = { NULL, "{{ messages[0]['content'] | upper }}" };
+  const char *const sources[] = { NULL, "{{ messages[0]['content'] | nonsense }}" };
 
   for (guint i = 0; i < G_N_ELEMENTS (sources); i++)
     {

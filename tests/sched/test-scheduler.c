@@ -414,6 +414,29 @@ test_parked (Rig          *rig,
   g_assert_cmpuint (write_row (rig, parked), ==, 1);
 }
 
+/* Rows of a tree fit into the target for the time per token; where reading the weights alone takes
+ * longer than that, they are not fewer for it. */
+static void
+test_rows_of_trees (Rig          *rig,
+                    gconstpointer data)
+{
+  LlmSchedEntry *writer = add (rig, "a", LLM_SLO_RESPONSIVE, 0);
+  LlmCostCurve *curve = &rig->scheduler->costs.curves[LLM_COST_DECODE];
+
+  for (guint i = 0; i < LLM_COST_POINTS; i++)
+    {
+      curve->us[i] = 20000.0 * llm_cost_rows[LLM_COST_DECODE][i];
+      curve->n_seen[i] = 1;
+    }
+  curve->n_steps = 1000;
+  llm_sched_entry_set_n_decode (writer, 40);
+  g_assert_cmpuint (write_row (rig, writer), <, 20);
+  rig->scheduler->read_us = 100000;
+  g_assert_cmpuint (write_row (rig, writer), <, 20);
+  rig->scheduler->read_us = 600000;
+  g_assert_cmpuint (write_row (rig, writer), ==, 40);
+}
+
 /* With more writers than rows in a step, all get on. */
 static void
 test_many_writers (Rig          *rig,
@@ -807,6 +830,7 @@ main (int    argc,
   ADD ("/scheduler/background-is-not-starved", test_background_is_not_starved);
   ADD ("/scheduler/parked", test_parked);
   ADD ("/scheduler/many-writers", test_many_writers);
+  ADD ("/scheduler/rows-of-trees", test_rows_of_trees);
   ADD ("/scheduler/earliest-deadline", test_earliest_deadline);
   ADD ("/scheduler/lost-one-goes-behind", test_lost_one_goes_behind);
   ADD ("/scheduler/class-that-can-wait", test_class_that_can_wait);

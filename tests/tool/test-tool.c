@@ -83,6 +83,35 @@ test_generate_json (void)
   g_assert_nonnull (strstr (run.out, "\"text\":\""));
 }
 
+/* Guesses change no byte; results tell of them. */
+static void
+test_generate_draft (void)
+{
+  const char *const prompt = "Red, green, blue. Red, green, blue. Red, green, blue. Red, green,";
+  g_auto(Run) plain = run_tool ("generate", "--model", model, "--raw", "--temperature", "0.8",
+                                "--seed", "5", "--max-tokens", "60", "--draft", "off", prompt,
+                                NULL);
+  g_auto(Run) drafted = run_tool ("generate", "--model", model, "--raw", "--temperature", "0.8",
+                                  "--seed", "5", "--max-tokens", "60", "--draft", "lookup", prompt,
+                                  NULL);
+  g_autofree char *small = g_build_filename (g_getenv ("LLM_TEST_DATA"), "models",
+                                             "llmsvc-demo-draft-1M-F16.gguf", NULL);
+  g_auto(Run) guessed = run_tool ("generate", "--model", model, "--raw", "--temperature", "0.8",
+                                  "--seed", "5", "--max-tokens", "60", "--draft", small, prompt,
+                                  NULL);
+  g_auto(Run) json = run_tool ("generate", "--model", model, "--raw", "--json", "--max-tokens", "9",
+                               "--draft=lookup", prompt, NULL);
+
+  g_assert_cmpint (plain.status, ==, 0);
+  g_assert_cmpint (drafted.status, ==, 0);
+  g_assert_cmpstr (drafted.out, ==, plain.out);
+  g_assert_nonnull (strstr (json.out, "\"drafted-tokens\":"));
+  g_assert_nonnull (strstr (json.out, "\"accepted-tokens\":"));
+  g_assert_nonnull (strstr (json.out, "\"passes\":"));
+  g_assert_cmpint (guessed.status, ==, 0);
+  g_assert_cmpstr (guessed.out, ==, plain.out);
+}
+
 /* With the weights as the file has them, the answer is much the same. */
 static void
 test_generate_exact (void)
@@ -322,7 +351,7 @@ test_inspect (void)
   g_assert_cmpint (run.status, ==, 0);
   g_assert_nonnull (strstr (run.out, "general.architecture"));
   g_assert_nonnull (strstr (run.out, "blk.7.ffn_down.weight"));
-  g_assert_nonnull (strstr (run.out, "usable: yes, template chatml"));
+  g_assert_nonnull (strstr (run.out, "usable: yes, template with system"));
 }
 
 /* What “llmctl model check” shows. */
@@ -338,14 +367,14 @@ test_inspect_summary (void)
   g_assert_cmpint (run.status, ==, 0);
   g_assert_null (strstr (run.out, "blk.7.ffn_down.weight"));
   g_assert_nonnull (strstr (run.out, "quantization: Q8_0"));
-  g_assert_nonnull (strstr (run.out, "usable: yes, template chatml"));
+  g_assert_nonnull (strstr (run.out, "usable: yes, template with system"));
 
   g_assert_cmpint (json.status, ==, 0);
   json_parser_load_from_data (parser, json.out, -1, &error);
   g_assert_no_error (error);
   object = json_node_get_object (json_parser_get_root (parser));
   g_assert_true (json_object_get_boolean_member (object, "usable"));
-  g_assert_cmpstr (json_object_get_string_member (object, "template"), ==, "chatml");
+  g_assert_cmpstr (json_object_get_string_member (object, "template"), ==, "system");
   g_assert_cmpint (json_object_get_int_member (object, "weight-bytes"), >, 0);
   g_assert_cmpint (json_object_get_int_member (object, "weight-bytes"), <,
                    json_object_get_int_member (object, "file-bytes"));
@@ -405,12 +434,13 @@ test_faults (void)
     { { "generate", "--model", "MODEL", "--option=temperature=hot", "Hello!", NULL }, 2,
       "temperature" },
     { { "generate", "--model", "MODEL", "--option=top-p=7.0", "Hello!", NULL }, 2, "top-p" },
+    { { "generate", "--model", "MODEL", "--draft=magic", "Hello!", NULL }, 1, "magic" },
     { { "generate", "--model", "MODEL", NULL }, 2, "PROMPT" },
     { { "generate", "--model", "MODEL", "\xff\xfe", NULL }, 2, "UTF-8" },
     { { "perplexity", "--model", "MODEL", "--ctx", "1", NULL }, 2, "" },
     { { "perplexity", "--model", "MODEL", "/nowhere", NULL }, 1, "/nowhere" },
     { { "perplexity", "--model", "MODEL", "--kv=best", "text", NULL }, 2, "--kv" },
-    { { "divergence", "--model", "MODEL", "--kv-bits=3", NULL }, 2, "--kv-bits" },
+    { { "divergence", "--model", "MODEL", "--kv-bits=5", NULL }, 2, "--kv-bits" },
     { { "divergence", "--model", "MODEL", "--tokens=100000", NULL }, 1, "--tokens" },
     { { "perplexity", "--model", "MODEL", "--lora=/nowhere", "/dev/null", NULL }, 1, "/nowhere" },
     { { "accuracy", "--model", "MODEL", "/nowhere", NULL }, 1, "/nowhere" },
@@ -444,6 +474,7 @@ main (int    argc,
   model = g_build_filename (g_getenv ("LLM_MODEL_DIR"), "llmsvc-demo-8M-Q8_0.gguf", NULL);
   g_test_add_func ("/tool/generate", test_generate);
   g_test_add_func ("/tool/generate-json", test_generate_json);
+  g_test_add_func ("/tool/generate-draft", test_generate_draft);
   g_test_add_func ("/tool/generate-exact", test_generate_exact);
   g_test_add_func ("/tool/prepare", test_prepare);
   g_test_add_func ("/tool/profile", test_profile);

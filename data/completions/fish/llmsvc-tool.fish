@@ -20,6 +20,11 @@ __llmsvc_tool_option generate max-tokens 'The longest answer' --short-option n -
 __llmsvc_tool_option generate seed 'Same seed, same text' --exclusive
 __llmsvc_tool_option generate threads 'Threads that compute' --exclusive
 __llmsvc_tool_option generate exact 'Compute in floats with the weights as the file has them'
+__llmsvc_tool_option generate draft 'What guesses the next tokens' --require-parameter --force-files
+__llmsvc_tool_option generate json-schema 'Hold the answer to the JSON schema in a file' --require-parameter --force-files
+__llmsvc_tool_option generate tools 'Let the answer call the functions in a file (JSON)' --require-parameter --force-files
+__llmsvc_tool_option generate grammar 'Hold the answer to the grammar (GBNF) in a file' --require-parameter --force-files
+__llmsvc_tool_option generate regex 'Hold the answer to a regular expression' --exclusive
 __llmsvc_tool_option generate option 'Any option of the interface' --short-option o --exclusive
 __llmsvc_tool_option generate json 'Text and results as one JSON object'
 
@@ -33,7 +38,7 @@ __llmsvc_tool_option perplexity exact 'Compute in floats with the weights as the
 __llmsvc_tool_option perplexity kv-f32 'Keep context memory in 32 bits'
 __llmsvc_tool_option perplexity kv 'Treat context memory between calls as this policy does' --exclusive --arguments 'llms llms-inverted llms-no-compression vllm-sq'
 __llmsvc_tool_option perplexity kv-ratio 'Percent of what it takes with 8 bits' --exclusive
-__llmsvc_tool_option perplexity kv-bits '8, 4 or 2 bits for all of it' --exclusive --arguments '8 4 2'
+__llmsvc_tool_option perplexity kv-bits '8, 4, 3 or 2 bits for all of it' --exclusive --arguments '8 4 3 2'
 __llmsvc_tool_option perplexity call-tokens 'Tokens of a call' --exclusive
 
 __llmsvc_tool_command accuracy 'Measure how well a model solves tasks'
@@ -46,7 +51,7 @@ __llmsvc_tool_option accuracy split 'A call begins with each of these in the pro
 __llmsvc_tool_option accuracy exact 'Compute in floats with the weights as the file has them'
 __llmsvc_tool_option accuracy kv 'Treat context memory between calls as this policy does' --exclusive --arguments 'llms llms-inverted llms-no-compression vllm-sq'
 __llmsvc_tool_option accuracy kv-ratio 'Percent of what it takes with 8 bits' --exclusive
-__llmsvc_tool_option accuracy kv-bits '8, 4 or 2 bits for all of it' --exclusive --arguments '8 4 2'
+__llmsvc_tool_option accuracy kv-bits '8, 4, 3 or 2 bits for all of it' --exclusive --arguments '8 4 3 2'
 
 __llmsvc_tool_command divergence 'Measure what packing context memory changes'
 __llmsvc_tool_option divergence model 'The GGUF file' --short-option m --require-parameter --force-files
@@ -57,7 +62,7 @@ __llmsvc_tool_option divergence windows 'Pieces of the text at most' --exclusive
 __llmsvc_tool_option divergence text 'A text, instead of random tokens' --require-parameter --force-files
 __llmsvc_tool_option divergence kv 'Treat context memory between calls as this policy does' --exclusive --arguments 'llms llms-inverted llms-no-compression vllm-sq'
 __llmsvc_tool_option divergence kv-ratio 'Percent of what it takes with 8 bits' --exclusive
-__llmsvc_tool_option divergence kv-bits '8, 4 or 2 bits for all of it' --exclusive --arguments '8 4 2'
+__llmsvc_tool_option divergence kv-bits '8, 4, 3 or 2 bits for all of it' --exclusive --arguments '8 4 3 2'
 __llmsvc_tool_option divergence call-tokens 'Tokens of a call' --exclusive
 
 __llmsvc_tool_command tokenize 'Show the tokens of a text'

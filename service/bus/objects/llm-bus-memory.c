@@ -42,9 +42,11 @@ static gboolean
 handle_set_budget (LlmBusCall *call,
                    GError    **error)
 {
-  if (!llm_call_options_has (call->options, LLMSVC_OPTION_BYTES))
+  if (!llm_call_options_has (call->options, LLMSVC_OPTION_BYTES)
+      && !llm_call_options_has (call->options, LLMSVC_OPTION_CONTEXT_RATIO))
     return llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
-                     "SetBudget needs the option “bytes”; 0 lets the service decide");
+                     "SetBudget needs the option “bytes”, where 0 lets the service decide, or "
+                     "“context-ratio”");
 
   llm_engine_set_budget_async (call->bus->engine, call->options, llm_bus_call_on_done,
                                llm_bus_call_ref (call));

@@ -15,6 +15,7 @@ struct _LlmBusModels
 
 typedef struct
 {
+  LlmBus *bus;           /* (unowned) */
   LlmModelInfo *info;    /* (owned) */
   guint registration;
 } Exported;
@@ -24,14 +25,18 @@ list_properties (LlmBus  *bus,
                  gpointer object)
 {
   const LlmModelInfo *info = object;
+  const char *draft = llm_engine_find_draft (bus->engine, info->id);
+  const LlmDraftSums sums = llm_engine_sum_drafts (bus->engine, info->id);
 
   return g_variant_new_parsed ("{'Id': <%s>, 'Title': <%s>, 'Info': <@a{sv} {"
                                "'architecture': <%s>, 'parameters': <%t>, 'file-bytes': <%t>, "
                                "'context-length': <%u>, 'quantization': <%s>, 'license': <%s>, "
-                               "'sub-models': <@as []>}>}",
+                               "'sub-models': <@as []>, 'draft': <%s>, 'drafted-tokens': <%t>, "
+                               "'accepted-tokens': <%t>}>}",
                                info->id, info->title, info->architecture,
                                (guint64) info->parameters, (guint64) info->file_bytes,
-                               (guint32) info->context_length, info->quantization, info->license);
+                               (guint32) info->context_length, info->quantization, info->license,
+                               draft != NULL ? draft : "", sums.n_drafted, sums.n_accepted);
 }
 
 const LlmBusInterface llm_bus_model_interface = { LLMSVC_MODEL_INTERFACE, NULL, list_properties };
@@ -81,7 +86,8 @@ get_property (GDBusConnection *connection,
               GError         **error,
               gpointer         data)
 {
-  g_autoptr(GVariant) all = g_variant_ref_sink (list_properties (NULL, data));
+  const Exported *exported = data;
+  g_autoptr(GVariant) all = g_variant_ref_sink (list_properties (exported->bus, exported->info));
 
   return g_variant_lookup_value (all, name, NULL);
 }
@@ -95,15 +101,16 @@ export_model (LlmBusModels *self,
   GDBusConnection *connection = self->bus->connection;
   Exported *exported = g_new0 (Exported, 1);
 
+  exported->bus = self->bus;
   exported->info = llm_model_info_ref (info);
   exported->registration = g_dbus_connection_register_object (
-    connection, path, llm_bus_interface_lookup_info (LLMSVC_MODEL_INTERFACE), &vtable, info,
+    connection, path, llm_bus_interface_lookup_info (LLMSVC_MODEL_INTERFACE), &vtable, exported,
     NULL, NULL);
   g_hash_table_insert (self->exported, g_strdup (path), exported);
   g_dbus_connection_emit_signal (
     connection, NULL, LLMSVC_MODELS_PATH, LLM_BUS_OBJECT_MANAGER, "InterfacesAdded",
     g_variant_new_parsed ("(%o, {%s: %@a{sv}})", path, LLMSVC_MODEL_INTERFACE,
-                          list_properties (NULL, info)),
+                          list_properties (self->bus, info)),
     NULL);
 }
 
@@ -206,7 +213,7 @@ on_started (GObject      *source,
       g_autofree char *path = llm_bus_models_dup_path (info);
 
       g_variant_builder_add_parsed (&list, "{%o, {%s: %@a{sv}}}", path, LLMSVC_MODEL_INTERFACE,
-                                    list_properties (NULL, info));
+                                    list_properties (call->bus, info));
     }
   llm_bus_call_finish (call, g_variant_new ("(a{oa{sa{sv}}})", &list), NULL);
 }

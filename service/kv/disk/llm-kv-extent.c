@@ -9,8 +9,11 @@
 
 #include <xxhash.h>
 
+#include "kernels/llk-attention.h"
+
 #define MAGIC "LLMKVEXT"
-#define VERSION 1
+/* 2: there are 3 bits, and what numbers of forms mean has changed. 3: parts are whole sectors. */
+#define VERSION 3
 /* A group of the whole extent is worth a request of its own. */
 #define GROUP_BYTES LLM_DISK_MAX_BYTES
 
@@ -100,6 +103,14 @@ allocate (guint n_groups,
   return self;
 }
 
+/* Whether all parts begin and end at whole sectors, if a group ends there. */
+static gboolean
+is_border (const LlmKvShape *shape,
+           guint             layer)
+{
+  return layer == shape->n_layers || layer % MAX (shape->sector_layers, 1) == 0;
+}
+
 /* From groups and records: where the areas are. */
 static void
 place (LlmKvExtent      *self,
@@ -125,7 +136,7 @@ llm_kv_extent_new (const LlmKvShape  *shape,
 {
   LlmKvExtent *self;
   guint64 bytes = 0;
-  guint n_groups;
+  guint n_groups, n_steps, step;
 
   g_return_val_if_fail (n > 0 && n <= LLM_KV_EXTENT_CHUNKS, NULL);
 
@@ -134,11 +145,14 @@ llm_kv_extent_new (const LlmKvShape  *shape,
       g_return_val_if_fail (is_form (shape, records[i].form), NULL);
       bytes += shape->offsets[records[i].form][shape->n_layers];
     }
-  n_groups = (guint) CLAMP (bytes / GROUP_BYTES, 1, MIN (shape->n_layers, LLM_KV_EXTENT_GROUPS));
+  step = MAX (shape->sector_layers, 1);
+  n_steps = (shape->n_layers + step - 1) / step;
+  n_groups = (guint) CLAMP (bytes / GROUP_BYTES, 1, MIN (n_steps, LLM_KV_EXTENT_GROUPS));
 
   self = allocate (n_groups, n);
   for (guint i = 0; i < n_groups; i++)
-    self->group_ends[i] = (guint) ((guint64) shape->n_layers * (i + 1) / n_groups);
+    self->group_ends[i] = MIN ((guint) ((guint64) n_steps * (i + 1) / n_groups) * step,
+                               shape->n_layers);
   memcpy (self->records, records, n * sizeof *records);
   place (self, shape);
   return self;
@@ -204,7 +218,7 @@ parse_groups (LlmKvExtent      *self,
 
       memcpy (&end, bytes + i * sizeof end, sizeof end);
       end = GUINT32_FROM_LE (end);
-      if (end <= last || end > shape->n_layers)
+      if (end <= last || end > shape->n_layers || !is_border (shape, end))
         return FALSE;
       self->group_ends[i] = last = end;
     }
@@ -291,6 +305,46 @@ llm_kv_extent_parse (const guint8      *bytes,
     return NULL;
   *reason = NULL;
   return g_steal_pointer (&self);
+}
+
+gboolean
+llm_kv_extent_summarize (const guint8       *bytes,
+                         gsize               length,
+                         LlmKvExtentSummary *summary)
+{
+  gsize header_bytes = llm_kv_extent_peek (bytes, length);
+  guint n_groups;
+  Header header;
+
+  if (header_bytes == 0 || header_bytes > length)
+    return FALSE;
+  memcpy (&header, bytes, sizeof header);
+  n_groups = GUINT32_FROM_LE (header.n_groups);
+  summary->identity = GUINT64_FROM_LE (header.identity);
+  summary->chunk_slots = GUINT32_FROM_LE (header.chunk_slots);
+  summary->n_chunks = GUINT32_FROM_LE (header.n_chunks);
+  if (hash_header (bytes, header_bytes) != GUINT64_FROM_LE (header.checksum)
+      || summary->chunk_slots < 1 || summary->chunk_slots > LLK_ATTENTION_MAX_SLOTS
+      || n_groups < 1 || n_groups > LLM_KV_EXTENT_GROUPS
+      || summary->n_chunks < 1 || summary->n_chunks > LLM_KV_EXTENT_CHUNKS
+      || get_header_bytes (n_groups, summary->n_chunks) != header_bytes)
+    return FALSE;
+  for (guint i = 0; i < summary->n_chunks; i++)
+    {
+      Chunk stored;
+
+      memcpy (&stored, bytes + get_chunks_at (n_groups) + i * get_chunk_bytes (n_groups),
+              sizeof stored);
+      if (stored.form >= LLM_KV_N_FORMS)
+        return FALSE;
+      summary->chunks[i] = (LlmKvExtentChunk) {
+        .number = GUINT32_FROM_LE (stored.number),
+        .bytes = GUINT64_FROM_LE (stored.bytes),
+        .format = LLM_KV_FORM_FORMAT (stored.form),
+        .is_dead = stored.is_dead != 0,
+      };
+    }
+  return TRUE;
 }
 
 void

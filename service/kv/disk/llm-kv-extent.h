@@ -2,7 +2,8 @@
 
 /*
  * The format of an extent: a header of whole blocks, then an area for each group of layers with
- * that group's bytes of all chunks, one chunk behind the other. Areas begin at whole blocks.
+ * that group's bytes of all chunks, one chunk behind the other. Areas begin at whole blocks, and
+ * what a chunk has of one at whole sectors (LLM_DISK_SECTOR): it is read right to the chunk's memory.
  * All numbers of the header are little-endian:
  *
  *     8 bytes "LLMKVEXT" · u32 version · u32 bytes of the header · u64 XXH3 of the header with
@@ -59,6 +60,27 @@ LlmKvExtent *llm_kv_extent_parse          (const guint8      *bytes,
                                            guint64            file_bytes,
                                            const LlmKvShape  *shape,
                                            const char       **reason);
+/* What a header says whatever model it is of, for people. */
+typedef struct
+{
+  guint number;
+  guint64 bytes;
+  LlkKvFormat format;
+  gboolean is_dead;
+} LlmKvExtentChunk;
+
+typedef struct
+{
+  guint64 identity;
+  guint chunk_slots;
+  guint n_chunks;
+  LlmKvExtentChunk chunks[LLM_KV_EXTENT_CHUNKS];
+} LlmKvExtentSummary;
+
+/* Of a whole header; FALSE when it is damaged. */
+gboolean     llm_kv_extent_summarize      (const guint8      *bytes,
+                                           gsize              length,
+                                           LlmKvExtentSummary *summary);
 /* @bytes: [header_bytes]. @dead: (nullable): [n_chunks]. */
 void         llm_kv_extent_print          (const LlmKvExtent *self,
                                            const LlmKvShape  *shape,

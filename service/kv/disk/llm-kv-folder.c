@@ -239,11 +239,84 @@ llm_kv_folder_find_link (LlmKvFolder *self,
   return link != NULL && link->number == number ? link : NULL;
 }
 
-static LlmKvPlace *
-find_place (LlmKvFolder *self,
-            guint        number)
+/* --- places --- */
+
+static guint
+hash_place (gconstpointer data)
 {
-  return g_hash_table_lookup (self->places, GUINT_TO_POINTER (number));
+  const LlmKvPlace *place = data;
+
+  return (guint) place->hash + place->number;
+}
+
+static gboolean
+is_same_place (gconstpointer a,
+               gconstpointer b)
+{
+  const LlmKvPlace *one = a;
+  const LlmKvPlace *other = b;
+
+  return one->hash == other->hash && one->number == other->number;
+}
+
+GHashTable *
+llm_kv_folder_new_places (void)
+{
+  return g_hash_table_new_full (hash_place, is_same_place, g_free, NULL);
+}
+
+const LlmKvPlace *
+llm_kv_folder_find_place (LlmKvFolder *self,
+                          guint        number,
+                          guint64      hash)
+{
+  const LlmKvPlace key = { .number = number, .hash = hash };
+
+  return g_hash_table_lookup (self->places, &key);
+}
+
+/* (nullable): where the chunk is, if it is the one that is found. */
+static const LlmKvPlace *
+find_own_place (LlmKvFolder     *self,
+                const LlmKvLink *link,
+                guint            index)
+{
+  const LlmKvRecord *record = &link->extent->records[index];
+  const LlmKvPlace *place = llm_kv_folder_find_place (self, record->number, record->hash);
+
+  return place != NULL && place->link == link && place->index == index ? place : NULL;
+}
+
+static void
+remove_place (LlmKvFolder     *self,
+              const LlmKvLink *link,
+              guint            index)
+{
+  const LlmKvPlace *place = find_own_place (self, link, index);
+
+  if (place != NULL)
+    g_hash_table_remove (self->places, place);
+}
+
+static void
+set_untidy (LlmKvFolder *self,
+            LlmKvLink   *link)
+{
+  link->is_untidy = TRUE;
+  if (!self->is_untidy)
+    g_queue_push_tail (&self->storage->untidy, self);
+  self->is_untidy = TRUE;
+}
+
+/* Who else has the file has it alone now, and may give back what it does not need of it. */
+static void
+leave_to_last (LlmKvStorage    *storage,
+               const LlmKvLink *gone)
+{
+  LLM_EACH_VALUE (LlmKvFolder, folder, storage->folders)
+    LLM_EACH (LlmKvLink, link, folder->links)
+      if (link != gone && link->file == gone->file && link->waste > 0)
+        set_untidy (folder, link);
 }
 
 void
@@ -253,13 +326,10 @@ llm_kv_folder_remove_link (LlmKvFolder *self,
   const LlmKvExtent *extent = link->extent;
 
   for (guint i = 0; extent != NULL && i < extent->n_chunks; i++)
-    {
-      const LlmKvPlace *place = find_place (self, extent->records[i].number);
-
-      if (place != NULL && place->link == link)
-        g_hash_table_remove (self->places, GUINT_TO_POINTER (extent->records[i].number));
-    }
+    remove_place (self, link, i);
   llm_kv_folder_unlink (self, link->number, LLM_KV_EXTENT_SUFFIX);
+  if (link->file->n_holders == 2)
+    leave_to_last (self->storage, link);
   llm_kv_storage_drop_file (self->storage, g_steal_pointer (&link->file));
   g_ptr_array_remove_index (self->links, search_link (self, link->number));
 }
@@ -327,58 +397,102 @@ llm_kv_folder_count_bytes (LlmKvFolder *self)
 
 /* --- which chunks are where --- */
 
-static void
-set_untidy (LlmKvFolder *self,
-            LlmKvLink   *link)
-{
-  link->is_untidy = TRUE;
-  if (!self->is_untidy)
-    g_queue_push_tail (&self->storage->untidy, self);
-  self->is_untidy = TRUE;
-}
-
-/* The chunk won't be asked for any more. */
-static void
-bury (LlmKvFolder *self,
-      LlmKvLink   *link,
-      guint        index)
+void
+llm_kv_folder_bury (LlmKvFolder *self,
+                    LlmKvLink   *link,
+                    guint        index)
 {
   const LlmKvRecord *record = &link->extent->records[index];
 
+  if (link->dead[index])
+    return;
   link->dead[index] = 1;
   link->waste += self->shape->offsets[record->form][self->shape->n_layers];
   link->n_live--;
   set_untidy (self, link);
 }
 
+/* Writes may end in another order than they began; an extent that has a chunk twice was made on
+ * purpose, and its first one stays. */
+static void
+enter (LlmKvFolder *self,
+       LlmKvLink   *link,
+       guint        index)
+{
+  const LlmKvRecord *record = &link->extent->records[index];
+  const LlmKvPlace *place = llm_kv_folder_find_place (self, record->number, record->hash);
+  LlmKvPlace *entered;
+
+  if (place != NULL && place->link->number >= link->number)
+    {
+      llm_kv_folder_bury (self, link, index);
+      return;
+    }
+  if (place != NULL)
+    llm_kv_folder_bury (self, place->link, place->index);
+  entered = g_new (LlmKvPlace, 1);
+  *entered = (LlmKvPlace) { record->number, record->hash, link, index };
+  g_hash_table_replace (self->places, entered, entered);
+}
+
+void
+llm_kv_folder_revive (LlmKvFolder *self,
+                      LlmKvLink   *link,
+                      guint        index)
+{
+  const LlmKvRecord *record = &link->extent->records[index];
+  gsize bytes = self->shape->offsets[record->form][self->shape->n_layers];
+  const LlmKvPlace *place = llm_kv_folder_find_place (self, record->number, record->hash);
+
+  if (!link->dead[index])
+    return;
+  if (place != NULL)
+    {
+      llm_kv_folder_bury (self, place->link, place->index);
+      g_hash_table_remove (self->places, place);
+    }
+  link->dead[index] = 0;
+  link->waste -= MIN (link->waste, bytes);
+  link->n_live++;
+  enter (self, link, index);
+}
+
 void
 llm_kv_folder_index (LlmKvFolder *self,
                      LlmKvLink   *link)
 {
-  const LlmKvExtent *extent = link->extent;
-
   if (link->n_live == 0)
     set_untidy (self, link);
-  for (guint i = 0; extent != NULL && i < extent->n_chunks; i++)
-    {
-      guint number = extent->records[i].number;
-      LlmKvPlace *place = find_place (self, number);
+  for (guint i = 0; link->extent != NULL && i < link->extent->n_chunks; i++)
+    if (!link->dead[i])
+      enter (self, link, i);
+}
 
-      if (link->dead[i])
-        continue;
-      /* Writes may end in another order than they began; an extent that has a number twice was
-       * made on purpose, and its first one stays. */
-      if (place != NULL && place->link->number >= link->number)
-        {
-          bury (self, link, i);
+/* Writes may end in another order than they began. */
+void
+llm_kv_folder_supersede (LlmKvFolder     *self,
+                         const LlmKvLink *by)
+{
+  g_autoptr(GHashTable) indices = g_hash_table_new (NULL, NULL);
+
+  for (guint i = 0; i < by->extent->n_chunks; i++)
+    g_hash_table_insert (indices, GUINT_TO_POINTER (by->extent->records[i].number),
+                         GUINT_TO_POINTER (i));
+  LLM_EACH (const LlmKvLink, link, self->links)
+    for (guint i = 0; link->extent != NULL && i < link->extent->n_chunks; i++)
+      {
+        const LlmKvRecord *record = &link->extent->records[i];
+        gpointer index;
+
+        if (link->dead[i]
+            || !g_hash_table_lookup_extended (indices, GUINT_TO_POINTER (record->number), NULL,
+                                              &index)
+            || by->extent->records[GPOINTER_TO_UINT (index)].hash == record->hash)
           continue;
-        }
-      if (place != NULL)
-        bury (self, place->link, place->index);
-      place = g_new (LlmKvPlace, 1);
-      *place = (LlmKvPlace) { link, i };
-      g_hash_table_insert (self->places, GUINT_TO_POINTER (number), place);
-    }
+        llm_kv_folder_forget (self, link->number < by->number
+                                      ? (LlmKvSlot) { link->number, i }
+                                      : (LlmKvSlot) { by->number, GPOINTER_TO_UINT (index) });
+      }
 }
 
 gboolean
@@ -388,31 +502,24 @@ llm_kv_folder_find (LlmKvFolder *self,
                     LlmKvSlot   *slot,
                     LlmKvRecord *record)
 {
-  const LlmKvPlace *place = find_place (self, number);
-  const LlmKvRecord *found;
+  const LlmKvPlace *place = llm_kv_folder_find_place (self, number, hash);
 
   if (place == NULL)
-    return FALSE;
-  found = &place->link->extent->records[place->index];
-  if (found->hash != hash)
     return FALSE;
   if (slot != NULL)
     *slot = (LlmKvSlot) { place->link->number, place->index };
   if (record != NULL)
-    *record = *found;
+    *record = place->link->extent->records[place->index];
   return TRUE;
 }
 
 guint
 llm_kv_folder_get_end (LlmKvFolder *self)
 {
-  GHashTableIter iter;
-  gpointer number;
   guint end = 0;
 
-  g_hash_table_iter_init (&iter, self->places);
-  while (g_hash_table_iter_next (&iter, &number, NULL))
-    end = MAX (end, GPOINTER_TO_UINT (number) + 1);
+  LLM_EACH_VALUE (const LlmKvPlace, place, self->places)
+    end = MAX (end, place->number + 1);
   return end;
 }
 
@@ -421,15 +528,25 @@ llm_kv_folder_forget (LlmKvFolder *self,
                       LlmKvSlot    slot)
 {
   LlmKvLink *link = llm_kv_folder_find_link (self, slot.extent);
-  LlmKvPlace *place;
-  guint number;
 
   if (link == NULL || link->extent == NULL || slot.index >= link->extent->n_chunks
       || link->dead[slot.index])
     return;
-  number = link->extent->records[slot.index].number;
-  place = find_place (self, number);
-  if (place != NULL && place->link == link && place->index == slot.index)
-    g_hash_table_remove (self->places, GUINT_TO_POINTER (number));
-  bury (self, link, slot.index);
+  remove_place (self, link, slot.index);
+  llm_kv_folder_bury (self, link, slot.index);
+}
+
+void
+llm_kv_folder_keep (LlmKvFolder   *self,
+                    const guint64 *hashes,
+                    guint          n)
+{
+  LLM_EACH (LlmKvLink, link, self->links)
+    for (guint i = 0; link->extent != NULL && i < link->extent->n_chunks; i++)
+      {
+        const LlmKvRecord *record = &link->extent->records[i];
+
+        if (record->number >= n || record->hash != hashes[record->number])
+          llm_kv_folder_forget (self, (LlmKvSlot) { link->number, i });
+      }
 }

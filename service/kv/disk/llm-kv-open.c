@@ -124,6 +124,10 @@ take_headers (LlmKvOpening *self,
       llm_kv_link_set_extent (header->link, g_steal_pointer (&header->extent));
       llm_kv_folder_index (folder, header->link);
     }
+  /* what was written meanwhile is later */
+  LLM_EACH (const LlmKvLink, link, folder->links)
+    if (link->number > self->headers[self->n_headers - 1].link->number)
+      llm_kv_folder_supersede (folder, link);
   if (n_bad > 0)
     g_message ("%u extents of a context are not used, the first since %s", n_bad, first);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /* Reading chunks (L6): few large requests, the first layers of all chunks before the next ones.
- * What a request brings is copied to the chunks it has parts of; a part that is complete is
+ * Each request brings parts of chunks to where they belong, without a copy; a part that is complete is
  * compared with its checksum, and reported when those of the lower layers were. */
 
 #define G_LOG_DOMAIN "llm-kv"
@@ -72,9 +72,12 @@ struct _LlmKvRead
   GArray *pieces;        /* (element-type Piece) (owned) */
   GArray *requests;      /* (element-type Request) (owned) */
   guint64 bytes;
+  guint8 *gap;           /* (nullable) (owned): gets what is read over */
   gboolean was_logged;   /* that something failed */
   LlmKvArrived arrived;
   gpointer data;
+  LlmKvReadEnded ended;
+  gpointer ended_data;
 };
 
 static void
@@ -82,6 +85,7 @@ drop (LlmKvRead *self)
 {
   if (--self->n_holders > 0)
     return;
+  self->ended (self->ended_data);
   LLM_EACH_IN (Source, source, self->sources)
     {
       /* of a file that was removed meanwhile it may be the end */
@@ -93,6 +97,7 @@ drop (LlmKvRead *self)
   g_array_unref (self->pieces);
   g_array_unref (self->requests);
   g_free (self->targets);
+  g_aligned_free (self->gap);
   g_rc_box_release (self->shape);
   g_free (self->id);
   g_free (self);
@@ -203,8 +208,7 @@ static void
 take_piece (LlmKvRead     *self,
             Piece         *piece,
             const Request *request,
-            gssize         n,
-            const guint8  *buffer)
+            gssize         n)
 {
   guint64 begin = MAX (piece->offset, request->offset);
   guint64 end = MIN (piece->offset + piece->length, request->offset + request->length);
@@ -217,8 +221,6 @@ take_piece (LlmKvRead     *self,
     tell_failure (self, piece->target, "The file is too short");
   else
     {
-      memcpy (self->targets[piece->target].data + piece->begin + (begin - piece->offset),
-              buffer + (begin - request->offset), end - begin);
       piece->rest -= end - begin;
       if (piece->rest == 0)
         end_piece (self, piece);
@@ -235,7 +237,7 @@ on_read (gssize        n,
 
   /* Every callback may end the read. */
   for (guint i = request->first_piece; i < request->end_piece && self->folder != NULL; i++)
-    take_piece (self, &g_array_index (self->pieces, Piece, i), request, n, buffer);
+    take_piece (self, &g_array_index (self->pieces, Piece, i), request, n);
   drop (self);
 }
 
@@ -263,6 +265,31 @@ open_sources (gpointer data)
   return 0;
 }
 
+/* Where the bytes of @request go: parts of chunks, and what lies between them. Returns how many. */
+static guint
+get_parts (LlmKvRead     *self,
+           const Request *request,
+           struct iovec   parts[LLM_DISK_MAX_PARTS])
+{
+  guint64 at = request->offset;
+  guint n = 0;
+
+  for (guint i = request->first_piece; i < request->end_piece; i++)
+    {
+      const Piece *piece = &g_array_index (self->pieces, Piece, i);
+      guint64 end = MIN (piece->offset + piece->length, request->offset + request->length);
+
+      if (piece->offset > at)
+        parts[n++] = (struct iovec) { self->gap, piece->offset - at };
+      at = MAX (at, piece->offset);
+      parts[n++] = (struct iovec) {
+        self->targets[piece->target].data + piece->begin + (at - piece->offset), end - at
+      };
+      at = end;
+    }
+  return n;
+}
+
 /* Asks for the bytes; and tells what is known without them: chunks that are gone, and layers
  * without bytes. */
 static void
@@ -276,12 +303,13 @@ on_opened (gssize        n,
     {
       const Request *request = &g_array_index (self->requests, Request, i);
       int fd = g_array_index (self->sources, Source, request->source).fd;
+      struct iovec parts[LLM_DISK_MAX_PARTS];
 
       if (fd < 0)
         continue;
       self->n_holders++;
-      llm_disk_read (self->storage->disk, LLM_DISK_RESTORE, fd, request->offset, request->length, on_read,
-                     (gpointer) request);
+      llm_disk_read_parts (self->storage->disk, LLM_DISK_RESTORE, fd, request->offset, parts,
+                           get_parts (self, request, parts), on_read, (gpointer) request);
     }
   for (guint i = 0; i < self->n_targets && self->folder != NULL; i++)
     {
@@ -326,6 +354,30 @@ compare_requests (gconstpointer a,
   return (x->order > y->order) - (x->order < y->order);
 }
 
+/* The request for the pieces from @first on that begins at @at, or in the gap before the next one. */
+static Request
+make_request (LlmKvRead *self,
+              guint64    at,
+              guint      first,
+              guint      end)
+{
+  const Piece *pieces = (const Piece *) self->pieces->data;
+  guint64 most = at / LLM_DISK_BLOCK * LLM_DISK_BLOCK + LLM_DISK_MAX_BYTES;
+  Request request = { .read = self, .order = self->requests->len, .offset = at,
+                      .first_piece = first, .end_piece = first };
+  guint64 stop = at;
+
+  /* each may have a gap before it */
+  while (request.end_piece < end && pieces[request.end_piece].offset < most
+         && request.end_piece - first < LLM_DISK_MAX_PARTS / 2)
+    {
+      stop = pieces[request.end_piece].offset + pieces[request.end_piece].length;
+      request.end_piece++;
+    }
+  request.length = (gsize) (MIN (stop, most) - at);
+  return request;
+}
+
 /* Requests for the pieces [@first, @end), which follow each other in one area. */
 static void
 add_requests (LlmKvRead *self,
@@ -335,24 +387,21 @@ add_requests (LlmKvRead *self,
               guint      end)
 {
   const Piece *pieces = (const Piece *) self->pieces->data;
-  guint64 at = pieces[first].offset / LLM_DISK_BLOCK * LLM_DISK_BLOCK;
-  guint64 stop = pieces[end - 1].offset + pieces[end - 1].length;
+  guint64 at = pieces[first].offset;
 
-  stop = (stop + LLM_DISK_BLOCK - 1) / LLM_DISK_BLOCK * LLM_DISK_BLOCK;
-  while (at < stop)
+  while (first < end)
     {
-      Request request = { .read = self, .source = source, .first_layer = first_layer,
-                          .order = self->requests->len, .offset = at,
-                          .length = (gsize) MIN (stop - at, LLM_DISK_MAX_BYTES) };
+      Request request = make_request (self, at, first, end);
 
-      while (pieces[first].offset + pieces[first].length <= at)
-        first++;
-      request.first_piece = request.end_piece = first;
-      while (request.end_piece < end && pieces[request.end_piece].offset < at + request.length)
-        request.end_piece++;
+      request.source = source;
+      request.first_layer = first_layer;
       at += request.length;
       self->bytes += request.length;
       g_array_append_val (self->requests, request);
+      while (first < end && pieces[first].offset + pieces[first].length <= at)
+        first++;
+      if (first < end)
+        at = MAX (at, pieces[first].offset);
     }
 }
 
@@ -391,6 +440,8 @@ add_group (LlmKvRead   *self,
           add_requests (self, source, first_layer, first, self->pieces->len);
           first = self->pieces->len;
         }
+      if (self->pieces->len > first && at > end && self->gap == NULL)
+        self->gap = g_aligned_alloc (1, GAP_BYTES, LLM_DISK_BLOCK);
       end = at + piece.length;
       g_array_append_val (self->pieces, piece);
     }
@@ -453,7 +504,9 @@ llm_kv_folder_read (LlmKvFolder       *self,
                     const LlmKvTarget *targets,
                     guint              n,
                     LlmKvArrived       arrived,
-                    gpointer           data)
+                    gpointer           data,
+                    LlmKvReadEnded     ended,
+                    gpointer           ended_data)
 {
   LlmKvRead *read = g_new0 (LlmKvRead, 1);
 
@@ -468,6 +521,8 @@ llm_kv_folder_read (LlmKvFolder       *self,
   read->requests = g_array_new (FALSE, FALSE, sizeof (Request));
   read->arrived = arrived;
   read->data = data;
+  read->ended = ended;
+  read->ended_data = ended_data;
   for (guint i = 0; i < n; i++)
     {
       read->targets[i].slot = targets[i].slot;

@@ -2,7 +2,7 @@
 
 /*
  * The insides of chunk storage, from below: llm-kv-folder.c: files, their names in contexts'
- * folders, which chunks are where. llm-kv-room.c: limits, and what is removed. llm-kv-open.c,
+ * folders, which chunks are where. llm-kv-link.c: files that folders share. llm-kv-room.c: limits, and what is removed. llm-kv-open.c,
  * llm-kv-read.c, llm-kv-write-extent.c: what the disk's queue does for a folder. llm-kv-storage.c:
  * all folders. The executor's thread owns all of it.
  */
@@ -94,7 +94,7 @@ struct _LlmKvFolder
   LlmKvShape *shape;     /* (owned) */
   guint64 next;          /* number of the next extent */
   LlmKvOpening *opening; /* (nullable) (unowned): while headers are read */
-  GHashTable *places;    /* (element-type guint LlmKvPlace) (owned), by number of chunk */
+  GHashTable *places;    /* (element-type LlmKvPlace) (owned), by number of chunk and hash */
   GPtrArray *writes;     /* (element-type LlmKvWrite) (unowned): under way */
   GPtrArray *reads;      /* (element-type LlmKvRead) (unowned): not ended */
 };
@@ -115,9 +115,11 @@ struct _LlmKvStorage
   gboolean is_failing;   /* the last write failed, which was logged */
 };
 
-/* The latest of a number. */
+/* The latest of a number and hash. */
 typedef struct
 {
+  guint number;
+  guint64 hash;
   LlmKvLink *link;       /* (unowned): of the folder's */
   guint index;
 } LlmKvPlace;
@@ -186,9 +188,25 @@ LlmKvLink  *llm_kv_folder_find_link    (LlmKvFolder   *self,
 /* Removes the file's name, and the link. */
 void        llm_kv_folder_remove_link  (LlmKvFolder   *self,
                                         LlmKvLink     *link);
+/* Where chunks are; empty. */
+GHashTable *llm_kv_folder_new_places   (void);
+/* (nullable) (transfer none) */
+const LlmKvPlace *llm_kv_folder_find_place (LlmKvFolder *self,
+                                        guint          number,
+                                        guint64        hash);
+/* The chunk won't be asked for any more; or it will after all, and what it had besides won't. */
+void        llm_kv_folder_bury         (LlmKvFolder   *self,
+                                        LlmKvLink     *link,
+                                        guint          index);
+void        llm_kv_folder_revive       (LlmKvFolder   *self,
+                                        LlmKvLink     *link,
+                                        guint          index);
 /* Enters the chunks of @link: older versions of them are dead. Without an extent it goes. */
 void        llm_kv_folder_index        (LlmKvFolder   *self,
                                         LlmKvLink     *link);
+/* The context has written @by: what it wrote before of other tokens at the same places is dead. */
+void        llm_kv_folder_supersede    (LlmKvFolder   *self,
+                                        const LlmKvLink *by);
 
 /* --- llm-kv-room.c --- */
 

@@ -279,7 +279,7 @@ llm_kv_folder_open (LlmKvStorage     *storage,
     self = llm_kv_folder_new (storage, id);
   self->app = hash_app (app);
   self->is_opened = TRUE;
-  self->places = g_hash_table_new_full (NULL, NULL, NULL, g_free);
+  self->places = llm_kv_folder_new_places ();
   self->writes = g_ptr_array_new ();
   self->reads = g_ptr_array_new ();
   self->shape = llm_kv_shape_copy (shape);
@@ -319,82 +319,4 @@ gboolean
 llm_kv_folder_is_open (LlmKvFolder *self)
 {
   return self->opening == NULL;
-}
-
-/* --- sharing --- */
-
-static gboolean
-has_file (LlmKvFolder     *self,
-          const LlmKvFile *file)
-{
-  LLM_EACH (const LlmKvLink, link, self->links)
-    if (link->file == file)
-      return TRUE;
-  return FALSE;
-}
-
-/* Of what has not been read, or is dead, there is nothing to share. */
-static gboolean
-is_below (const LlmKvLink *link,
-          guint            n_chunks)
-{
-  for (guint i = 0; link->n_live > 0 && i < link->extent->n_chunks; i++)
-    if (!link->dead[i] && link->extent->records[i].number >= n_chunks)
-      return FALSE;
-  return link->n_live > 0;
-}
-
-static LlmKvLink *
-copy_link (LlmKvFolder     *self,
-           const LlmKvLink *from)
-{
-  const LlmKvFile *file = from->file;
-  LlmKvLink *link = llm_kv_link_new (self->next++,
-                                     llm_kv_storage_hold_file (self->storage, file->inode,
-                                                               file->bytes, file->app));
-
-  llm_kv_link_set_extent (link, g_rc_box_acquire (from->extent));
-  memcpy (link->dead, from->dead, from->extent->n_chunks);
-  link->n_live = from->n_live;
-  link->waste = from->waste;
-  return link;
-}
-
-void
-llm_kv_folder_link (LlmKvFolder *self,
-                    LlmKvFolder *from,
-                    guint        n_chunks)
-{
-  int from_fd, fd;
-
-  g_return_if_fail (from != self && from->storage == self->storage && from->app == self->app);
-  g_return_if_fail (from->shape->identity == self->shape->identity);
-
-  from_fd = llm_kv_folder_open_fd (from);
-  if (from_fd < 0)
-    return;
-  fd = llm_kv_folder_make_fd (self);
-  for (guint i = 0; fd >= 0 && i < from->links->len; i++)
-    {
-      const LlmKvLink *link = g_ptr_array_index (from->links, i);
-      char from_name[LLM_KV_NAME_BYTES], name[LLM_KV_NAME_BYTES];
-
-      if (!is_below (link, n_chunks) || has_file (self, link->file))
-        continue;
-      llm_kv_extent_name (link->number, LLM_KV_EXTENT_SUFFIX, from_name);
-      llm_kv_extent_name (self->next, LLM_KV_EXTENT_SUFFIX, name);
-      if (linkat (from_fd, from_name, fd, name, 0) == 0)
-        {
-          LlmKvLink *copy = copy_link (self, link);
-
-          llm_kv_folder_add_link (self, copy);
-          llm_kv_folder_index (self, copy);
-        }
-      else
-        /* Without it the chunks are computed again, or written once more. */
-        g_debug ("An extent can't be shared: %s", g_strerror (errno));
-    }
-  if (fd >= 0)
-    close (fd);
-  close (from_fd);
 }

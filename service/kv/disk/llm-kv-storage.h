@@ -9,8 +9,8 @@
  * the text: what is damaged, half written or too much is dropped, and computed again.
  *
  * An extent appears under its name when it is complete. Contexts of one application share
- * extents as hard links, so that what a fork has in common with its origin lies there
- * once and goes with the last of them.
+ * extents as hard links, so that what a fork has in common with its origin, and what contexts
+ * that begin alike have in common, lies there once and goes with the last of them.
  *
  * The executor's thread owns all of it.
  */
@@ -38,6 +38,9 @@ typedef struct
   guint64 identity;      /* of model, layout and numerics: others' extents are not used */
   guint n_layers;
   guint chunk_slots;
+  /* Bytes of multiples of so many layers begin at whole LLM_DISK_SECTORs of the chunk, as its memory
+   * does: so they can be read to where they belong. 0: none do. */
+  guint sector_layers;
   /* Of each form: where a layer's bytes begin in the chunk's, and where the last ends:
    * n_layers + 1 entries; NULL for a form that never comes. */
   const gsize *offsets[LLM_KV_N_FORMS];
@@ -140,11 +143,23 @@ guint         llm_kv_folder_get_end   (LlmKvFolder       *self);
  * releases the blocks of those that went before, once they are a third of it. */
 void          llm_kv_folder_forget    (LlmKvFolder       *self,
                                        LlmKvSlot          slot);
-/* Gives @self the extents of @from (same storage, application and shape) all of whose chunks
- * are below @n_chunks, and are not there yet. */
+/* Nothing is needed there but chunks of the context's tokens: @hashes: of all that it has, by
+ * number. */
+void          llm_kv_folder_keep      (LlmKvFolder       *self,
+                                       const guint64     *hashes,
+                                       guint              n);
+/* Gives @self the chunks below @n_chunks that @from (same storage, application and shape) has,
+ * without a copy. */
 void          llm_kv_folder_link      (LlmKvFolder       *self,
                                        LlmKvFolder       *from,
                                        guint              n_chunks);
+
+/* Gives @self the very same chunk, if another folder of its application that is open has it, without
+ * a copy; @data: all its layers. */
+gboolean      llm_kv_folder_adopt     (LlmKvFolder       *self,
+                                       const LlmKvRecord *record,
+                                       const guint8      *data,
+                                       LlmKvSlot         *slot);
 
 /* --- writing --- */
 
@@ -181,18 +196,24 @@ typedef void (*LlmKvArrived) (guint         target,
                               const GError *error,
                               gpointer      data);
 
-/* Reads chunks, lower layers of all of them first. The targets are copied; what they point at must
- * stay until the end. @arrived comes from llm_disk_poll(), for
- * every layer of every target once, in rising order of layers for each target; it may end the
- * read, or close the folder. */
+/* Nothing is read to the targets any more. */
+typedef void (*LlmKvReadEnded) (gpointer data);
+
+/* Reads chunks, lower layers of all of them first, right to where they belong. The targets are
+ * copied; what they point at must stay until @ended (@ended_data), which comes once, when the read was
+ * freed and nothing of it is under way: from llm_kv_read_free() or later. @arrived comes from
+ * llm_disk_poll(), for every layer of every target once, in rising order of layers for each target; it
+ * may end the read, or close the folder. */
 LlmKvRead    *llm_kv_folder_read      (LlmKvFolder       *self,
                                        const LlmKvTarget *targets,
                                        guint              n,
                                        LlmKvArrived       arrived,
-                                       gpointer           data);
+                                       gpointer           data,
+                                       LlmKvReadEnded     ended,
+                                       gpointer           ended_data);
 /* Bytes that it reads from storage. */
 guint64       llm_kv_read_get_bytes   (LlmKvRead         *self);
-/* Ends it, finished or not: no callback comes any more. */
+/* Ends it, finished or not: @arrived comes no more. */
 void          llm_kv_read_free        (LlmKvRead         *self);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmKvStorage, llm_kv_storage_free)

@@ -111,6 +111,7 @@ succeed (LlmKvWrite *self)
   llm_kv_link_set_extent (link, g_rc_box_acquire (self->extent));
   llm_kv_folder_add_link (folder, link);
   llm_kv_folder_index (folder, link);
+  llm_kv_folder_supersede (folder, link);
   self->storage->is_failing = FALSE;
   self->done (slots, NULL, self->user_data);
 }

@@ -1,48 +1,60 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* What a recognised template writes around each message; for llm-template*.c only. */
+/* Shared by llm-template*.c. */
 
 #pragma once
 
+#include "model/template/jinja/llm-jinja.h"
 #include "model/template/llm-template.h"
 
-/* Stand for the texts of the model's BOS and EOS within the strings below. */
-#define LLM_TEMPLATE_BOS "\x01"
-#define LLM_TEMPLATE_EOS "\x02"
-
-typedef struct
+struct _LlmTemplate
 {
-  const char *before;   /* NULL: there is no such role */
-  const char *after;
-} LlmTemplateRole;
+  LlmJinjaTemplate *program;
+  LlmTemplateFeatures features;
+  char *name;         /* of the file */
+  char *bos;
+  char *eos;
+  GPtrArray *ends;    /* (element-type utf8): texts of tokens that end answers */
+  gboolean skips_bos; /* the tokenizer writes it already */
+  gboolean swallows_spaces;
+  gboolean omits_tools; /* where there are none, they are undefined */
+};
 
-typedef struct
+/* Origins: 0 is the template's own text. */
+enum
 {
-  const char *name;
+  LLM_ORIGIN_TEMPLATE,
+  LLM_ORIGIN_DATA,
+  LLM_ORIGIN_MESSAGES, /* from here on two for each, its text and its extras */
+};
 
-  LlmTemplateRole system;       /* without it, its text becomes part of the next user message: */
-  const char *before_merged;
-  const char *after_merged;
-  LlmTemplateRole first_system; /* at the very start, if it differs */
-  LlmTemplateRole user;
-  LlmTemplateRole tool;
-  const char *between_tools;    /* instead of what surrounds them; NULL: nothing special */
-  LlmTemplateRole answer;       /* of the assistant; its .after is what the model itself says */
+static inline guint16
+llm_origin_of_text (guint index)
+{
+  return (guint16) MIN (LLM_ORIGIN_MESSAGES + 2 * (guint64) index, G_MAXUINT16 - 1);
+}
 
-  const char *opener;           /* what makes the model answer */
-  const char *behind_answer;    /* between an answer and what follows */
-  const char *behind_message;   /* the same for other messages */
+static inline guint16
+llm_origin_of_extras (guint index)
+{
+  return (guint16) (llm_origin_of_text (index) + 1);
+}
 
-  gboolean trims_all;           /* spaces around texts go away; in a user message */
-  gboolean trims_merged;        /* that begins with the system's: those at its end */
-  gboolean trims_answers;
-  gboolean alternates;          /* user and assistant must take turns */
-  gboolean has_default_system;  /* where none is given at the start; its text may be empty */
-  char *default_system;         /* (owned) (nullable) */
-} LlmTemplateShape;
+/* --- llm-template-run.c --- */
 
-/* Finds out what @source is. FALSE if it is unknown. */
-gboolean llm_template_recognise   (const char       *source,
-                                   LlmTemplateShape *shape);
-/* (transfer full): the names of the known ones with commas between them. */
-char    *llm_template_list_names  (void);
+/* The whole text of these messages. */
+gboolean llm_template_run         (LlmTemplate           *self,
+                                   const LlmTemplateCall *call,
+                                   LlmJinjaOutput        *out,
+                                   GError               **error) G_GNUC_WARN_UNUSED_RESULT;
+/* Whether any of the text has that origin; @last: (out) (optional): the byte behind it. */
+gboolean llm_template_has_origin  (const LlmJinjaOutput  *out,
+                                   guint16                origin,
+                                   gsize                 *last);
+
+/* --- llm-template-features.c --- */
+
+/* Finds @self's features. Fails if it can't render the simplest of conversations. */
+gboolean llm_template_find_features (LlmTemplate *self,
+                                     GError     **error) G_GNUC_WARN_UNUSED_RESULT;
+void     llm_template_clear_features (LlmTemplateFeatures *features);

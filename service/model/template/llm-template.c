@@ -8,67 +8,69 @@
 #include "model/template/llm-template-private.h"
 #include "model/tokenizer/llm-utf8.h"
 
-struct _LlmTemplate
-{
-  LlmTemplateShape shape;
-  char *bos;    /* texts for its places */
-  char *eos;
-};
+static const char *const roles[] = { "system", "user", "assistant", "tool" };
 
-typedef enum
-{
-  ROLE_SYSTEM,
-  ROLE_USER,
-  ROLE_ANSWER,
-  ROLE_TOOL,
-  N_ROLES
-} Role;
-
-static const char *const role_names[N_ROLES] = { "system", "user", "assistant", "tool" };
-
+/* A conversation as the template gets it. */
 typedef struct
 {
-  const LlmTemplate *self;
-  LlmPrompt *prompt;    /* (unowned) */
-  LlmPoint point;       /* where what was written ended */
-  GString *merged;      /* system texts that await a user message; empty: none */
-  gboolean wants_user;  /* whose turn it is, where they alternate */
-} Renderer;
+  LlmTemplateCall call;
+  GArray *messages;       /* (element-type LlmMessage) */
+  GPtrArray *texts;       /* of merged ones */
+} Conversation;
+
+static void
+conversation_clear (Conversation *self)
+{
+  g_clear_pointer (&self->messages, g_array_unref);
+  g_clear_pointer (&self->texts, g_ptr_array_unref);
+}
+
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Conversation, conversation_clear)
 
 void
 llm_prompt_free (LlmPrompt *self)
 {
   g_array_unref (self->parts);
-  g_string_chunk_free (self->texts);
+  g_free (self->text);
   g_free (self);
-}
-
-/* @text is copied; nothing is added if it is empty. @is_markup: a template wrote it. */
-static void
-add_part (LlmPrompt  *prompt,
-          const char *text,
-          gboolean    is_markup)
-{
-  LlmTextPart part = { NULL, strlen (text), is_markup };
-
-  if (part.length == 0)
-    return;
-  part.text = g_string_chunk_insert_len (prompt->texts, text, (gssize) part.length);
-  g_array_append_val (prompt->parts, part);
 }
 
 static char *
 dup_token_text (LlmTokenizer *tokenizer,
-                gint32        id,
-                const char   *fallback)
+                gint32        id)
 {
   GString *text = g_string_new (NULL);
 
-  if (id < 0)
-    g_string_assign (text, fallback);
-  else
+  if (id >= 0)
     llm_tokenizer_decode_token (tokenizer, id, TRUE, text);
   return g_string_free (text, FALSE);
+}
+
+static void
+take_tokens (LlmTemplate  *self,
+             LlmTokenizer *tokenizer)
+{
+  static const char *const common[] = { "</s>", "<|im_end|>", "<|eot_id|>", "<end_of_turn>",
+                                        "<|end|>", "<|endoftext|>" };
+
+  self->ends = g_ptr_array_new_with_free_func (g_free);
+  if (tokenizer == NULL)
+    {
+      self->bos = g_strdup ("<s>");
+      self->eos = g_strdup ("</s>");
+      self->skips_bos = TRUE;
+      for (guint i = 0; i < G_N_ELEMENTS (common); i++)
+        g_ptr_array_add (self->ends, g_strdup (common[i]));
+      return;
+    }
+  /* a token that the vocabulary lacks is no text */
+  self->bos = dup_token_text (tokenizer, tokenizer->bos);
+  self->eos = dup_token_text (tokenizer, tokenizer->eos);
+  self->skips_bos = tokenizer->adds_bos;
+  self->swallows_spaces = tokenizer->swallows_spaces;
+  for (gint32 id = 0; id < (gint32) tokenizer->n_tokens; id++)
+    if (llm_tokenizer_ends_answer (tokenizer, id))
+      g_ptr_array_add (self->ends, dup_token_text (tokenizer, id));
 }
 
 LlmTemplate *
@@ -78,27 +80,21 @@ llm_template_new (const char   *source,
                   GError      **error)
 {
   g_autoptr(LlmTemplate) self = g_new0 (LlmTemplate, 1);
-  g_autofree char *known = NULL;
+  g_autoptr(GError) reason = NULL;
 
-  if (source != NULL && llm_template_recognise (source, &self->shape))
-    {
-      self->bos = dup_token_text (tokenizer, tokenizer != NULL ? tokenizer->bos : -1, "<s>");
-      self->eos = dup_token_text (tokenizer, tokenizer != NULL ? tokenizer->eos : -1, "</s>");
-      /* Between messages they would be lost, but for those that begin a new text. */
-      if (tokenizer != NULL && tokenizer->swallows_spaces)
-        self->shape.behind_answer = self->shape.behind_message = "";
-      return g_steal_pointer (&self);
-    }
-
-  known = llm_template_list_names ();
-  if (source != NULL)
+  if (source == NULL)
     return llm_fail_null (error, LLMSVC_ERROR_UNSUPPORTED,
-                          "%s: tokenizer.chat_template is none of the known ones; known are %s. "
-                          "Prompts without a template (raw) can be used with this model",
-                          name_for_errors, known);
-  return llm_fail_null (error, LLMSVC_ERROR_UNSUPPORTED,
-                        "%s: tokenizer.chat_template is missing; known are %s. Prompts without a "
-                        "template (raw) can be used with this model", name_for_errors, known);
+                          "%s: tokenizer.chat_template is missing. Prompts without a template "
+                          "(raw) can be used with this model", name_for_errors);
+  self->name = g_strdup (name_for_errors);
+  take_tokens (self, tokenizer);
+  self->program = llm_jinja_template_new (source, &reason);
+  if (self->program == NULL || !llm_template_find_features (self, &reason))
+    return llm_fail_null (error, LLMSVC_ERROR_UNSUPPORTED,
+                          "%s: tokenizer.chat_template can't be used: %s. Prompts without a "
+                          "template (raw) can be used with this model", name_for_errors,
+                          reason->message);
+  return g_steal_pointer (&self);
 }
 
 void
@@ -106,267 +102,266 @@ llm_template_free (LlmTemplate *self)
 {
   if (self == NULL)
     return;
-  g_free (self->shape.default_system);
+  llm_template_clear_features (&self->features);
+  g_clear_pointer (&self->program, llm_jinja_template_free);
+  g_clear_pointer (&self->ends, g_ptr_array_unref);
+  g_free (self->name);
   g_free (self->bos);
   g_free (self->eos);
   g_free (self);
 }
 
-const char *
-llm_template_get_name (LlmTemplate *self)
+const LlmTemplateFeatures *
+llm_template_get_features (LlmTemplate *self)
 {
-  return self->shape.name;
+  return &self->features;
 }
+
+/* --- the conversation --- */
 
 static gboolean
-is_trimmed (gunichar c)
+check_roles (const LlmTemplateCall *call,
+             GError               **error)
 {
-  return g_unichar_isspace (c) || c == '\v' || c == 0x85 || (c >= 0x1c && c <= 0x1f);
-}
-
-/* Without the spaces at its end and, where @at_start, at its start. */
-static char *
-trim (const char *text,
-      gboolean    at_start)
-{
-  const char *end = text + strlen (text);
-
-  while (at_start && *text != '\0' && is_trimmed (g_utf8_get_char (text)))
-    text = g_utf8_next_char (text);
-  while (end > text && is_trimmed (g_utf8_get_char (g_utf8_find_prev_char (text, end))))
-    end = g_utf8_find_prev_char (text, end);
-  return g_strndup (text, (gsize) (end - text));
-}
-
-static void
-add_markup (Renderer   *renderer,
-            const char *text)
-{
-  g_autoptr(GString) markup = g_string_new (NULL);
-
-  for (; *text != '\0'; text++)
+  for (guint i = 0; i < call->n_messages; i++)
     {
-      if (*text == *LLM_TEMPLATE_BOS)
-        g_string_append (markup, renderer->self->bos);
-      else if (*text == *LLM_TEMPLATE_EOS)
-        g_string_append (markup, renderer->self->eos);
-      else
-        g_string_append_c (markup, *text);
+      const char *role = call->messages[i].role != NULL ? call->messages[i].role : "";
+      g_autofree char *shown = NULL;
+      guint known = 0;
+
+      while (known < G_N_ELEMENTS (roles) && !g_str_equal (role, roles[known]))
+        known++;
+      if (known < G_N_ELEMENTS (roles))
+        continue;
+      shown = llm_utf8_shorten (role);
+      return llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
+                       "Message %u has the role “%s”, which is unknown; roles are system, user, "
+                       "assistant and tool", i, shown);
     }
-  add_part (renderer->prompt, markup->str, TRUE);
+  return TRUE;
 }
 
-static void
-add_separator (Renderer *renderer)
-{
-  const LlmTemplateShape *shape = &renderer->self->shape;
-
-  if (renderer->point == LLM_POINT_CLOSED_ANSWER)
-    add_markup (renderer, shape->behind_answer);
-  else if (renderer->point == LLM_POINT_CLOSED_MESSAGE)
-    add_markup (renderer, shape->behind_message);
-}
-
-/* A user's message begins with what awaits it. */
-static void
-add_message (Renderer              *renderer,
-             const LlmTemplateRole *role,
-             const char            *text,
-             gboolean               trims)
-{
-  const LlmTemplateShape *shape = &renderer->self->shape;
-  gboolean is_merged = role == &shape->user && renderer->merged->len > 0;
-  g_autofree char *trimmed = trims ? trim (text, !(is_merged && shape->trims_merged)) : NULL;
-
-  add_separator (renderer);
-  add_markup (renderer, role->before);
-  if (is_merged)
-    {
-      add_markup (renderer, shape->before_merged);
-      add_part (renderer->prompt, renderer->merged->str, FALSE);
-      add_markup (renderer, shape->after_merged);
-      g_string_truncate (renderer->merged, 0);
-    }
-  add_part (renderer->prompt, trims ? trimmed : text, FALSE);
-  add_markup (renderer, role->after);
-  renderer->point = role == &shape->answer ? LLM_POINT_CLOSED_ANSWER : LLM_POINT_CLOSED_MESSAGE;
-}
-
-static void
-add_system (Renderer   *renderer,
-            const char *text)
-{
-  const LlmTemplateShape *shape = &renderer->self->shape;
-  gboolean is_first = renderer->point == LLM_POINT_START && shape->first_system.before != NULL;
-
-  if (shape->system.before != NULL)
-    add_message (renderer, is_first ? &shape->first_system : &shape->system, text,
-                 shape->trims_all);
-  else
-    g_string_append_printf (renderer->merged, "%s%s", renderer->merged->len > 0 ? "\n\n" : "",
-                            text);
-}
-
-static void
-add_tool (Renderer   *renderer,
-          const char *text,
-          gboolean    is_behind_tool,
-          gboolean    is_before_tool)
-{
-  const LlmTemplateShape *shape = &renderer->self->shape;
-
-  if (is_behind_tool && shape->between_tools != NULL)
-    add_markup (renderer, shape->between_tools);
-  else
-    {
-      add_separator (renderer);
-      add_markup (renderer, shape->tool.before);
-    }
-  add_part (renderer->prompt, text, FALSE);
-  if (!is_before_tool || shape->between_tools == NULL)
-    add_markup (renderer, shape->tool.after);
-  renderer->point = LLM_POINT_CLOSED_MESSAGE;
-}
-
-/* Sets an error unless the role may stand there. */
+/* Where the template has no system messages, their text goes before the next user's. */
 static gboolean
-check_turn (Renderer  *renderer,
-            guint      index,
-            Role       role,
-            GError   **error)
+merge_systems (Conversation *self,
+               GError      **error)
 {
-  const LlmTemplateShape *shape = &renderer->self->shape;
+  const LlmTemplateCall *call = &self->call;
+  g_autoptr(GString) waiting = g_string_new (NULL);
+  guint n_settled = 0;
 
-  if (role == ROLE_TOOL && shape->tool.before == NULL)
+  self->messages = g_array_new (FALSE, FALSE, sizeof (LlmMessage));
+  self->texts = g_ptr_array_new_with_free_func (g_free);
+  for (guint i = 0; i < call->n_messages; i++)
+    {
+      LlmMessage message = call->messages[i];
+
+      if (g_str_equal (message.role, "system"))
+        {
+          g_string_append_printf (waiting, "%s%s", waiting->len > 0 ? "\n\n" : "",
+                                  message.text != NULL ? message.text : "");
+          continue;
+        }
+      if (g_str_equal (message.role, "user") && waiting->len > 0)
+        {
+          message.text = g_strdup_printf ("%s\n\n%s", waiting->str,
+                                          message.text != NULL ? message.text : "");
+          g_ptr_array_add (self->texts, message.text);
+          g_string_truncate (waiting, 0);
+        }
+      g_array_append_val (self->messages, message);
+      if (i < call->n_settled)
+        n_settled = self->messages->len;
+    }
+  if (call->n_settled > 0 && n_settled == 0)
     return llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
-                     "Message %u has the role “tool”, which the template “%s” of this model can't "
-                     "express; give the result as the text of a user message", index, shape->name);
-  if (!shape->alternates)
+                     "The conversation can't go on from system messages alone");
+  if (waiting->len > 0)
+    return llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
+                     "The last message has the role “system”, but the chat template of this model "
+                     "makes its text part of a user message, which must follow it");
+  self->call.messages = (const LlmMessage *) (void *) self->messages->data;
+  self->call.n_messages = self->messages->len;
+  self->call.n_settled = n_settled;
+  return TRUE;
+}
+
+static gboolean
+has_text (const LlmMessage *message)
+{
+  return message->text != NULL && message->text[strspn (message->text, " \t\r\n")] != '\0';
+}
+
+/* Nothing new that an app wrote may be missing without a word. */
+static gboolean
+check_whole (const LlmTemplateCall *call,
+             const LlmJinjaOutput  *out,
+             GError               **error)
+{
+  g_autofree guint8 *is_there = g_malloc0 (G_MAXUINT16 + 1);
+
+  for (gsize i = 0; i < out->length; i++)
+    is_there[out->origins[i]] = TRUE;
+  for (guint i = call->n_settled; i < call->n_messages; i++)
+    {
+      const LlmMessage *message = &call->messages[i];
+
+      if (g_str_equal (message->role, "assistant") || !has_text (message)
+          || is_there[llm_origin_of_text (i)])
+        continue;
+      if (g_str_equal (message->role, "tool"))
+        return llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
+                         "Message %u has the role “tool”, which the chat template of this model "
+                         "leaves out here; give the result as the text of a user message", i);
+      return llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
+                       "Message %u with the role “%s” is left out by the chat template of this "
+                       "model, which can't express it there", i, message->role);
+    }
+  return TRUE;
+}
+
+/* --- what follows --- */
+
+static gboolean
+run (LlmTemplate           *self,
+     const LlmTemplateCall *call,
+     LlmJinjaOutput        *out,
+     GError               **error)
+{
+  g_autoptr(GError) reason = NULL;
+
+  llm_jinja_output_clear (out);
+  if (llm_template_run (self, call, out, &reason))
     return TRUE;
-
-  if ((role == ROLE_ANSWER) == renderer->wants_user)
-    return renderer->wants_user
-             ? llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
-                         "Message %u has the role “%s”, but the template “%s” of this model lets "
-                         "user and assistant take turns, and here it is the user's turn",
-                         index, role_names[role], shape->name)
-             : llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
-                         "Message %u has the role “%s”, but the template “%s” of this model lets "
-                         "user and assistant take turns, and here it is the assistant's turn",
-                         index, role_names[role], shape->name);
-  if (role == ROLE_USER || role == ROLE_ANSWER)
-    renderer->wants_user = role == ROLE_ANSWER;
-  return TRUE;
+  if (reason->code == LLMSVC_ERROR_INVALID_ARGUMENT)
+    return llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
+                     "The chat template of this model refuses these messages: %s", reason->message);
+  return llm_fail (error, LLMSVC_ERROR_UNSUPPORTED,
+                   "The chat template of this model can't be used with these messages: %s: %s. "
+                   "Prompts without a template (raw) can be used", self->name, reason->message);
 }
 
-/* Sets an error unless the end may be here. */
+/* The end of the first text that ends an answer, in the template's own text from @from on; 0 if
+ * there is none. @start: (out): where it begins. */
+static gsize
+find_end (LlmTemplate          *self,
+          const LlmJinjaOutput *out,
+          gsize                 from,
+          gsize                *start)
+{
+  for (gsize at = from; at < out->length && out->origins[at] == LLM_ORIGIN_TEMPLATE; at++)
+    for (guint i = 0; i < self->ends->len; i++)
+      {
+        const char *end = g_ptr_array_index (self->ends, i);
+        gsize n = strlen (end);
+
+        if (n > 0 && n <= out->length - at && memcmp (out->text + at, end, n) == 0)
+          {
+            *start = at;
+            return at + n;
+          }
+      }
+  return 0;
+}
+
+/* Renders, and finds where the last settled answer ends in it. An answer that left nothing in the
+ * text (an empty one, or one of which the template shows nothing) gets a letter to be found by. */
 static gboolean
-check_end (Renderer  *renderer,
-           gboolean   open_answer,
-           GError   **error)
+find_settled (LlmTemplate           *self,
+              const LlmTemplateCall *call,
+              LlmJinjaOutput        *out,
+              gsize                 *at,
+              GError               **error)
 {
-  const LlmTemplateShape *shape = &renderer->self->shape;
+  guint last = call->n_settled - 1;
+  gsize of_text = 0, of_extras = 0;
+  gboolean has_extras;
 
-  if (renderer->merged->len > 0)
-    return llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
-                     "The last message has the role “system”, but the template “%s” of this model "
-                     "makes its text part of a user message, which must follow it", shape->name);
-  if (open_answer && shape->alternates && renderer->wants_user)
-    return llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
-                     "An answer can't begin here: with the template “%s” of this model, a message "
-                     "with the role “user” must come before it", shape->name);
-  return TRUE;
-}
-
-/* N_ROLES for a role that there is not. */
-static Role
-find_role (const char *name)
-{
-  guint role = 0;
-
-  while (role < N_ROLES && g_strcmp0 (name, role_names[role]) != 0)
-    role++;
-  return role;
-}
-
-static void
-begin (Renderer   *renderer,
-       LlmPoint    point,
-       const char *first_role)
-{
-  const LlmTemplateShape *shape = &renderer->self->shape;
-
-  renderer->wants_user = point != LLM_POINT_CLOSED_MESSAGE;
-  renderer->point = point;
-  if (point == LLM_POINT_OPEN_ANSWER)
+  has_extras = call->messages[last].extras != NULL
+               && llm_template_has_origin (out, llm_origin_of_extras (last), &of_extras);
+  if (!llm_template_has_origin (out, llm_origin_of_text (last), &of_text) && !has_extras)
     {
-      add_markup (renderer, shape->answer.after);
-      renderer->point = LLM_POINT_CLOSED_ANSWER;
+      LlmTemplateCall marked = *call;
+      g_autofree LlmMessage *messages = g_memdup2 (call->messages,
+                                                   call->n_messages * sizeof *messages);
+
+      messages[last].text = (char *) "x";
+      marked.messages = messages;
+      if (!run (self, &marked, out, error))
+        return FALSE;
+      if (!llm_template_has_origin (out, llm_origin_of_text (last), &of_text))
+        return llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
+                         "The chat template of this model leaves out message %u, an answer: the "
+                         "conversation can't go on from it", last);
     }
-  if (point == LLM_POINT_START && shape->has_default_system
-      && g_strcmp0 (first_role, "system") != 0)
-    add_system (renderer, shape->default_system != NULL ? shape->default_system : "");
+  *at = MAX (of_text, of_extras);
+  if (call->point == LLM_POINT_CLOSED_ANSWER || of_extras > of_text)
+    {
+      gsize start;
+      gsize end = find_end (self, out, *at, &start);
+
+      if (end > 0 && call->point == LLM_POINT_CLOSED_ANSWER)
+        *at = end;
+      else if (end > 0)
+        *at = start;
+    }
+  /* tokens swallow spaces behind them, here the one that the context ends with */
+  while (self->swallows_spaces && call->point == LLM_POINT_CLOSED_ANSWER && *at < out->length
+         && out->origins[*at] == LLM_ORIGIN_TEMPLATE && g_ascii_isspace (out->text[*at]))
+    (*at)++;
+  return TRUE;
 }
 
-static gboolean
-is_tool (const LlmMessage *messages,
-         guint             n_messages,
-         guint             index)
+static LlmPrompt *
+new_prompt (const LlmJinjaOutput *out,
+            gsize                 start,
+            gsize                 end)
 {
-  return index < n_messages && g_strcmp0 (messages[index].role, "tool") == 0;
+  LlmPrompt *prompt = g_new0 (LlmPrompt, 1);
+
+  prompt->parts = g_array_new (FALSE, FALSE, sizeof (LlmTextPart));
+  prompt->text = g_memdup2 (out->text + start, end - start);
+  for (gsize at = start; at < end;)
+    {
+      gboolean is_markup = out->origins[at] == LLM_ORIGIN_TEMPLATE;
+      LlmTextPart part = { prompt->text + (at - start), 0, is_markup };
+
+      while (at < end && (out->origins[at] == LLM_ORIGIN_TEMPLATE) == is_markup)
+        {
+          part.length++;
+          at++;
+        }
+      g_array_append_val (prompt->parts, part);
+    }
+  return prompt;
 }
 
 LlmPrompt *
-llm_template_render (LlmTemplate      *self,
-                     LlmPoint          point,
-                     const LlmMessage *messages,
-                     guint             n_messages,
-                     gboolean          open_answer,
-                     GError          **error)
+llm_template_render (LlmTemplate           *self,
+                     const LlmTemplateCall *call,
+                     GError               **error)
 {
-  g_autoptr(LlmPrompt) prompt = g_new0 (LlmPrompt, 1);
-  g_autoptr(GString) merged = g_string_new (NULL);
-  Renderer renderer = { .self = self, .prompt = prompt, .merged = merged };
+  g_auto(Conversation) conversation = { .call = *call };
+  g_auto(LlmJinjaOutput) out = { NULL };
+  gsize start = 0, end, n_bos;
 
-  prompt->parts = g_array_new (FALSE, FALSE, sizeof (LlmTextPart));
-  prompt->texts = g_string_chunk_new (4096);
-  begin (&renderer, point, n_messages > 0 ? messages[0].role : NULL);
-  for (guint i = 0; i < n_messages; i++)
-    {
-      const char *text = messages[i].text != NULL ? messages[i].text : "";
-      Role role = find_role (messages[i].role);
+  g_return_val_if_fail ((call->point == LLM_POINT_START) == (call->n_settled == 0), NULL);
 
-      if (role == N_ROLES)
-        {
-          g_autofree char *shown = llm_utf8_shorten (messages[i].role ? messages[i].role : "");
-
-          llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
-                    "Message %u has the role “%s”, which neither the template “%s” of this "
-                    "model nor any other knows; roles are system, user, assistant and tool",
-                    i, shown, self->shape.name);
-          return NULL;
-        }
-      if (!check_turn (&renderer, i, role, error))
-        return NULL;
-
-      if (role == ROLE_SYSTEM)
-        add_system (&renderer, text);
-      else if (role == ROLE_USER)
-        add_message (&renderer, &self->shape.user, text, self->shape.trims_all);
-      else if (role == ROLE_ANSWER)
-        add_message (&renderer, &self->shape.answer, text,
-                     self->shape.trims_all || self->shape.trims_answers);
-      else
-        add_tool (&renderer, text, i > 0 && is_tool (messages, n_messages, i - 1),
-                  is_tool (messages, n_messages, i + 1));
-    }
-
-  if (!check_end (&renderer, open_answer, error))
+  if (!check_roles (call, error)
+      || (!self->features.has_system && !merge_systems (&conversation, error))
+      || !run (self, &conversation.call, &out, error)
+      || !check_whole (&conversation.call, &out, error)
+      || (call->point != LLM_POINT_START
+          && !find_settled (self, &conversation.call, &out, &start, error)))
     return NULL;
-  if (open_answer)
-    {
-      add_separator (&renderer);
-      add_markup (&renderer, self->shape.opener);
-    }
-  return g_steal_pointer (&prompt);
+
+  n_bos = strlen (self->bos);
+  if (call->point == LLM_POINT_START && self->skips_bos && n_bos > 0 && out.length >= n_bos
+      && out.origins[0] == LLM_ORIGIN_TEMPLATE && memcmp (out.text, self->bos, n_bos) == 0)
+    start = n_bos;
+  end = out.length;
+  while (!call->open_answer && end > start && out.origins[end - 1] == LLM_ORIGIN_TEMPLATE
+         && g_ascii_isspace (out.text[end - 1]))
+    end--;
+  return new_prompt (&out, start, end);
 }

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * Chat templates: messages with roles to the text a model was trained on.
- * Known templates are recognised by their source text in the GGUF file; an
- * unknown one is an error, never a guess. Rendering goes on from where a
- * conversation stands, so that tokens already in the context stay as they are.
- * Immutable once made; any thread.
+ * Chat templates: messages with roles to the text a model was trained on, by
+ * interpretation of the Jinja source in the GGUF file (jinja/llm-jinja.h). What
+ * came from messages, tools and other data is plain text in the result, however
+ * the template changed or joined it; only the template's own text is markup, in
+ * which control tokens are found. A conversation is rendered whole; behind an
+ * answer that is settled only what follows it is given, so that tokens already
+ * in the context stay as they are. Immutable once made; any thread.
  */
 
 #pragma once
@@ -16,48 +18,100 @@ typedef struct _LlmTemplate LlmTemplate;
 
 typedef struct
 {
-  char *role;  /* "system", "user", "assistant", "tool" */
+  char *role;    /* "system", "user", "assistant", "tool" */
   char *text;
+  char *extras;  /* (nullable): a JSON object, whose members the template sees beside role and
+                  * content: tool_calls (as OpenAI's; arguments as object or as a string that holds
+                  * one), tool_call_id, name, reasoning_content */
 } LlmMessage;
 
-/* Where the text so far ended. */
+/* Where the tokens so far end. */
 typedef enum
 {
   LLM_POINT_START,          /* nothing yet */
   LLM_POINT_OPEN_ANSWER,    /* within an answer of the model that has no end token */
   LLM_POINT_CLOSED_ANSWER,  /* behind the end token of an answer */
-  LLM_POINT_CLOSED_MESSAGE, /* behind another message, which awaits an answer or more */
 } LlmPoint;
 
+typedef struct
+{
+  const LlmMessage *messages; /* all of the conversation */
+  guint n_messages;
+  LlmPoint point;
+  guint n_settled;          /* messages before @point, the last of which is the answer; 0 at
+                             * START */
+  gboolean open_answer;     /* end with what makes the model answer; else right behind the last
+                             * message: what stands between messages comes with the next one */
+  const char *tools;        /* (nullable): a JSON array, as OpenAI's */
+  const char *variables;    /* (nullable): a JSON object: more for the template to see, as
+                             * {"enable_thinking": false} */
+} LlmTemplateCall;
+
+/* How a template writes the calls of an answer, found out by rendering one. */
+typedef enum
+{
+  LLM_TOOL_FORMAT_NONE,     /* not at all */
+  LLM_TOOL_FORMAT_JSON,     /* name and arguments as JSON; see the three texts below */
+  LLM_TOOL_FORMAT_TAGS,     /* each argument in tags of its own: <parameter=key> and the like */
+  LLM_TOOL_FORMAT_OTHER,    /* name (key="value"), and what else there is */
+} LlmToolFormat;
+
+typedef struct
+{
+  gboolean has_system;      /* else texts of system messages go before that of the next user's */
+  gboolean has_tools;       /* it writes the tools it is given */
+  gboolean has_tool_results; /* messages with the role “tool” behind a call; without calls: behind
+                              * any answer */
+  gboolean has_parallel_calls; /* several in one answer */
+  gboolean needs_text_arguments; /* it wants the arguments of calls as a string */
+  gboolean needs_null_content; /* and their text to be null where there is none */
+  gboolean has_thinking;    /* “enable_thinking” changes what makes the model answer */
+  gboolean has_reasoning;   /* it writes “reasoning_content” of an answer that a tool call ends */
+  gboolean keeps_reasoning; /* also of answers before the last question */
+  LlmToolFormat format;
+  const char *format_name;  /* "hermes", "llama-3", "mistral", …; "json", "tags" or "other" if it is
+                             * none of these; "none" */
+  char *call_begin;         /* (nullable): with JSON: what stands before the name, */
+  char *call_middle;        /* (nullable): between the name and the object with the arguments, */
+  char *call_end;           /* (nullable): and behind it, up to the end of the answer; */
+  char *call_next;          /* (nullable): from there to the name of the next call, where there are
+                             * several, */
+  char *next_middle;        /* (nullable): and what is between name and arguments of that one. The
+                             * calls were given the ids below, and may be numbered: 0, 1 */
+} LlmTemplateFeatures;
+
+#define LLM_TEMPLATE_CALL_ID "call00001"
+#define LLM_TEMPLATE_NEXT_ID "call00002"
+
 /* @source: (nullable): tokenizer.chat_template of the file. @tokenizer: (nullable):
- * of the file, for the texts of BOS and EOS where the template asks for these;
- * needed only during the call; NULL: <s> and </s>. @name_for_errors: the file.
- * Fails with UNSUPPORTED when there is none or it is not a known one. */
+ * of the file, for the texts of BOS, EOS and what ends answers; needed only during
+ * the call; NULL: <s>, </s> and what is common. @name_for_errors: the file.
+ * Fails with UNSUPPORTED when there is none, or it can't be used: the message has
+ * line, column and what is not supported. */
 LlmTemplate *llm_template_new      (const char   *source,
                                     LlmTokenizer *tokenizer,
                                     const char   *name_for_errors,
                                     GError      **error) G_GNUC_WARN_UNUSED_RESULT;
 void         llm_template_free     (LlmTemplate  *self);
-/* "chatml", "llama-2", "llama-3", "gemma", "phi-3", "mistral", "zephyr". */
-const char  *llm_template_get_name (LlmTemplate  *self);
+const LlmTemplateFeatures *
+             llm_template_get_features (LlmTemplate *self);
+/* (transfer full): the features in a line, for people: "system, tools (hermes), thinking". */
+char        *llm_template_describe (LlmTemplate  *self);
 
 /* Rendered text, for all to read. */
 typedef struct
 {
   GArray *parts;          /* (element-type LlmTextPart) */
-  GStringChunk *texts;    /* of the parts */
+  char *text;             /* of the parts */
 } LlmPrompt;
 
-/* (transfer full): the text that follows @point, where the text before @messages ended, markup and
- * plain text apart; with @open_answer, up to what makes the model answer. Without, it ends right
- * behind the last message: CLOSED_ANSWER if that was the assistant's, else CLOSED_MESSAGE. Fails
- * with INVALID_ARGUMENT for a role or an order that this template can't express, naming both. */
-LlmPrompt   *llm_template_render   (LlmTemplate      *self,
-                                    LlmPoint          point,
-                                    const LlmMessage *messages,
-                                    guint             n_messages,
-                                    gboolean          open_answer,
-                                    GError          **error) G_GNUC_WARN_UNUSED_RESULT;
+/* (transfer full): the text that follows @call->point, markup and plain text apart. Fails with
+ * INVALID_ARGUMENT for a role or an order that this template can't express, also where it would
+ * leave a message out, and where extras, tools or variables are no JSON; with UNSUPPORTED where the
+ * template does what the interpreter does not know, or too much. */
+LlmPrompt   *llm_template_render   (LlmTemplate           *self,
+                                    const LlmTemplateCall *call,
+                                    GError               **error) G_GNUC_WARN_UNUSED_RESULT;
 
 void         llm_prompt_free       (LlmPrompt        *self);
 static inline const LlmTextPart *

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * A control group with a limit on memory, page cache included, of version 2 where that has the
+ * memory controller, or of version 1. A program runs in it from its first page on. One thread,
+ * which waits.
+ */
+
+#pragma once
+
+#include <gio/gio.h>
+
+G_BEGIN_DECLS
+
+typedef struct _BenchGroup BenchGroup;
+
+/* Fails where none can be made here. */
+BenchGroup *bench_group_new   (guint64       limit,
+                               GError      **error);
+void        bench_group_free  (BenchGroup   *self);
+/* Runs @words in the group: what it printed (transfer full), or NULL when it failed. */
+char       *bench_group_run   (BenchGroup   *self,
+                               char        **words,
+                               GError      **error);
+/* The most that the group ever held, bytes; 0 where the kernel does not tell. */
+guint64     bench_group_get_peak (BenchGroup *self);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (BenchGroup, bench_group_free)
+
+G_END_DECLS

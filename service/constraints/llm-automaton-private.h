@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* What the files of the automata share. */
+
+#pragma once
+
+#include "constraints/llm-automaton.h"
+
+LlmAutomaton *llm_automaton_new  (void);
+/* Leaves out the states from which no end can be reached; calls are taken to end. */
+void          llm_automaton_trim (LlmAutomaton *self);

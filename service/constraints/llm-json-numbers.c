@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#include "constraints/llm-json-values.h"
+
+#include <string.h>
+
+#include "constraints/llm-pattern.h"
+
+#define WHOLE "(?:0|[1-9][0-9]*)"
+/* Decimal fractions of up to 15 digits keep their order as doubles. */
+#define EXACT_DIGITS 15
+/* Whole numbers to write. */
+#define MAX_DIGITS "30"
+#define MAX_MULTIPLE_STATES 5000
+
+static LlmAutomaton *
+compile (const char *regex)
+{
+  return llm_regex_compile (regex, FALSE, LLM_ENCODING_UTF8, NULL);
+}
+
+LlmAutomaton *
+llm_json_numbers (void)
+{
+  return compile (WHOLE "(?:\\.[0-9]+)?|-[1-9][0-9]*(?:\\.[0-9]+)?|-0\\.[0-9]*[1-9][0-9]*");
+}
+
+LlmAutomaton *
+llm_json_integers (void)
+{
+  return compile ("(?:" WHOLE "|-[1-9][0-9]*)(?:\\.0+)?");
+}
+
+typedef enum
+{
+  LESS,
+  EQUAL,
+  GREATER,
+  N_ORDERS
+} Order;
+
+static Order
+order_of (char a,
+          char b)
+{
+  return a < b ? LESS : a > b ? GREATER : EQUAL;
+}
+
+/* What @wanted of the orders a magnitude has to the one of @bound, digit by digit. */
+static void
+add_magnitudes (LlmNfa           *nfa,
+                guint             start,
+                guint             end,
+                const LlmDecimal *bound,
+                const gboolean    wanted[N_ORDERS])
+{
+  guint n = (guint) strlen (bound->whole);
+  guint n_fraction = (guint) strlen (bound->fraction);
+  guint last[N_ORDERS];      /* behind as many digits as the bound has, or fewer */
+  guint fraction[N_ORDERS];  /* behind the point; EQUAL: so far */
+  guint longer = llm_nfa_add_state (nfa);
+  guint at = start;
+
+  for (Order order = LESS; order < N_ORDERS; order++)
+    {
+      last[order] = start;
+      fraction[order] = llm_nfa_add_state (nfa);
+      if (order != EQUAL)
+        llm_nfa_add_bytes (nfa, fraction[order], '0', '9', fraction[order]);
+      if (order != EQUAL && wanted[order])
+        llm_nfa_add_empty (nfa, fraction[order], end, LLM_EDGE_FREE);
+    }
+  for (guint k = 0; k < n; k++)
+    {
+      guint next[N_ORDERS];
+
+      for (Order order = LESS; order < N_ORDERS; order++)
+        next[order] = llm_nfa_add_state (nfa);
+      for (char digit = '0'; digit <= '9'; digit++)
+        {
+          llm_nfa_add_bytes (nfa, last[EQUAL], (guint8) digit, (guint8) digit,
+                             next[order_of (digit, bound->whole[k])]);
+          for (Order order = LESS; order < N_ORDERS && k > 0; order += GREATER - LESS)
+            llm_nfa_add_bytes (nfa, last[order], (guint8) digit, (guint8) digit, next[order]);
+        }
+      memcpy (last, next, sizeof last);
+      for (Order order = LESS; order < N_ORDERS && k < n - 1; order++)
+        {
+          llm_nfa_add_bytes (nfa, last[order], '.', '.', fraction[LESS]);
+          if (wanted[LESS])
+            llm_nfa_add_empty (nfa, last[order], end, LLM_EDGE_FREE);
+        }
+    }
+  for (Order order = LESS; order < N_ORDERS; order++)
+    {
+      Order whole = order == EQUAL && n_fraction > 0 ? LESS : order;
+
+      llm_nfa_add_bytes (nfa, last[order], '.', '.', fraction[order]);
+      llm_nfa_add_bytes (nfa, last[order], '0', '9', longer);
+      if (wanted[whole])
+        llm_nfa_add_empty (nfa, last[order], end, LLM_EDGE_FREE);
+    }
+  llm_nfa_add_bytes (nfa, longer, '0', '9', longer);
+  llm_nfa_add_bytes (nfa, longer, '.', '.', fraction[GREATER]);
+  if (wanted[GREATER])
+    llm_nfa_add_empty (nfa, longer, end, LLM_EDGE_FREE);
+
+  at = fraction[EQUAL];
+  for (guint k = 0; k < n_fraction; k++)
+    {
+      guint next = llm_nfa_add_state (nfa);
+
+      for (char digit = '0'; digit <= '9'; digit++)
+        {
+          Order order = order_of (digit, bound->fraction[k]);
+
+          llm_nfa_add_bytes (nfa, at, (guint8) digit, (guint8) digit,
+                             order == EQUAL ? next : fraction[order]);
+        }
+      if (wanted[LESS])
+        llm_nfa_add_empty (nfa, at, end, LLM_EDGE_FREE);
+      at = next;
+    }
+  llm_nfa_add_bytes (nfa, at, '0', '0', at);
+  llm_nfa_add_bytes (nfa, at, '1', '9', fraction[GREATER]);
+  if (wanted[EQUAL])
+    llm_nfa_add_empty (nfa, at, end, LLM_EDGE_FREE);
+}
+
+/* Takes what @nfa accepts that is a number, too. */
+static LlmAutomaton *
+finish (const LlmNfa *nfa,
+        guint         start,
+        guint         end)
+{
+  g_autoptr(LlmAutomaton) numbers = llm_json_numbers ();
+  g_autoptr(LlmAutomaton) automaton = llm_nfa_determinize (nfa, start, end);
+
+  return automaton != NULL ? llm_automaton_combine (numbers, automaton, LLM_COMBINE_AND) : NULL;
+}
+
+LlmAutomaton *
+llm_json_numbers_by (const LlmDecimal *bound,
+                     gboolean          less,
+                     gboolean          equal,
+                     gboolean          greater)
+{
+  g_autoptr(LlmNfa) nfa = llm_nfa_new ();
+  LlmDecimal zero = { FALSE, (char *) "0", (char *) "" };
+  guint start = llm_nfa_add_state (nfa);
+  guint minus = llm_nfa_add_state (nfa);
+  guint end = llm_nfa_add_state (nfa);
+  gboolean upwards[N_ORDERS] = { less, equal, greater };
+  gboolean downwards[N_ORDERS] = { greater, equal, less };
+  gboolean all_greater[N_ORDERS] = { greater, greater, greater };
+  gboolean all_less[N_ORDERS] = { less, less, less };
+
+  llm_nfa_add_bytes (nfa, start, '-', '-', minus);
+  add_magnitudes (nfa, start, end, bound->is_negative ? &zero : bound,
+                  bound->is_negative ? all_greater : upwards);
+  add_magnitudes (nfa, minus, end, bound->is_negative ? bound : &zero,
+                  bound->is_negative ? downwards : all_less);
+  return finish (nfa, start, end);
+}
+
+static gboolean
+is_binary_fraction (guint64 digits,
+                    guint   n_fraction)
+{
+  for (guint i = 0; i < n_fraction; i++, digits /= 5)
+    if (digits % 5 != 0)
+      return FALSE;
+  return TRUE;
+}
+
+LlmAutomaton *
+llm_json_multiples (const LlmDecimal *factor,
+                    gboolean         *is_inexact)
+{
+  guint n_fraction = (guint) strlen (factor->fraction);
+  g_autofree char *text = g_strconcat (factor->whole, factor->fraction, NULL);
+  g_autoptr(LlmNfa) nfa = llm_nfa_new ();
+  guint64 modulus;
+  guint start, end, first;
+
+  *is_inexact = FALSE;
+  if (strlen (text) > 15)
+    return NULL;
+  modulus = g_ascii_strtoull (text, NULL, 10);
+  *is_inexact = !is_binary_fraction (modulus, n_fraction);
+  if (*is_inexact || modulus * (n_fraction + 1) > MAX_MULTIPLE_STATES)
+    return NULL;
+
+  /* states: whole part, then how many digits behind the point were read; and the rest so far */
+  start = llm_nfa_add_state (nfa);
+  end = llm_nfa_add_state (nfa);
+  first = nfa->n_states;
+  nfa->n_states += (guint) modulus * (n_fraction + 2);
+  llm_nfa_add_bytes (nfa, start, '-', '-', first);
+  llm_nfa_add_empty (nfa, start, first, LLM_EDGE_FREE);
+  for (guint place = 0; place < n_fraction + 2; place++)
+    for (guint64 rest = 0; rest < modulus; rest++)
+      {
+        guint from = first + (guint) (place * modulus + rest);
+        guint64 whole = rest;
+
+        for (guint8 digit = 0; digit <= 9 && place <= n_fraction; digit++)
+          llm_nfa_add_bytes (nfa, from, '0' + digit, '0' + digit,
+                             first + (guint) ((place > 0 ? place + 1 : 0) * modulus
+                                              + (rest * 10 + digit) % modulus));
+        if (place == 0)
+          llm_nfa_add_bytes (nfa, from, '.', '.', first + (guint) (modulus + rest));
+        else if (place == n_fraction + 1)
+          llm_nfa_add_bytes (nfa, from, '0', '0', from);
+        for (guint i = place > 0 ? place - 1 : 0; i < n_fraction; i++)
+          whole = whole * 10 % modulus;
+        if (whole == 0)
+          llm_nfa_add_empty (nfa, from, end, LLM_EDGE_FREE);
+      }
+  return finish (nfa, start, end);
+}
+
+LlmAutomaton *
+llm_json_numbers_to_write (const LlmAutomaton *numbers)
+{
+  g_autoptr(LlmAutomaton) integers = llm_json_integers ();
+  g_autoptr(LlmAutomaton) others = NULL;
+  g_autoptr(LlmAutomaton) writable = NULL;
+  g_autoptr(GString) regex = g_string_new ("-?(?:0|[1-9][0-9]{0," MAX_DIGITS "})");
+
+  others = llm_automaton_combine (numbers, integers, LLM_COMBINE_WITHOUT);
+  if (others == NULL)
+    return NULL;
+  if (!llm_automaton_is_empty (others))
+    {
+      g_string_append_printf (regex, "|-?0\\.[0-9]{1,%u}", EXACT_DIGITS);
+      for (guint n = 1; n < EXACT_DIGITS; n++)
+        g_string_append_printf (regex, "|-?[1-9][0-9]{%u}\\.[0-9]{1,%u}", n - 1, EXACT_DIGITS - n);
+    }
+  writable = compile (regex->str);
+  return llm_automaton_combine (numbers, writable, LLM_COMBINE_AND);
+}

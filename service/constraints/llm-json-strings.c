@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#include "constraints/llm-json-values.h"
+
+#include "constraints/llm-pattern.h"
+
+LlmAutomaton *
+llm_json_strings (guint min,
+                  guint max)
+{
+  g_autoptr(LlmNfa) nfa = llm_nfa_new ();
+  LlmPattern *any = llm_pattern_new (LLM_PATTERN_SET);
+  g_autoptr(LlmPattern) pattern = NULL;
+  guint start = llm_nfa_add_state (nfa);
+  guint end;
+
+  llm_set_settle (any->set, TRUE);
+  pattern = llm_pattern_new_repeat (any, min, max);
+  end = llm_pattern_add (pattern, nfa, start, LLM_ENCODING_JSON);
+  return end != LLM_DEAD ? llm_nfa_determinize (nfa, start, end) : NULL;
+}
+
+LlmAutomaton *
+llm_json_string (const char *text,
+                 gsize       length)
+{
+  g_autoptr(LlmNfa) nfa = llm_nfa_new ();
+  guint start = llm_nfa_add_state (nfa);
+  guint at = start;
+
+  for (gsize i = 0; i < length;)
+    {
+      /* NUL is a character, which GLib's functions take for an end */
+      gunichar c = text[i] != '\0' ? g_utf8_get_char (text + i) : 0;
+      g_autoptr(LlmPattern) pattern = llm_pattern_new_char (c);
+
+      at = llm_pattern_add (pattern, nfa, at, LLM_ENCODING_JSON);
+      if (at == LLM_DEAD)
+        return NULL;
+      i += text[i] != '\0' ? (gsize) (g_utf8_next_char (text + i) - (text + i)) : 1;
+    }
+  return llm_nfa_determinize (nfa, start, at);
+}
+
+#define BYTE_255 "(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
+#define IPV4 BYTE_255 "(?:\\." BYTE_255 "){3}"
+#define HEX4 "[0-9a-fA-F]{1,4}"
+#define LABEL "[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?"
+#define HOST LABEL "(?:\\." LABEL "){0,9}"
+/* every month has its days; February 29 in years that 4 divides, and of the centuries, 400 */
+#define DATE                                                                                      \
+  "(?:[0-9]{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])"                                  \
+  "|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)|02-(?:0[1-9]|1[0-9]|2[0-8]))"                           \
+  "|(?:[0-9][0-9](?:0[48]|[2468][048]|[13579][26])|(?:0[48]|[2468][048]|[13579][26])00)-02-29)"
+#define TIME                                                                                      \
+  "(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\\.[0-9]{1,9})?"                                  \
+  "(?:Z|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])"
+#define DURATION_TIME                                                                             \
+  "T(?:[0-9]{1,9}H(?:[0-9]{1,9}M(?:[0-9]{1,9}S)?)?|[0-9]{1,9}M(?:[0-9]{1,9}S)?|[0-9]{1,9}S)"
+#define DURATION_DATE                                                                             \
+  "(?:[0-9]{1,9}D|[0-9]{1,9}M(?:[0-9]{1,9}D)?|[0-9]{1,9}Y(?:[0-9]{1,9}M(?:[0-9]{1,9}D)?)?)"
+
+/* As in section 7.3 of JSON Schema Validation; of each the forms that all know, no longer than
+ * names and addresses can be. */
+static const struct
+{
+  const char *name;
+  const char *regex;
+} formats[] = {
+  { "date", DATE },
+  { "time", TIME },
+  { "date-time", DATE "T" TIME },
+  { "duration",
+    "P(?:[0-9]{1,9}W|" DURATION_DATE "(?:" DURATION_TIME ")?|" DURATION_TIME ")" },
+  { "email", "[a-zA-Z0-9_+-]{1,32}(?:\\.[a-zA-Z0-9_+-]{1,16}){0,1}@" HOST },
+  { "hostname", HOST },
+  { "ipv4", IPV4 },
+  { "ipv6",
+    "(?:" HEX4 ":){7}" HEX4 "|(?:" HEX4 ":){1,7}:|(?:" HEX4 ":){1,6}:" HEX4 "|(?:" HEX4
+    ":){1,5}(?::" HEX4 "){1,2}|(?:" HEX4 ":){1,4}(?::" HEX4 "){1,3}|(?:" HEX4 ":){1,3}(?::" HEX4
+    "){1,4}|(?:" HEX4 ":){1,2}(?::" HEX4 "){1,5}|" HEX4 ":(?::" HEX4 "){1,6}|:(?:(?::" HEX4
+    "){1,7}|:)" },
+  { "uri",
+    "[a-zA-Z][a-zA-Z0-9+.-]{0,20}:(?://[a-zA-Z0-9._~!$&'()*+,;=:@-]+)?"
+    "(?:[a-zA-Z0-9._~!$&'()*+,;=:@/-]|%[0-9a-fA-F]{2})*"
+    "(?:\\?(?:[a-zA-Z0-9._~!$&'()*+,;=:@/?-]|%[0-9a-fA-F]{2})*)?"
+    "(?:#(?:[a-zA-Z0-9._~!$&'()*+,;=:@/?-]|%[0-9a-fA-F]{2})*)?" },
+  { "uuid", "[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}" },
+};
+
+LlmAutomaton *
+llm_json_format (const char *name)
+{
+  for (guint i = 0; i < G_N_ELEMENTS (formats); i++)
+    if (g_str_equal (formats[i].name, name))
+      return llm_regex_compile (formats[i].regex, FALSE, LLM_ENCODING_JSON, NULL);
+  return NULL;
+}

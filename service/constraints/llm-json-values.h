@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * The texts of JSON's numbers and strings as regular languages. Numbers are plain: no exponent, no
+ * “-0”; the languages hold all of the texts that stand for a number, with zeros at its end or not,
+ * so that intersections and complements are those of the numbers. Strings are what stands between
+ * the quotes, each character written in one way (LLM_ENCODING_JSON). Any thread.
+ */
+
+#pragma once
+
+#include "constraints/llm-automaton.h"
+#include "constraints/llm-json-tree.h"
+
+G_BEGIN_DECLS
+
+/* All (transfer full) (nullable): NULL when one becomes too large. */
+LlmAutomaton *llm_json_numbers         (void);
+LlmAutomaton *llm_json_integers        (void);
+/* Numbers less than, equal to, greater than @bound, as asked for. */
+LlmAutomaton *llm_json_numbers_by      (const LlmDecimal   *bound,
+                                        gboolean            less,
+                                        gboolean            equal,
+                                        gboolean            greater);
+/* Multiples of @factor, which is greater than 0. @is_inexact: (out): NULL because it is no exact
+ * binary fraction: programs that compute with these disagree about its multiples. */
+LlmAutomaton *llm_json_multiples       (const LlmDecimal   *factor,
+                                        gboolean           *is_inexact);
+/* Of a language of numbers, the texts to write: whole numbers without a point where all are, and
+ * no more digits than programs read exactly. */
+LlmAutomaton *llm_json_numbers_to_write (const LlmAutomaton *numbers);
+
+/* All strings of @min to @max characters (G_MAXUINT: no limit). */
+LlmAutomaton *llm_json_strings         (guint               min,
+                                        guint               max);
+LlmAutomaton *llm_json_string          (const char         *text,
+                                        gsize               length);
+/* Strings of a format of JSON Schema; NULL, too, if @name is not one of the supported. */
+LlmAutomaton *llm_json_format          (const char         *name);
+
+G_END_DECLS

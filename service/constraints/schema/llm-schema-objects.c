@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* Objects: {"key":value,…}, the declared keys in their order and then any others, with states for
+ * how many there were. */
+
+#include <string.h>
+
+#include "constraints/schema/llm-schema-private.h"
+
+#define MAX_PLACES 20000
+#define MAX_SOME 8
+
+typedef struct
+{
+  guint at;              /* the next declared key */
+  guint n;               /* members, as far as they are told apart */
+  guint n_different;     /* of these, as far as keys are known to be different; likewise */
+  guint some;            /* bits: of what there must be one of, what there was */
+} Place;
+
+typedef struct
+{
+  LlmRules *rules;
+  LlmNfa *nfa;
+  const LlmObjectShape *shape;
+  GHashTable *states;    /* Place → state + 1: behind a member, or the opening brace */
+  GArray *pending;          /* (element-type Place) */
+  GArray *others;        /* (element-type LlmRegion): keys that are not declared */
+} Builder;
+
+static guint
+place_hash (gconstpointer key)
+{
+  const Place *place = key;
+
+  return ((place->at * 31 + place->n) * 31 + place->n_different) * 31 + place->some;
+}
+
+static gboolean
+place_equal (gconstpointer a,
+             gconstpointer b)
+{
+  return memcmp (a, b, sizeof (Place)) == 0;
+}
+
+static guint
+find_state (Builder *self,
+            Place    place)
+{
+  gpointer found;
+  guint state;
+
+  if (self->shape->max == LLM_NO_MAX)
+    place.n = MIN (place.n, 1);
+  place.n_different = MIN (place.n_different, self->shape->min);
+  found = g_hash_table_lookup (self->states, &place);
+  if (found != NULL)
+    return GPOINTER_TO_UINT (found) - 1;
+  state = llm_nfa_add_state (self->nfa);
+  g_hash_table_insert (self->states, g_memdup2 (&place, sizeof place),
+                       GUINT_TO_POINTER (state + 1));
+  g_array_append_val (self->pending, place);
+  return state;
+}
+
+/* Behind a key: a colon and a value. */
+static void
+add_value (Builder *self,
+           guint    from,
+           LlmTerm  value,
+           Place    to)
+{
+  from = llm_rules_add_space (self->nfa, llm_nfa_add_text (self->nfa, from, "\":", 2));
+  llm_nfa_add_call (self->nfa, from, llm_rules_find (self->rules, value), find_state (self, to));
+}
+
+static void
+add_member (Builder *self,
+            guint    from,
+            Place    place)
+{
+  const LlmMember *member = g_ptr_array_index (self->shape->members, place.at);
+  LlmSchema *schema = self->rules->schema;
+  Place to = { place.at + 1, place.n + 1, place.n_different + 1, place.some };
+
+  if (member->value == LLM_TERM_NONE)
+    return;
+  from = llm_nfa_add_text (self->nfa, from, "\"", 1);
+  from = llm_nfa_add_text (self->nfa, from, member->key, member->length);
+  add_value (self, from, member->value, to);
+  for (guint i = 0; i < self->shape->some->len; i++)
+    {
+      const LlmRegion *some = &g_array_index (self->shape->some, LlmRegion, i);
+      LlmTerm value = llm_term_and (schema, member->value, some->value);
+
+      to.some = place.some | 1u << i;
+      if (to.some != place.some && value != LLM_TERM_NONE
+          && llm_automaton_accepts (some->keys, member->key, member->length))
+        add_value (self, from, value, to);
+    }
+}
+
+static void
+add_region (Builder      *self,
+            guint         from,
+            LlmAutomaton *keys,
+            LlmTerm       value,
+            Place         to)
+{
+  guint end = llm_nfa_add_state (self->nfa);
+
+  llm_nfa_add_automaton (self->nfa, llm_nfa_add_text (self->nfa, from, "\"", 1), keys, end);
+  add_value (self, end, value, to);
+}
+
+/* Keys may come twice: only the first of these is known to be different. */
+static gboolean
+add_others (Builder *self,
+            guint    from,
+            Place    place)
+{
+  LlmSchema *schema = self->rules->schema;
+  guint n_declared = self->shape->members->len;
+  gboolean is_first = place.at == n_declared;
+  Place to = { n_declared + 1, place.n + 1, place.n_different + is_first, place.some };
+
+  for (guint i = 0; i < self->others->len; i++)
+    {
+      const LlmRegion *region = &g_array_index (self->others, LlmRegion, i);
+
+      add_region (self, from, region->keys, region->value, to);
+      for (guint k = 0; k < self->shape->some->len; k++)
+        {
+          const LlmRegion *some = &g_array_index (self->shape->some, LlmRegion, k);
+          LlmAutomaton *keys;
+
+          if ((place.some & 1u << k) != 0)
+            continue;
+          keys = llm_schema_combine (schema, region->keys, some->keys, LLM_COMBINE_AND);
+          if (keys == NULL)
+            return FALSE;
+          if (llm_automaton_is_empty (keys))
+            continue;
+          if (some->value != LLM_TERM_ANY)
+            {
+              llm_schema_fail (schema, NULL,
+                               "that some other member is not as a schema says can't be held to, "
+                               "as a key may come twice");
+              return FALSE;
+            }
+          to.some = place.some | 1u << k;
+          add_region (self, from, keys, region->value, to);
+          to.some = place.some;
+        }
+    }
+  return TRUE;
+}
+
+/* The regions without the declared keys. */
+static gboolean
+find_others (Builder *self)
+{
+  const LlmObjectShape *shape = self->shape;
+  g_autoptr(LlmNfa) nfa = llm_nfa_new ();
+  LlmSchema *schema = self->rules->schema;
+  LlmAutomaton *declared;
+  guint start = llm_nfa_add_state (nfa);
+  guint end = llm_nfa_add_state (nfa);
+
+  for (guint i = 0; i < shape->members->len; i++)
+    {
+      const LlmMember *member = g_ptr_array_index (shape->members, i);
+
+      llm_nfa_add_empty (nfa, llm_nfa_add_text (nfa, start, member->key, member->length), end,
+                         LLM_EDGE_FREE);
+    }
+  declared = llm_schema_own_automaton (schema, llm_nfa_determinize (nfa, start, end));
+  for (guint i = 0; i < shape->regions->len && declared != NULL; i++)
+    {
+      LlmRegion region = g_array_index (shape->regions, LlmRegion, i);
+
+      if (region.value == LLM_TERM_NONE)
+        continue;
+      region.keys = llm_schema_combine (schema, region.keys, declared, LLM_COMBINE_WITHOUT);
+      if (region.keys == NULL)
+        return FALSE;
+      if (!llm_automaton_is_empty (region.keys))
+        g_array_append_val (self->others, region);
+    }
+  return declared != NULL;
+}
+
+static gboolean
+check (Builder *self)
+{
+  const LlmObjectShape *shape = self->shape;
+  guint n_required = 0;
+
+  if (shape->some->len > MAX_SOME)
+    {
+      llm_schema_fail (self->rules->schema, NULL,
+                       "this combination of “not” and objects is too large");
+      return FALSE;
+    }
+  for (guint i = 0; i < shape->members->len; i++)
+    n_required += ((const LlmMember *) g_ptr_array_index (shape->members, i))->is_required;
+  if (shape->min > n_required + 1 && self->others->len > 0)
+    {
+      llm_schema_fail (self->rules->schema, NULL,
+                       "minProperties above the number of required properties plus one is not "
+                       "supported with other properties than the declared, as a key may come "
+                       "twice");
+      return FALSE;
+    }
+  return TRUE;
+}
+
+static gboolean
+add_object (LlmRules             *self,
+            LlmNfa               *nfa,
+            const LlmObjectShape *shape,
+            guint                 from,
+            guint                 to)
+{
+  g_autoptr(GHashTable) states = g_hash_table_new_full (place_hash, place_equal, g_free, NULL);
+  g_autoptr(GArray) pending = g_array_new (FALSE, FALSE, sizeof (Place));
+  g_autoptr(GArray) others = g_array_new (FALSE, FALSE, sizeof (LlmRegion));
+  Builder builder = { self, nfa, shape, states, pending, others };
+  guint n_declared = shape->members->len;
+  guint end = llm_nfa_add_state (nfa);
+  Place first = { 0 };
+
+  if (!find_others (&builder) || !check (&builder))
+    return FALSE;
+  llm_nfa_add_bytes (nfa, end, '}', '}', to);
+  from = llm_rules_add_space (nfa, llm_nfa_add_text (nfa, from, "{", 1));
+  llm_nfa_add_empty (nfa, from, find_state (&builder, first), LLM_EDGE_FREE);
+  for (guint i = 0; i < pending->len && self->schema->error == NULL; i++)
+    {
+      Place place = g_array_index (pending, Place, i);
+      guint state = find_state (&builder, place);
+      gboolean has_room = shape->max == LLM_NO_MAX || place.n < shape->max;
+      guint key = state;
+
+      if (place.n > 0 && has_room)
+        key = llm_rules_add_space (nfa, llm_nfa_add_text (nfa, state, ",", 1));
+      if (place.at < n_declared)
+        {
+          const LlmMember *member = g_ptr_array_index (shape->members, place.at);
+          Place without = { place.at + 1, place.n, place.n_different, place.some };
+
+          if (without.at == n_declared + 1)
+            without.at = n_declared;
+          if (has_room)
+            add_member (&builder, key, place);
+          if (!member->is_required)
+            llm_nfa_add_empty (nfa, state, find_state (&builder, without), LLM_EDGE_FREE);
+        }
+      else
+        {
+          if (place.n_different >= shape->min && place.some == (1u << shape->some->len) - 1)
+            llm_nfa_add_empty (nfa, llm_rules_add_space (nfa, state), end, LLM_EDGE_FREE);
+          if (has_room && !add_others (&builder, key, place))
+            return FALSE;
+        }
+      if (pending->len > MAX_PLACES)
+        {
+          llm_schema_fail (self->schema, NULL, "its objects have too many states");
+          return FALSE;
+        }
+    }
+  return self->schema->error == NULL;
+}
+
+/* All keys that one of @shapes declares, in the order of them all: so that there is one order for
+ * an object, whichever it keeps to. */
+static const LlmObjectShape *
+declare_all (LlmSchema            *self,
+             GPtrArray            *shapes,
+             const LlmObjectShape *shape)
+{
+  LlmObjectShape *all;
+
+  if (shapes->len == 1)
+    return shape;
+  all = llm_object_shape_new (self);
+  for (guint i = 0; i < shapes->len; i++)
+    {
+      const LlmObjectShape *other = g_ptr_array_index (shapes, i);
+
+      for (guint k = 0; k < other->members->len; k++)
+        {
+          const LlmMember *member = g_ptr_array_index (other->members, k);
+          const LlmMember *own = llm_object_shape_find (shape, member->key, member->length);
+
+          if (llm_object_shape_find (all, member->key, member->length) == NULL)
+            llm_object_shape_add (self, all, member->key, member->length,
+                                  llm_object_shape_get (shape, member->key, member->length))
+              ->is_required = own != NULL && own->is_required;
+        }
+    }
+  g_array_set_size (all->regions, 0);
+  g_array_append_vals (all->regions, shape->regions->data, shape->regions->len);
+  g_array_append_vals (all->some, shape->some->data, shape->some->len);
+  all->min = shape->min;
+  all->max = shape->max;
+  return all;
+}
+
+gboolean
+llm_rules_add_objects (LlmRules  *self,
+                       LlmNfa    *nfa,
+                       GPtrArray *shapes,
+                       guint      from,
+                       guint      to)
+{
+  for (guint i = 0; i < shapes->len; i++)
+    if (!add_object (self, nfa,
+                     declare_all (self->schema, shapes, g_ptr_array_index (shapes, i)), from, to))
+      return FALSE;
+  return TRUE;
+}

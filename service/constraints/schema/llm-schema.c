@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#include "constraints/schema/llm-schema.h"
+
+#include "common/llmsvc-error-private.h"
+#include "constraints/llm-json-values.h"
+#include "constraints/schema/llm-schema-private.h"
+
+static void
+clear_term (gpointer data)
+{
+  g_clear_pointer (&((LlmTermNode *) data)->parts, g_array_unref);
+}
+
+static gboolean
+schema_init (LlmSchema *self)
+{
+  LlmAutomaton *nothing;
+  g_autoptr(LlmAutomaton) numbers = llm_json_numbers ();
+
+  self->terms = g_array_new (FALSE, FALSE, sizeof (LlmTermNode));
+  g_array_set_clear_func (self->terms, clear_term);
+  self->ids = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
+  self->owned = llm_schema_new_owned ();
+  self->read_node = llm_schema_read_node;
+  self->read_literal = llm_schema_read_literal;
+  self->resources = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
+  nothing = llm_automaton_combine (numbers, numbers, LLM_COMBINE_WITHOUT);
+  self->nothing = llm_schema_own_automaton (self, nothing);
+  self->integers = llm_schema_own_automaton (self, llm_json_integers ());
+  self->strings = llm_schema_own_automaton (self, llm_json_strings (0, LLM_NO_MAX));
+  self->numbers = llm_schema_own_automaton (self, g_steal_pointer (&numbers));
+  llm_schema_find_term (self, g_strdup ("any"), LLM_TERM_KIND_ANY, NULL, NULL);
+  llm_schema_find_term (self, g_strdup ("none"), LLM_TERM_KIND_NONE, NULL, NULL);
+  return self->error == NULL;
+}
+
+static void
+schema_clear (LlmSchema *self)
+{
+  g_array_unref (self->terms);
+  g_hash_table_unref (self->ids);
+  g_ptr_array_unref (self->owned);
+  g_hash_table_unref (self->resources);
+  llm_json_free (self->root);
+}
+
+gboolean
+llm_schema_add_rules (LlmGrammarBuilder *builder,
+                      const char        *text,
+                      gsize              length,
+                      guint32           *rule,
+                      GError           **error)
+{
+  LlmSchema self = { 0 };
+  g_autoptr(GError) cause = NULL;
+  gboolean is_made = FALSE;
+
+  self.root = llm_json_read (text, length, &cause);
+  if (self.root == NULL)
+    {
+      g_propagate_error (error,
+                         llmsvc_error_new (cause->code, cause, "schema: %s", cause->message));
+      return FALSE;
+    }
+  if (schema_init (&self))
+    {
+      llm_schema_index (&self);
+      is_made = llm_schema_make_rules (&self, llm_term_schema (&self, self.root), builder, rule);
+    }
+  schema_clear (&self);
+  if (!is_made)
+    g_propagate_error (error, self.error);
+  return is_made;
+}
+
+LlmGrammar *
+llm_schema_compile (const char  *text,
+                    gsize        length,
+                    GError     **error)
+{
+  g_autoptr(LlmGrammarBuilder) builder = llm_grammar_builder_new ();
+  g_autoptr(GError) cause = NULL;
+  LlmGrammar *grammar;
+  guint32 rule;
+
+  if (!llm_schema_add_rules (builder, text, length, &rule, error))
+    return NULL;
+  grammar = llm_grammar_new (builder, rule, &cause);
+  if (grammar == NULL)
+    g_propagate_error (error,
+                       llmsvc_error_new (cause->code, cause, "schema: #: %s", cause->message));
+  return grammar;
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * JSON Schema (draft 2020-12) to a grammar of the texts of its valid instances: compact JSON, with
+ * a space allowed where people write one, keys that are declared first and in their order, then all
+ * others. A schema is a term over sets of values: keywords are taken together by intersection,
+ * union and complement, which are exact. What can't be held to is refused, with a JSON pointer.
+ * docs/structured-output.md has the list.
+ */
+
+#pragma once
+
+#include "constraints/llm-grammar.h"
+
+G_BEGIN_DECLS
+
+/* (transfer full) (nullable): @error, in LLMSVC_ERROR, says where and what. */
+LlmGrammar *llm_schema_compile (const char *text,
+                                gsize       length,
+                                GError    **error) G_GNUC_WARN_UNUSED_RESULT;
+
+/* Adds the rules of a schema to a grammar that is being made. @rule: (out): whose texts its
+ * instances are. */
+gboolean    llm_schema_add_rules (LlmGrammarBuilder *builder,
+                                  const char        *text,
+                                  gsize              length,
+                                  guint32           *rule,
+                                  GError           **error) G_GNUC_WARN_UNUSED_RESULT;
+
+G_END_DECLS

@@ -1,0 +1,453 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#include "decoding/draft/llm-draft-growth.h"
+
+#include <math.h>
+
+/* Drafting must promise so much more tokens per time than a step of one row: costs and confidences
+ * are estimates. */
+#define LEAST_GAIN 1.04
+/* Trees after which it is judged whether they were worth their time, and how long nothing is
+ * guessed when they were not: longer each time. */
+#define N_JUDGED  4
+#define MIN_PAUSE 16
+#define MAX_PAUSE 1024
+/* What a further tree counts, after these. */
+#define GAIN 0.125
+
+void
+llm_draft_growth_init (LlmDraftGrowth        *self,
+                       const LlmGrowthConfig *config)
+{
+  *self = (LlmDraftGrowth) { .config = *config, .alpha = config->alpha };
+  if (config->n_nodes == 0 || config->n_nodes >= LLM_DRAFT_MAX_NODES)
+    self->config.n_nodes = LLM_DRAFT_MAX_NODES - 1;
+}
+
+void
+llm_draft_growth_begin (LlmDraftGrowth      *self,
+                        const LlmDraftCosts *costs)
+{
+  self->costs = *costs;
+  self->nodes[0] = (LlmGrowthNode) { .confidence = 1, .cumulative = 1 };
+  self->n = 1;
+  self->n_steps = 0;
+  self->is_ahead = FALSE;
+  if (self->verdict.n_paused > 0)
+    self->verdict.n_paused--;
+}
+
+/* --- what it costs, and brings --- */
+
+/* µs of a step with @n rows, and of what was drafted for it. */
+static double
+get_time (const LlmDraftGrowth *self,
+          guint                 n)
+{
+  return self->n_steps * self->costs.draft_us
+         + MAX (self->costs.read_us, self->costs.verify_us[n]);
+}
+
+/* Guesses that may be rows. */
+static guint
+get_n_rows_max (const LlmDraftGrowth *self)
+{
+  return MIN (self->n - 1, self->config.n_nodes) + 1;
+}
+
+/* The number of rows with the most tokens per time, and how many that are; as guesses are ordered
+ * by what each brings, no other choice of as many rows brings more. */
+static guint
+find_best_rows (const LlmDraftGrowth *self,
+                double               *rate)
+{
+  double tokens = 1 + self->costs.n_others;
+  guint best = 1;
+
+  *rate = tokens / get_time (self, 1);
+  for (guint n = 2; n <= get_n_rows_max (self); n++)
+    {
+      tokens += self->nodes[self->order[n - 2]].cumulative;
+      if (tokens / get_time (self, n) > *rate)
+        {
+          *rate = tokens / get_time (self, n);
+          best = n;
+        }
+    }
+  return best;
+}
+
+guint
+llm_draft_growth_count_rows (const LlmDraftGrowth *self)
+{
+  double plain = (1 + self->costs.n_others) / get_time (self, 1);
+  double rate;
+  guint best;
+
+  if (self->config.mode != LLM_GROWTH_BEST)
+    return get_n_rows_max (self);
+  best = find_best_rows (self, &rate);
+  return rate >= LEAST_GAIN * plain ? best : 1;
+}
+
+double
+llm_draft_growth_expect (const LlmDraftGrowth *self,
+                         guint                 n)
+{
+  double tokens = 1;
+
+  for (guint i = 0; i + 1 < MIN (n, self->n); i++)
+    tokens += self->nodes[self->order[i]].cumulative;
+  return tokens;
+}
+
+/* --- which node next --- */
+
+/* A node's continuations bring at most what it is worth itself: Δtokens / Δtime against the rate so
+ * far. */
+static guint
+choose_best (const LlmDraftGrowth *self)
+{
+  guint node = self->nodes[0].is_asked ? LLM_DRAFT_NONE : 0;
+  double rate, more_us;
+  guint n_rows;
+
+  for (guint i = 0; node == LLM_DRAFT_NONE && i + 1 < self->n; i++)
+    if (!self->nodes[self->order[i]].is_asked)
+      node = self->order[i];
+  if (node == LLM_DRAFT_NONE || self->verdict.n_paused > 0)
+    return LLM_DRAFT_NONE;
+
+  n_rows = find_best_rows (self, &rate);
+  if (n_rows > self->config.n_nodes)
+    return LLM_DRAFT_NONE;
+  more_us = self->costs.draft_us + get_time (self, n_rows + 1) - get_time (self, n_rows);
+  return self->nodes[node].cumulative > rate * more_us ? node : LLM_DRAFT_NONE;
+}
+
+/* The branch pacer (C3, equations 1 and 2): a branch is a path to a node without children; it is
+ * due the part of all branches' tokens that its cumulative confidence is of their sum, and the one
+ * that lacks most gets the next token. Max–min: the worst off is made better. */
+static guint
+choose_paced (const LlmDraftGrowth *self)
+{
+  double sum = 0, n_tokens = 0, best_confidence = 0, most = -INFINITY;
+  guint best = LLM_DRAFT_NONE;
+
+  if (self->n > self->config.n_nodes)
+    return LLM_DRAFT_NONE;
+  for (guint i = 0; i < self->n; i++)
+    if (self->nodes[i].n_children == 0)
+      {
+        sum += self->nodes[i].cumulative;
+        n_tokens += self->nodes[i].depth;
+        best_confidence = MAX (best_confidence, self->nodes[i].cumulative);
+      }
+  /* the fallback (C6): T_c, the most likely branch's, is below α */
+  if (best_confidence < self->alpha)
+    return LLM_DRAFT_NONE;
+
+  for (guint i = 0; i < self->n; i++)
+    {
+      const LlmGrowthNode *node = &self->nodes[i];
+      double lacks = n_tokens * node->cumulative / sum - node->depth;
+
+      if (node->n_children > 0 || node->is_asked)
+        continue;
+      if (lacks > most
+          || (lacks == most && node->cumulative > self->nodes[best].cumulative))
+        {
+          most = lacks;
+          best = i;
+        }
+    }
+  return best;
+}
+
+/* By depth, then in order: the first that was not asked. */
+static guint
+choose_shaped (const LlmDraftGrowth *self)
+{
+  guint n_depths = self->config.mode == LLM_GROWTH_CHAIN ? self->config.n_nodes
+                                                         : self->config.n_widths;
+
+  for (guint i = 0; i < self->n && self->n <= self->config.n_nodes; i++)
+    if (!self->nodes[i].is_asked && self->nodes[i].depth < n_depths)
+      return i;
+  return LLM_DRAFT_NONE;
+}
+
+guint
+llm_draft_growth_next (LlmDraftGrowth *self)
+{
+  guint node = self->config.mode == LLM_GROWTH_BEST    ? choose_best (self)
+               : self->config.mode == LLM_GROWTH_PACED ? choose_paced (self)
+                                                       : choose_shaped (self);
+
+  self->is_ahead = FALSE;
+  if (node != LLM_DRAFT_NONE)
+    self->nodes[node].is_asked = TRUE;
+  return node;
+}
+
+/* As many are asked as a draft's own tree may have rows. */
+guint
+llm_draft_growth_next_ahead (LlmDraftGrowth *self,
+                             guint           max_depth)
+{
+  guint node = LLM_DRAFT_NONE, n_asked = 0;
+
+  if (!self->config.goes_ahead || self->config.mode == LLM_GROWTH_FIXED
+      || self->verdict.n_paused > 0 || !self->nodes[0].is_asked || self->n == LLM_GROWTH_MAX_NODES)
+    return LLM_DRAFT_NONE;
+  for (guint i = self->n - 1; i-- > 0;)
+    if (self->nodes[self->order[i]].is_asked)
+      n_asked++;
+    else if (self->nodes[self->order[i]].depth < max_depth)
+      node = self->order[i];
+  if (node == LLM_DRAFT_NONE || n_asked >= LLM_DRAFT_MAX_NODES)
+    return LLM_DRAFT_NONE;
+
+  self->is_ahead = TRUE;
+  self->nodes[node].is_asked = TRUE;
+  return node;
+}
+
+/* --- what follows it --- */
+
+/* Whether the @i-th likeliest continuation of @node is a node. */
+static gboolean
+takes (const LlmDraftGrowth *self,
+       guint                 node,
+       guint                 i,
+       float                 confidence)
+{
+  switch (self->config.mode)
+    {
+    case LLM_GROWTH_BEST:
+      return TRUE;
+    case LLM_GROWTH_PACED:
+      return i == 0 || confidence >= self->config.threshold;
+    case LLM_GROWTH_CHAIN:
+      return i == 0;
+    case LLM_GROWTH_FIXED:
+    default:
+      return i < self->config.widths[self->nodes[node].depth];
+    }
+}
+
+static void
+add_node (LlmDraftGrowth    *self,
+          guint              parent,
+          LlmDraftCandidate  candidate)
+{
+  double confidence = CLAMP (candidate.confidence, 0, 1);
+  LlmGrowthNode node = {
+    .token = candidate.token,
+    .parent = parent,
+    .depth = self->nodes[parent].depth + 1,
+    .confidence = (float) confidence,
+    .cumulative = self->nodes[parent].cumulative * confidence,
+    .is_ahead = self->is_ahead,
+  };
+  guint place = self->n - 1;
+
+  for (; place > 0 && self->nodes[self->order[place - 1]].cumulative < node.cumulative; place--)
+    self->order[place] = self->order[place - 1];
+  self->order[place] = self->n;
+  self->nodes[parent].n_children++;
+  self->nodes[self->n++] = node;
+}
+
+void
+llm_draft_growth_expand (LlmDraftGrowth          *self,
+                         guint                    node,
+                         const LlmDraftCandidate *candidates,
+                         guint                    n)
+{
+  /* by cost, and ahead, more are known than become rows: a likelier one may come later */
+  guint n_max = self->config.mode == LLM_GROWTH_BEST || self->is_ahead ? LLM_GROWTH_MAX_NODES
+                                                                       : self->config.n_nodes + 1;
+
+  g_assert (node < self->n && self->nodes[node].is_asked);
+  self->n_steps += !self->is_ahead;
+  for (guint i = 0; i < n && self->n < n_max; i++)
+    if (takes (self, node, i, candidates[i].confidence))
+      add_node (self, node, candidates[i]);
+}
+
+guint
+llm_draft_growth_get_path (const LlmDraftGrowth *self,
+                           guint                 node,
+                           gint32               *tokens)
+{
+  guint depth = self->nodes[node].depth;
+
+  for (guint i = depth; i > 0; i--)
+    {
+      tokens[i - 1] = self->nodes[node].token;
+      node = self->nodes[node].parent;
+    }
+  return depth;
+}
+
+/* --- the tree --- */
+
+guint
+llm_draft_growth_fill (const LlmDraftGrowth *self,
+                       LlmDraftTree         *tree)
+{
+  guint rows[LLM_GROWTH_MAX_NODES];
+  guint n = llm_draft_growth_count_rows (self);
+  guint n_ahead = 0;
+
+  for (guint i = 0; i < self->n; i++)
+    rows[i] = i == 0 ? 0 : LLM_DRAFT_NONE;
+  for (guint i = 0; i + 1 < n; i++)
+    {
+      const LlmGrowthNode *node = &self->nodes[self->order[i]];
+
+      rows[self->order[i]] = llm_draft_tree_add (tree, rows[node->parent], node->token,
+                                                 node->confidence);
+      n_ahead += node->is_ahead && rows[self->order[i]] != LLM_DRAFT_NONE;
+    }
+  return n_ahead;
+}
+
+/* --- the next tree --- */
+
+guint
+llm_draft_growth_find_child (const LlmDraftGrowth *self,
+                             guint                 node,
+                             gint32                token)
+{
+  for (guint i = node + 1; i < self->n; i++)
+    if (self->nodes[i].parent == node && self->nodes[i].token == token)
+      return i;
+  return LLM_DRAFT_NONE;
+}
+
+void
+llm_draft_growth_number (const LlmDraftGrowth *self,
+                         guint                 node,
+                         guint                *numbers)
+{
+  guint n = 0;
+
+  for (guint i = 0; i < self->n; i++)
+    numbers[i] = i == node || (i > node && numbers[self->nodes[i].parent] != LLM_DRAFT_NONE)
+                   ? n++
+                   : LLM_DRAFT_NONE;
+}
+
+void
+llm_draft_growth_keep (LlmDraftGrowth      *self,
+                       const LlmDraftCosts *costs,
+                       guint                node)
+{
+  gboolean is_asked = self->nodes[node].is_asked;
+  guint numbers[LLM_GROWTH_MAX_NODES];
+  guint n = self->n;
+
+  g_assert (node > 0 && node < n);
+  llm_draft_growth_number (self, node, numbers);
+  llm_draft_growth_begin (self, costs);
+  self->nodes[0].is_asked = is_asked;
+  /* numbers are below those from before: none is overwritten before it was read */
+  for (guint i = node + 1; i < n; i++)
+    {
+      LlmGrowthNode old = self->nodes[i];
+
+      if (numbers[i] == LLM_DRAFT_NONE)
+        continue;
+      add_node (self, numbers[old.parent], (LlmDraftCandidate) { old.token, old.confidence });
+      self->nodes[numbers[i]].is_asked = old.is_asked;
+      self->nodes[numbers[i]].is_ahead = old.is_ahead;
+    }
+}
+
+/* The end of the branch that goes on from @node with the likeliest child each time. */
+static guint
+find_end (const LlmDraftTree *tree,
+          guint               node)
+{
+  for (guint i = node + 1; i < tree->n; i++)
+    if (tree->parents[i] == node)
+      node = i;
+  return node;
+}
+
+/* T_c: the largest cumulative confidence of a branch. */
+static double
+find_confidence (const LlmDraftTree *tree)
+{
+  guint64 inner = 0;
+  double most = 0;
+
+  for (guint i = tree->n - 1; i > 0; i--)
+    {
+      if ((inner >> i & 1) == 0)
+        most = MAX (most, (double) tree->cumulative[i]);
+      inner |= G_GUINT64_CONSTANT (1) << tree->parents[i];
+    }
+  return most;
+}
+
+/* What trees promise may be wrong, and what was spent for those that came to nothing is gone: what
+ * they brought decides. */
+static void
+judge (LlmDraftGrowth     *self,
+       const LlmDraftTree *tree,
+       guint               node)
+{
+  double plain_us = MAX (self->costs.read_us, self->costs.verify_us[1]);
+  double surplus = 1 + tree->depths[node] - get_time (self, tree->n) / plain_us;
+
+  self->surplus = 0;
+  if (self->verdict.n_paused > 0)
+    return;
+  self->surplus = surplus;
+  self->verdict.n_judged++;
+  self->verdict.surplus +=
+    MAX (1.0 / self->verdict.n_judged, GAIN) * (surplus - self->verdict.surplus);
+  if (self->verdict.n_judged < N_JUDGED)
+    return;
+  if (self->verdict.surplus >= 0)
+    {
+      self->verdict.n_pause = 0;
+      return;
+    }
+  self->verdict.n_pause = CLAMP (2 * self->verdict.n_pause, MIN_PAUSE, MAX_PAUSE);
+  self->verdict.n_paused = self->verdict.n_pause + 1;
+  self->verdict.n_judged = 0;
+  self->verdict.surplus = 0;
+}
+
+/* Equation 3, as derived in docs/drafts.md. */
+static void
+set_alpha (LlmDraftGrowth     *self,
+           const LlmDraftTree *tree,
+           guint               node)
+{
+  guint n_correct = tree->depths[node];
+  guint n_all = tree->depths[find_end (tree, node)];
+
+  if (n_all == 0)
+    return;
+  if (n_correct == n_all)
+    self->alpha *= 0.5;
+  else
+    self->alpha /= pow (find_confidence (tree), (double) (n_all - n_correct) / n_all);
+  self->alpha = CLAMP (self->alpha, LLM_GROWTH_MIN_ALPHA, LLM_GROWTH_MAX_ALPHA);
+}
+
+void
+llm_draft_growth_learn (LlmDraftGrowth     *self,
+                        const LlmDraftTree *tree,
+                        guint               node)
+{
+  if (self->config.mode == LLM_GROWTH_BEST)
+    judge (self, tree, node);
+  else if (self->config.mode == LLM_GROWTH_PACED)
+    set_alpha (self, tree, node);
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * What is known of one source's guesses for one model, over all answers: short ones don't start
+ * anew. What was learned is the executor's thread's, where decoders run; the counts are the main
+ * thread's.
+ */
+
+#pragma once
+
+#include <glib.h>
+
+G_BEGIN_DECLS
+
+/* Tokens of a text that are compared, at most (llm-lookup-source.h). */
+#define LLM_LOOKUP_MAX_LENGTH 16
+
+/* Whether trees were worth their time. */
+typedef struct
+{
+  double surplus;               /* tokens of a tree beyond those that single rows would have brought
+                                 * in its time, mean of n_judged trees */
+  guint n_judged;
+  guint n_pause;                /* trees that nothing is guessed for, when that is negative */
+  guint n_paused;               /* of them left */
+} LlmDraftVerdict;
+
+/* Whether it pays to guess for an answer at all: a source may have to read the prompt first. */
+typedef struct
+{
+  double balance;               /* tokens that answers have won by guesses, less what reading took;
+                                 * bounded on both sides */
+  guint n_skip;                 /* answers without guesses when that fell too low: more each time */
+  guint n_skipped;              /* of them left */
+} LlmDraftAccount;
+
+/* How often what followed earlier is right, by how many tokens before it were the same. */
+typedef struct
+{
+  gboolean is_begun;            /* FALSE: nothing is known */
+  double right[LLM_LOOKUP_MAX_LENGTH + 1];
+  guint n_seen[LLM_LOOKUP_MAX_LENGTH + 1];
+} LlmLookupLearned;
+
+typedef struct
+{
+  LlmDraftVerdict verdict;
+  LlmDraftAccount account;
+  LlmLookupLearned lookup;
+  double step_us;               /* of a draft step; 0: none was measured */
+  double text_us;               /* of reading a token of the text, many at a time; likewise */
+
+  guint64 n_drafted;            /* guesses that were verified, of answers that ended */
+  guint64 n_accepted;           /* of them right */
+  guint64 n_passes;             /* steps of decode in which they were */
+} LlmDraftRecord;
+
+LlmDraftRecord *llm_draft_record_new   (void);
+LlmDraftRecord *llm_draft_record_ref   (LlmDraftRecord *self);
+void            llm_draft_record_unref (LlmDraftRecord *self);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmDraftRecord, llm_draft_record_unref)
+
+G_END_DECLS

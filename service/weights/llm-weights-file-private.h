@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* Weights of a file, for what makes up the provider: llm-weights-file.c and, of what streams,
+ * llm-weights-file-stream.c. */
+
+#pragma once
+
+#include "weights/llm-repacked-private.h"
+#include "weights/llm-stream-sums.h"
+#include "weights/llm-weight-ranges.h"
+
+typedef struct
+{
+  LlmWeights parent;
+
+  const LlmHparams *hparams;
+  LlmSubModels *whole;      /* (nullable) (owned), as the rest: the table where none was given */
+  LlmGguf *gguf;
+  LlmLedger *ledger;        /* (nullable) */
+  LlmTensorPart *parts;     /* [n_layers × LLM_N_OPS], shared ones in layer 0 */
+  LlmWeightRanges ranges;   /* what is read from the file, then the panels */
+  guint *places;            /* [n_layers × LLM_N_OPS × n_levels]: number of a range + 1, or 0 */
+
+  LlmRepacked *repacked;    /* (nullable): NULL for weights as the file has them */
+  guint64 first_panel;      /* bytes of ranges before the panels */
+
+  LlmWeightStream *stream;  /* (nullable) */
+  LlmStreamSums *sums;      /* (nullable): of what streams, where they are to be compared */
+} LlmFileWeights;
+
+/* Whether the kernel can take the panels' memory by itself. */
+static inline gboolean
+llm_file_weights_has_panel_file (const LlmFileWeights *self)
+{
+  return self->repacked != NULL && self->repacked->map != NULL;
+}
+
+static inline guint *
+llm_file_weights_place (const LlmFileWeights *self,
+                        LlmOperator           op,
+                        guint                 layer,
+                        guint                 segment)
+{
+  return &self->places[(layer * LLM_N_OPS + op) * self->parent.sub_models->n_levels + segment];
+}
+
+/* --- llm-weights-file-stream.c --- */
+
+/* Whether @range streams: whole, when some of it does not stay. */
+gboolean  llm_file_weights_streams           (const LlmFileWeights     *self,
+                                              const LlmWeightRange     *range);
+/* After what stays has changed. */
+void      llm_file_weights_choose            (LlmFileWeights           *self);
+/* Of @range, which streams: READY without view->data where the mapping is to be used. */
+LlmStatus llm_file_weights_acquire_streaming (LlmFileWeights           *self,
+                                              const LlmWeightRange     *range,
+                                              const LlmRepackedMatrix  *matrix,
+                                              LlmWeightView            *view,
+                                              GError                  **error);
+/* Whether the file of panels has changed since it was opened. What streams comes from the disk each
+ * time: a mapping would show what another process writes, too, but most pages were compared before. */
+gboolean  llm_file_weights_were_written      (const LlmFileWeights     *self);

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* Of weights of a file, those that memory has no room for: they come through the ring of
+ * llm-weight-stream.h, in the order of a pass. */
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "common/llmsvc-error.h"
+#include "weights/llm-weights-file-private.h"
+
+gboolean
+llm_file_weights_streams (const LlmFileWeights *self,
+                          const LlmWeightRange *range)
+{
+  return self->stream != NULL && range->in_pass > 0
+         && range->start + range->length > self->ranges.staying;
+}
+
+void
+llm_file_weights_choose (LlmFileWeights *self)
+{
+  if (self->stream == NULL)
+    return;
+  for (guint i = 0; i < self->ranges.ranges->len; i++)
+    {
+      const LlmWeightRange *range = llm_weight_ranges_get (&self->ranges, i);
+
+      if (range->in_pass > 0)
+        llm_weight_stream_set (self->stream, range->in_pass - 1,
+                               llm_file_weights_streams (self, range));
+    }
+  llm_weight_stream_settle (self->stream);
+}
+
+void
+llm_weights_poll (LlmWeights *weights)
+{
+  LlmFileWeights *self = (LlmFileWeights *) weights;
+
+  if (self->stream != NULL)
+    llm_weight_stream_poll (self->stream);
+}
+
+gboolean
+llm_weights_are_streaming (LlmWeights *weights)
+{
+  LlmFileWeights *self = (LlmFileWeights *) weights;
+
+  return self->stream != NULL && self->ranges.staying < self->ranges.bytes;
+}
+
+void
+llm_weights_set_readers (LlmWeights *weights,
+                         guint       n_readers)
+{
+  LlmFileWeights *self = (LlmFileWeights *) weights;
+
+  if (self->stream != NULL)
+    llm_weight_stream_set_readers (self->stream, n_readers);
+}
+
+void
+llm_weights_get_stream_figures (LlmWeights       *weights,
+                                LlmStreamFigures *figures)
+{
+  LlmFileWeights *self = (LlmFileWeights *) weights;
+
+  *figures = (LlmStreamFigures) { 0 };
+  if (self->stream != NULL)
+    llm_weight_stream_get_figures (self->stream, figures);
+}
+
+/* Of what has arrived, where its checksum was not compared before. */
+static gboolean
+compare_sums (LlmFileWeights           *self,
+              const LlmWeightRange     *range,
+              const LlmRepackedMatrix  *matrix,
+              const guint8             *data,
+              GError                  **error)
+{
+  const LlmWeightRange *before = range - 1;
+  gboolean is_first = range->start == self->first_panel || before->segment != range->segment
+                      || !llm_file_weights_streams (self, before);
+
+  if (self->sums == NULL || range->n_leases > 0
+      || llm_stream_sums_take (self->sums, range->segment, matrix->offset, data, range->length,
+                               is_first ? self->repacked->data : NULL))
+    return TRUE;
+  llm_repacked_set_damaged (self->repacked);
+  return llm_gguf_fail (self->gguf, error, LLMSVC_ERROR_INVALID_MODEL,
+                        "its prepared copy is damaged on the disk and was removed: load the model "
+                        "again, and it is made anew");
+}
+
+LlmStatus
+llm_file_weights_acquire_streaming (LlmFileWeights           *self,
+                                    const LlmWeightRange     *range,
+                                    const LlmRepackedMatrix  *matrix,
+                                    LlmWeightView            *view,
+                                    GError                  **error)
+{
+  const guint8 *data;
+  LlmStatus status = llm_weight_stream_acquire (self->stream, range->in_pass - 1, &data, error);
+
+  if (status != LLM_READY || data == NULL)
+    return status;
+  if (!compare_sums (self, range, matrix, data, error))
+    {
+      llm_weight_stream_release (self->stream, range->in_pass - 1);
+      return LLM_FAILED;
+    }
+  view->data = data;
+  view->layout = LLM_LAYOUT_PANELS;
+  return LLM_READY;
+}
+
+gboolean
+llm_file_weights_were_written (const LlmFileWeights *self)
+{
+  LlmFileIdentity mapped, now;
+
+  return llm_file_map_get_identity (self->repacked->map, &mapped)
+         && llm_file_identity_read (llm_file_map_get_fd (self->repacked->map), &now)
+         && (mapped.size != now.size || mapped.modified_s != now.modified_s
+             || mapped.modified_ns != now.modified_ns);
+}
+
+/* --- making --- */
+
+/* Layer after layer, then what is behind them; of each operator all segments. */
+static GArray *
+list_pass (LlmFileWeights *self)
+{
+  const LlmHparams *hparams = self->hparams;
+  GArray *list = g_array_new (FALSE, FALSE, sizeof (LlmStreamRange));
+
+  for (guint layer = 0; layer <= hparams->n_layers; layer++)
+    for (guint op = 0; op < LLM_N_OPS; op++)
+      for (guint segment = 0; segment < self->parent.sub_models->n_levels; segment++)
+        {
+          guint own_layer = layer < hparams->n_layers ? layer : 0;
+          LlmWeightRange *range;
+          guint place;
+
+          if (llm_operator_is_layered (op) != (layer < hparams->n_layers)
+              || llm_repacked_plan_find (self->repacked->plan, op, own_layer, segment) == NULL)
+            continue;
+          place = *llm_file_weights_place (self, op, own_layer, segment);
+          range = llm_weight_ranges_get (&self->ranges, place - 1);
+          g_array_append_val (list, ((LlmStreamRange) { range->offset, range->length }));
+          range->in_pass = list->len;
+        }
+  return list;
+}
+
+gboolean
+llm_weights_stream (LlmWeights            *weights,
+                    const LlmWeightSource *source,
+                    const LlmStreamConfig *config)
+{
+  LlmFileWeights *self = (LlmFileWeights *) weights;
+  g_autoptr(GArray) list = NULL;
+  g_autofree char *path = NULL;
+  int fd;
+
+  g_clear_pointer (&self->stream, llm_weight_stream_free);
+  if (source == NULL || !llm_file_weights_has_panel_file (self))
+    return FALSE;
+  path = g_strdup_printf ("/proc/self/fd/%d", llm_file_map_get_fd (self->repacked->map));
+  fd = open (path, O_RDONLY | O_CLOEXEC | O_DIRECT);
+  if (fd < 0)
+    fd = open (path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0)
+    return FALSE;
+  list = list_pass (self);
+  self->stream = llm_weight_stream_new (source, config, fd, self->repacked->path,
+                                        (const LlmStreamRange *) list->data, list->len,
+                                        self->ledger);
+  if (self->repacked->checksums != NULL && self->sums == NULL)
+    self->sums = llm_stream_sums_new (self->repacked->plan, self->repacked->checksums);
+  llm_file_weights_choose (self);
+  return TRUE;
+}

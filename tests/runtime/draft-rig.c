@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#include "draft-rig.h"
+
+/* What has been said before is there to be found. */
+static const char *const prompts[DRAFT_RIG_PROMPTS] = {
+  "Red, green, blue. Red, green, blue. Red, green, blue. Red, green,",
+  "List: {\"name\": \"Anna\", \"age\": 31}, {\"name\": \"Ben\", \"age\": 32}, {\"name\":",
+  "I want a restaurant in San Jose. I want a restaurant in San Diego. I want a",
+  "Find me a comedy movie.",
+};
+
+static const struct
+{
+  double temperature;
+  float penalty;
+  guint64 seed;
+} samplers[DRAFT_RIG_SAMPLERS] = {
+  { 0, 1, 0 }, { 0, 1.2f, 0 }, { 0.8, 1, 3 }, { 0.8, 1.1f, 4 }, { 1.2, 1, 5 },
+};
+
+const LlmGrowthConfig draft_rig_shapes[DRAFT_RIG_SHAPES] = {
+  LLM_GROWTH_CONFIG_BEST,
+  LLM_GROWTH_CONFIG_PACED,
+  { .mode = LLM_GROWTH_CHAIN, .n_nodes = 5 },
+  { .mode = LLM_GROWTH_FIXED, .widths = { 4, 2, 2, 1, 1, 1 }, .n_widths = 6 },
+};
+
+static void
+set_costs (LlmCommand *command)
+{
+  LlmRunner *runner = g_ptr_array_index (command->executor->runners, 0);
+  LlmCostCurve *curve = &runner->scheduler->costs.curves[LLM_COST_DECODE];
+
+  for (guint i = 0; i < LLM_COST_POINTS; i++)
+    {
+      curve->us[i] = 1000 * (command->is_named ? 1 : llm_cost_rows[LLM_COST_DECODE][i]);
+      curve->n_seen[i] = (int) command->to;
+    }
+  curve->depth_us = 0.01;
+  curve->n_steps = 1000;
+}
+
+void
+draft_rig_set_costs (Rig     *rig,
+                     gboolean rows_are_free,
+                     gboolean is_measured)
+{
+  LlmCommand *command = llm_command_new (rig->executor, set_costs, NULL, NULL);
+
+  command->is_named = rows_are_free;
+  command->to = is_measured;
+  llm_command_send (command);
+}
+
+void
+draft_rig_init (Rig     *rig,
+                gboolean rows_are_free,
+                gboolean is_measured)
+{
+  llm_clock_set_for_test (g_get_monotonic_time ());
+  rig_init (rig, 0);
+  rig_load (rig, 0);
+  draft_rig_set_costs (rig, rows_are_free, is_measured);
+}
+
+void
+draft_rig_clear (Rig *rig)
+{
+  rig_clear (rig);
+  llm_clock_set_for_test (-1);
+}
+
+LlmDraftModel *
+draft_rig_open (Rig        *rig,
+                const char *path,
+                guint       n_threads)
+{
+  g_autoptr(GError) error = NULL;
+  LlmModel *model = llm_model_open (path, &error);
+  LlmWeights *weights;
+  LlmDraftModel *draft;
+
+  g_assert_no_error (error);
+  weights = llm_weights_new_repacked (llm_model_get_gguf (model), llm_model_get_hparams (model),
+                                      NULL, NULL, n_threads, rig->ledger, &error);
+  g_assert_no_error (error);
+  draft = llm_draft_model_new (model, weights, llk_ops_best (), n_threads, rig->ledger);
+  llm_model_unref (model);
+  return draft;
+}
+
+void
+draft_rig_submit (Rig                   *rig,
+                  guint                  prompt,
+                  guint                  sampler,
+                  LlmDraftSource        *source,
+                  const LlmGrowthConfig *shape,
+                  guint64                session,
+                  Outcome               *outcome)
+{
+  LlmDecoder *decoder;
+
+  rig->penalty = samplers[sampler].penalty;
+  decoder = rig_new_plain (rig, 0, samplers[sampler].temperature, samplers[sampler].seed + prompt);
+  if (source != NULL)
+    decoder = llm_decoder_new_drafting (decoder, source, shape, NULL);
+  rig_submit (rig, 0, decoder, prompts[prompt], DRAFT_RIG_TOKENS, session, outcome);
+}
+
+void
+outcome_assert_same (const Outcome *found,
+                     const Outcome *expected)
+{
+  g_assert_cmpint (found->finish, ==, expected->finish);
+  g_assert_cmpstr (found->text, ==, expected->text);
+  g_assert_cmpmem (found->tokens->data, found->tokens->len * sizeof (gint32),
+                   expected->tokens->data, expected->tokens->len * sizeof (gint32));
+}

@@ -217,7 +217,7 @@ test_passes (Fixture       *fixture,
     }
 }
 
-/* Two that begin each pass together, however far one comes ahead: all is read once for both. */
+/* Two that begin each pass together share what is read, however far one comes ahead. */
 static void
 test_together (Fixture       *fixture,
                gconstpointer  data)
@@ -240,8 +240,9 @@ test_together (Fixture       *fixture,
   llm_weight_stream_get_figures (fixture->stream, &figures);
   g_test_message ("%ju bytes read of %zu in %u passes", figures.read_bytes, fixture->n_bytes,
                   n_passes);
-  g_assert_cmpuint (figures.read_bytes, <=,
-                    (n_passes + 1) * (fixture->n_bytes + N_RANGES * 2 * LLM_DISK_BLOCK) + ring);
+  /* Who is ahead waits for a while only, so what is read twice depends on the order of turns: at
+   * most half as much again as once, where each by itself reads more than twice as much. */
+  g_assert_cmpuint (figures.read_bytes, <=, n_passes * fixture->n_bytes * 3 / 2);
   end (fixture);
 }
 

@@ -154,11 +154,13 @@ static gint32
 open_reasoning (PlainDecoder *self,
                 const float  *logits)
 {
-  gint32 token = llm_sampler_sample (self->sampler, logits);
   gboolean is_whole = FALSE;
+  gint32 token;
 
-  if (token < 0 || needs_room (self)
-      || !llm_reasoning_begins (self->reasoning, token, &is_whole))
+  if (llm_reasoning_is_spent (self->reasoning) || needs_room (self))
+    return -1;
+  token = llm_sampler_sample (self->sampler, logits);
+  if (token < 0 || !llm_reasoning_begins (self->reasoning, token, &is_whole))
     return -1;
   if (!is_whole && llm_constraint_accept (self->constraint, token))
     {

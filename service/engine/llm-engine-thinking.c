@@ -27,6 +27,8 @@ llm_engine_read_thinking_budget (const LlmCallOptions *options)
 {
   guint64 n;
 
+  if (llm_engine_read_thinking (options) == LLM_THINKING_OFF)
+    return 0;
   return g_ascii_string_to_unsigned (get_word (options), 10, 0, G_MAXUINT - 1, &n, NULL)
            ? (guint) n : G_MAXUINT;
 }

@@ -8,6 +8,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "constraints/llm-gbnf.h"
+
 #define BEGIN "<think>\n"
 #define END "\n</think>\n\n"
 
@@ -181,19 +183,41 @@ consume (LlmDecoder *decoder,
   return token;
 }
 
+static const char *grammar_text = "root ::= \"yes\" | \"no\"";
+
+/* (transfer full): what an answer is held to. */
+static LlmConstraint *
+make_constraint (Fixture *fixture)
+{
+  g_autoptr(GError) error = NULL;
+  g_autoptr(LlmTokenTrie) tokens = llm_token_trie_new (fixture->tokenizer);
+  LlmGrammar *grammar = llm_gbnf_compile (grammar_text, &error);
+  g_autoptr(LlmMaskTable) masks = NULL;
+
+  g_assert_no_error (error);
+  masks = llm_mask_table_new (grammar, tokens, NULL);
+  return llm_constraint_new (masks, TRUE);
+}
+
 /* What comes of a model that would generate the tokens of @text, and go on with the token that
- * ends answers; as long as it is asked to. */
+ * ends answers; as long as it is asked to. @max_tokens: of an answer that is held to a form; 0: it
+ * is not. */
 static void
-decode (Fixture    *fixture,
-        const char *text,
-        guint       budget,
-        guint       n)
+decode_from (Fixture    *fixture,
+             LlmThought  thought,
+             const char *text,
+             guint       budget,
+             guint       n,
+             guint       max_tokens)
 {
   static const LlmSamplerConfig config = { .repeat_penalty = 1, .top_p = 1 };
   guint n_vocab = fixture->tokenizer->n_tokens;
   g_autoptr(LlmReasoning) reasoning =
-    llm_reasoning_new (fixture->tokenizer, BEGIN, END, LLM_THOUGHT_INSIDE, budget);
-  g_autoptr(LlmDecoder) decoder = llm_decoder_new_plain (&config, n_vocab);
+    llm_reasoning_new (fixture->tokenizer, BEGIN, END, thought, budget);
+  g_autoptr(LlmDecoder) decoder =
+    max_tokens == 0 ? llm_decoder_new_plain (&config, n_vocab)
+                    : llm_decoder_new_constrained (&config, n_vocab, make_constraint (fixture),
+                                                   max_tokens);
   g_autoptr(GArray) wanted = encode (fixture->tokenizer, text);
 
   llm_decoder_set_reasoning (decoder, reasoning);
@@ -204,11 +228,21 @@ decode (Fixture    *fixture,
       gint32 token = consume (decoder, n_vocab, i < wanted->len ? g_array_index (wanted, gint32, i)
                                                                 : fixture->tokenizer->eos);
 
-      if (token == fixture->tokenizer->eos)
+      if (llm_tokenizer_ends_answer (fixture->tokenizer, token)
+          && llm_reasoning_get_thought (reasoning) != LLM_THOUGHT_INSIDE)
         break;
       push (fixture, reasoning, token);
     }
   g_assert_cmpint (llm_reasoning_get_thought (reasoning), ==, LLM_THOUGHT_OVER);
+}
+
+static void
+decode (Fixture    *fixture,
+        const char *text,
+        guint       budget,
+        guint       n)
+{
+  decode_from (fixture, LLM_THOUGHT_INSIDE, text, budget, n, 0);
 }
 
 static void
@@ -237,6 +271,65 @@ test_decoder (Fixture      *fixture,
     }
 }
 
+/* One that thinks although it should not: the mark is closed at once. */
+static void
+test_off (Fixture      *fixture,
+          gconstpointer data)
+{
+  decode_from (fixture, LLM_THOUGHT_BEGIN, "<think>\nOne and two", 0, 40, 0);
+  g_assert_null (strstr (fixture->reasoning->str, "and two"));
+  g_assert_null (strstr (fixture->answer->str, "think>"));
+  decode_from (fixture, LLM_THOUGHT_BEGIN, "<think>\nOne and two", 0, 40, 20);
+  g_assert_cmpstr (fixture->reasoning->str, ==, "");
+}
+
+/* What is held to a form is only what follows. */
+static void
+test_constrained (Fixture      *fixture,
+                  gconstpointer data)
+{
+  static const struct
+  {
+    LlmThought thought;
+    const char *text;
+    const char *reasoning;
+  } cases[] = {
+    { LLM_THOUGHT_INSIDE, "One and two\n</think>\n\nno", "One and two" },
+    { LLM_THOUGHT_INSIDE, "One and two</think>Hello", "One and two" },
+    { LLM_THOUGHT_INSIDE, "One", "One" },
+    { LLM_THOUGHT_BEGIN, "<think>\nOne", "One" },
+    { LLM_THOUGHT_BEGIN, "no", "" },
+    { LLM_THOUGHT_OVER, "<think>", "" },
+  };
+
+  for (guint i = 0; i < G_N_ELEMENTS (cases); i++)
+    for (guint max_tokens = 40; max_tokens < 60; max_tokens += 5)
+      {
+        const char *answer;
+
+        decode_from (fixture, cases[i].thought, cases[i].text, G_MAXUINT, 60, max_tokens);
+        answer = g_strchug (fixture->answer->str);
+        g_test_message ("%u: [%s] %s", i, fixture->reasoning->str, answer);
+        g_assert_true (g_str_has_suffix (answer, "yes") || g_str_has_suffix (answer, "no"));
+        g_assert_cmpuint (strlen (answer), <=, 4);
+        g_assert_cmpstr (g_strchug (fixture->reasoning->str), ==, cases[i].reasoning);
+      }
+}
+
+/* What may be the first token of the answer is, though the mark begins so. */
+static void
+test_ambiguous (Fixture      *fixture,
+                gconstpointer data)
+{
+  const char *before = grammar_text;
+
+  grammar_text = "root ::= [a-z</>]+";
+  decode_from (fixture, LLM_THOUGHT_BEGIN, "<think>\nOne", G_MAXUINT, 60, 40);
+  g_assert_cmpstr (fixture->reasoning->str, ==, "");
+  g_assert_true (g_str_has_prefix (g_strchug (fixture->answer->str), "<think>"));
+  grammar_text = before;
+}
+
 int
 main (int    argc,
       char **argv)
@@ -248,10 +341,16 @@ main (int    argc,
     {
       g_autofree char *parts = g_strconcat ("/reasoning/parts/", vocabularies[i], NULL);
       g_autofree char *decoder = g_strconcat ("/reasoning/decoder/", vocabularies[i], NULL);
+      g_autofree char *off = g_strconcat ("/reasoning/off/", vocabularies[i], NULL);
+      g_autofree char *both = g_strconcat ("/reasoning/ambiguous/", vocabularies[i], NULL);
+      g_autofree char *held = g_strconcat ("/reasoning/constrained/", vocabularies[i], NULL);
       char *file = g_strconcat (vocabularies[i], ".gguf", NULL);
 
       g_test_add (parts, Fixture, file, set_up, test_parts, tear_down);
       g_test_add (decoder, Fixture, file, set_up, test_decoder, tear_down);
+      g_test_add (off, Fixture, file, set_up, test_off, tear_down);
+      g_test_add (both, Fixture, file, set_up, test_ambiguous, tear_down);
+      g_test_add (held, Fixture, file, set_up, test_constrained, tear_down);
     }
   return g_test_run ();
 }

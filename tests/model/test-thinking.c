@@ -143,6 +143,17 @@ test_templates (void)
     }
 }
 
+/* A template that has “off” without closing reasoning that is not there. */
+static void
+test_open (void)
+{
+  g_autoptr(LlmTemplate) self = open_template ("public/Reka-Edge");
+
+  check_end (self, LLM_THINKING_AUTO, LLM_THOUGHT_BEGIN, "assistant:");
+  check_end (self, LLM_THINKING_OFF, LLM_THOUGHT_BEGIN, "assistant:");
+  check_end (self, LLM_THINKING_ON, LLM_THOUGHT_INSIDE, "assistant: <think>\n");
+}
+
 /* “on” is refused, the others change nothing. */
 static void
 test_unknown (void)
@@ -223,6 +234,7 @@ main (int    argc,
 {
   g_test_init (&argc, &argv, NULL);
   g_test_add_func ("/thinking/templates", test_templates);
+  g_test_add_func ("/thinking/open", test_open);
   g_test_add_func ("/thinking/unknown", test_unknown);
   g_test_add_func ("/thinking/reasoning", test_reasoning);
   return g_test_run ();

@@ -304,7 +304,9 @@ llm_template_complete_thought (LlmTemplate    *self,
     }
   if (found == LLM_THOUGHT_INSIDE)
     return g_strdup (features->think_end);
-  /* with a switch the template says that in another way */
-  return features->has_switch ? NULL
-                              : g_strconcat (features->think_begin, features->think_end, NULL);
+  if (!features->has_switch)
+    return g_strconcat (features->think_begin, features->think_end, NULL);
+  /* the template says that in another way, and the model may think all the same */
+  *thought = found;
+  return NULL;
 }

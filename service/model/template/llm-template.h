@@ -37,7 +37,7 @@ typedef enum
 typedef enum
 {
   LLM_THINKING_AUTO,        /* as the template does by itself */
-  LLM_THINKING_OFF,
+  LLM_THINKING_OFF,         /* the prompt ends in the answer, or the template says it otherwise */
   LLM_THINKING_ON,          /* the prompt ends within reasoning */
 } LlmThinking;
 

@@ -22,7 +22,8 @@ struct _LlmReasoning
   Mark begin;
   Mark end;
   GArray *end_core;      /* (element-type gint32): tokens of the end without spaces before it */
-  GArray *spaces;        /* (element-type gint32): that follow the end */
+  GArray *spaces;        /* (element-type gint32): that follow the end, */
+  char *behind;          /* and their text */
   guint budget;
 
   LlmThought thought;
@@ -98,6 +99,7 @@ llm_reasoning_new (LlmTokenizer *tokenizer,
   mark_init (&self->end, tokenizer, end);
   self->end_core = encode (tokenizer, end + strspn (end, SPACES));
   self->spaces = encode (tokenizer, end + n);
+  self->behind = g_strdup (end + n);
   self->budget = budget;
   self->thought = thought;
   self->inside = g_array_new (FALSE, FALSE, sizeof (gint32));
@@ -119,6 +121,7 @@ llm_reasoning_free (LlmReasoning *self)
   mark_clear (&self->end);
   g_array_unref (self->end_core);
   g_array_unref (self->spaces);
+  g_free (self->behind);
   g_array_unref (self->inside);
   g_array_unref (self->waiting);
   g_string_free (self->held, TRUE);
@@ -359,13 +362,41 @@ count_written (const LlmReasoning *self,
   return n;
 }
 
+/* (transfer full) (nullable) (element-type gint32): what is missing of a mark whose beginning is
+ * held, cut into whatever tokens; NULL where the vocabulary can't continue it so. */
+static GArray *
+encode_rest (const LlmReasoning *self)
+{
+  const char *rest = self->end.bytes->str + count_pending (self);
+  /* behind a line, as vocabularies of words put a space before a text */
+  g_autofree char *text = g_strconcat ("\n", rest, self->behind, NULL);
+  g_autoptr(GArray) tokens = encode (self->tokenizer, text);
+  g_autoptr(GString) first = g_string_new (NULL);
+  guint n = 0;
+
+  if (rest == self->end.bytes->str || strchr (rest, LLM_TRIE_CONTROL) != NULL)
+    return NULL;
+  while (n < tokens->len && !g_str_has_suffix (first->str, "\n"))
+    llm_token_trie_decode (self->tokenizer, g_array_index (tokens, gint32, n++), first);
+  if (n == tokens->len)
+    return NULL;
+  g_array_remove_range (tokens, 0, n);
+  return g_steal_pointer (&tokens);
+}
+
 void
 llm_reasoning_add_closing (const LlmReasoning *self,
                            GArray             *tokens)
 {
+  g_autoptr(GArray) rest = encode_rest (self);
   const GArray *mark = self->end.tokens;
   guint n = count_written (self, mark);
 
+  if (rest != NULL)
+    {
+      g_array_append_vals (tokens, rest->data, rest->len);
+      return;
+    }
   if (n == 0)
     {
       guint of_core = count_written (self, self->end_core);

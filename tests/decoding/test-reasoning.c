@@ -101,6 +101,23 @@ find_token (Fixture    *fixture,
   g_assert_not_reached ();
 }
 
+/* (transfer full) (element-type gint32): @text in the longest tokens. */
+static GArray *
+find_tokens (Fixture    *fixture,
+             const char *text)
+{
+  GArray *tokens = g_array_new (FALSE, FALSE, sizeof (gint32));
+  gsize n;
+
+  for (; *text != '\0'; text += n)
+    {
+      gint32 token = find_token (fixture, text, 12, &n);
+
+      g_array_append_val (tokens, token);
+    }
+  return tokens;
+}
+
 /* @cut: tokens have so many bytes at most. */
 static void
 check (Fixture    *fixture,
@@ -218,7 +235,7 @@ decode_from (Fixture    *fixture,
     max_tokens == 0 ? llm_decoder_new_plain (&config, n_vocab)
                     : llm_decoder_new_constrained (&config, n_vocab, make_constraint (fixture),
                                                    max_tokens);
-  g_autoptr(GArray) wanted = encode (fixture->tokenizer, text);
+  g_autoptr(GArray) wanted = find_tokens (fixture, text);
 
   llm_decoder_set_reasoning (decoder, reasoning);
   g_string_truncate (fixture->reasoning, 0);
@@ -249,7 +266,7 @@ static void
 test_decoder (Fixture      *fixture,
               gconstpointer data)
 {
-  g_autoptr(GArray) three = encode (fixture->tokenizer, "One and two");
+  g_autoptr(GArray) three = find_tokens (fixture, "One and two");
   g_autoptr(GArray) mark = encode (fixture->tokenizer, END);
 
   /* the model ends its answer within reasoning */
@@ -296,6 +313,9 @@ test_constrained (Fixture      *fixture,
   } cases[] = {
     { LLM_THOUGHT_INSIDE, "One and two\n</think>\n\nno", "One and two" },
     { LLM_THOUGHT_INSIDE, "One and two</think>Hello", "One and two" },
+    /* in one token with the end of the mark, where the vocabulary has it */
+    { LLM_THOUGHT_INSIDE, "One and two</think></p>", "One and two" },
+    { LLM_THOUGHT_INSIDE, "One and two</think>\n\nyes", "One and two" },
     { LLM_THOUGHT_INSIDE, "One", "One" },
     { LLM_THOUGHT_BEGIN, "<think>\nOne", "One" },
     { LLM_THOUGHT_BEGIN, "no", "" },
@@ -310,8 +330,7 @@ test_constrained (Fixture      *fixture,
         decode_from (fixture, cases[i].thought, cases[i].text, G_MAXUINT, 60, max_tokens);
         answer = g_strchug (fixture->answer->str);
         g_test_message ("%u: [%s] %s", i, fixture->reasoning->str, answer);
-        g_assert_true (g_str_has_suffix (answer, "yes") || g_str_has_suffix (answer, "no"));
-        g_assert_cmpuint (strlen (answer), <=, 4);
+        g_assert_true (g_str_equal (answer, "yes") || g_str_equal (answer, "no"));
         g_assert_cmpstr (g_strchug (fixture->reasoning->str), ==, cases[i].reasoning);
       }
 }

@@ -43,7 +43,9 @@ print_range (const LlmsvcOptionInfo *option)
       printf (" * One of");
       for (gsize i = 0; option->choices[i] != NULL; i++)
         printf ("%s `%s`", i > 0 ? "," : "", option->choices[i]);
-      printf (option->takes_names ? ", or a name.\n *\n" : ".\n *\n");
+      printf (option->takes_names     ? ", or a name.\n *\n"
+              : option->takes_numbers ? ", or a whole number, as text.\n *\n"
+                                      : ".\n *\n");
     }
   else if (g_str_equal (option->type, "s"))
     {

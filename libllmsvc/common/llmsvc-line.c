@@ -21,7 +21,7 @@ struct _LlmsvcLineReader
 
 /* The key that tells the kind, in the order of LlmsvcLineKind. */
 #define N_KINDS LLMSVC_LINE_OTHER
-static const char *const kinds[N_KINDS] = { "t", "done", "error" };
+static const char *const kinds[N_KINDS] = { "t", "done", "error", "reasoning" };
 
 static gboolean
 fail (GError     **error,
@@ -43,17 +43,34 @@ llmsvc_line_clear (LlmsvcLine *line)
   line->kind = LLMSVC_LINE_OTHER;
 }
 
+static void
+write_piece (GString       *out,
+             LlmsvcLineKind kind,
+             const char    *text,
+             gsize          length)
+{
+  g_return_if_fail (out != NULL);
+  g_return_if_fail (text != NULL || length == 0);
+
+  g_string_append_printf (out, "{\"%s\":\"", kinds[kind]);
+  llmsvc_json_append_escaped (out, text, length);
+  g_string_append (out, "\"}\n");
+}
+
 void
 llmsvc_line_write_text (GString    *out,
                         const char *text,
                         gsize       length)
 {
-  g_return_if_fail (out != NULL);
-  g_return_if_fail (text != NULL || length == 0);
+  write_piece (out, LLMSVC_LINE_TEXT, text, length);
+}
 
-  g_string_append (out, "{\"t\":\"");
-  llmsvc_json_append_escaped (out, text, length);
-  g_string_append (out, "\"}\n");
+void
+llmsvc_line_write_reasoning (GString    *out,
+                             const char *text,
+                             gsize       length)
+{
+  write_piece (out, LLMSVC_LINE_REASONING, text, length);
 }
 
 void
@@ -159,6 +176,13 @@ llmsvc_line_parse (const char  *bytes,
       if (line->text == NULL)
         return fail (error, _("“t” is not a string"));
       line->kind = LLMSVC_LINE_TEXT;
+    }
+  if (of_kind[LLMSVC_LINE_REASONING] != NULL)
+    {
+      line->text = dup_string (of_kind[LLMSVC_LINE_REASONING]);
+      if (line->text == NULL)
+        return fail (error, _("“reasoning” is not a string"));
+      line->kind = LLMSVC_LINE_REASONING;
     }
   if (of_kind[LLMSVC_LINE_DONE] != NULL)
     {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * The lines of a `jsonl` stream: one JSON object a line, `{"t":"…"}` for text
+ * The lines of a `jsonl` stream: one JSON object a line, `{"reasoning":"…"}` for
+ * what the model thinks before the text, `{"t":"…"}` for text
  * and `{"done":{…}}`, always last, or `{"error":{"name":"…","message":"…"}}` in
  * its place. Writer and reader in one place so that they can't drift apart. The
  * reader takes bytes from outside: untrusted, bounded.
@@ -21,13 +22,14 @@ typedef enum
   LLMSVC_LINE_TEXT,
   LLMSVC_LINE_DONE,
   LLMSVC_LINE_ERROR,
+  LLMSVC_LINE_REASONING,
   LLMSVC_LINE_OTHER, /* an object with keys from a later version: skip it */
 } LlmsvcLineKind;
 
 typedef struct
 {
   LlmsvcLineKind kind;
-  char *text;         /* (nullable) of TEXT; of ERROR the message */
+  char *text;         /* (nullable) of TEXT and REASONING; of ERROR the message */
   char *name;         /* (nullable) of ERROR: its name on the bus */
   GVariant *results;  /* (nullable) of DONE: a{sv} */
 } LlmsvcLine;
@@ -38,6 +40,10 @@ void      llmsvc_line_clear        (LlmsvcLine *line);
 void      llmsvc_line_write_text   (GString    *out,
                                     const char *text,
                                     gsize       length);
+/* The same for reasoning. */
+void      llmsvc_line_write_reasoning (GString    *out,
+                                       const char *text,
+                                       gsize       length);
 /* Appends the last line; @results is an `a{sv}` of b, u, t, d, s, as. */
 void      llmsvc_line_write_done   (GString    *out,
                                     GVariant   *results);

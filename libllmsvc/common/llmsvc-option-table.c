@@ -25,6 +25,7 @@ static const char *const overflow_choices[] = { "error", "slide", NULL };
 static const char *const cancel_choices[] = { "discard", "keep", NULL };
 static const char *const prefix_choices[] = { "exact", "any", NULL };
 static const char *const draft_choices[] = { "auto", "off", "lookup", NULL };
+static const char *const thinking_choices[] = { "auto", "off", "on", NULL };
 static const char *const stream_choices[] = { "text", "jsonl", NULL };
 
 /* `if-revision`, `request-id` and `on-cancel` speak of a context's turns, so
@@ -123,6 +124,11 @@ static const LlmsvcOptionInfo table[] = {
   { .id = LLMSVC_OPTION_PARALLEL_TOOLS, .key = "parallel-tools", .type = "b", .calls = CALLS_PROMPT,
     .summary = N_("Whether an answer may call several tools."),
     .feature = "tools", .since = 6 },
+  { .id = LLMSVC_OPTION_THINKING, .key = "thinking", .type = "s",
+    .calls = CALLS_PROMPT | LLMSVC_CALL_APPEND, .choices = thinking_choices,
+    .takes_numbers = TRUE, .max = MAX_TOKENS,
+    .summary = N_("Whether the model reasons before it answers, or for how many tokens at most."),
+    .feature = "thinking", .since = 6 },
 
   { .id = LLMSVC_OPTION_SUB_MODEL, .key = "sub-model", .type = "u", .calls = CALLS_PROMPT,
     .min = 0, .max = 100, .unit = "percent",

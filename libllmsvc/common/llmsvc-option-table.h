@@ -71,6 +71,7 @@ typedef enum
   LLMSVC_OPTION_TOOLS,
   LLMSVC_OPTION_TOOL_CHOICE,
   LLMSVC_OPTION_PARALLEL_TOOLS,
+  LLMSVC_OPTION_THINKING,
   /* quality */
   LLMSVC_OPTION_SUB_MODEL,
   LLMSVC_OPTION_PROMPT_LEVEL,
@@ -122,6 +123,7 @@ typedef struct
   guint max_entries;           /* of `as` and `a{ud}`; 0 elsewhere */
   const char *const *choices;  /* (nullable): the strings allowed, NULL-terminated */
   gboolean takes_names;        /* and other ones, which name something: from min to max bytes */
+  gboolean takes_numbers;      /* and whole numbers, also as a D-Bus number: from min to max */
   const char *unit;            /* (nullable): "ms", "bytes", "percent", "tokens" */
   const char *summary;         /* one sentence for people, to be translated where it is shown */
   const char *feature;         /* (nullable): the name in `Features` that must be there for it,

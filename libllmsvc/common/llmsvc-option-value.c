@@ -260,6 +260,37 @@ check_name (const char  *name,
   return TRUE;
 }
 
+/* (transfer floating) (nullable): a word, or a whole number in digits. */
+static GVariant *
+convert_word_or_number (const LlmsvcOptionInfo  *info,
+                        GVariant                *value,
+                        GError                 **error)
+{
+  gboolean is_text = g_variant_is_of_type (value, G_VARIANT_TYPE_STRING);
+  const char *text = is_text ? g_variant_get_string (value, NULL) : "";
+  g_autofree char *shown = NULL;
+  g_autofree char *choices = NULL;
+  Number number = { 0 };
+  guint64 whole = 0;
+
+  if (is_text && g_strv_contains (info->choices, text))
+    return g_variant_new_string (text);
+  if (!is_text && !read_number (value, &number))
+    {
+      fail_type (info, value, error);
+      return NULL;
+    }
+  if (is_text ? g_ascii_string_to_unsigned (text, 10, 0, (guint64) info->max, &whole, NULL)
+              : number.is_whole && number.real <= info->max)
+    return g_variant_new_take_string (
+      g_strdup_printf ("%" G_GUINT64_FORMAT, is_text ? whole : number.whole));
+  shown = is_text ? llmsvc_shorten (text) : format_number (value);
+  choices = g_strjoinv (", ", (char **) info->choices);
+  llmsvc_option_fail (error, _("Option “%s” is “%s”, it must be one of: %s, or a whole number from "
+                               "%.0f to %.0f"), info->key, shown, choices, info->min, info->max);
+  return NULL;
+}
+
 /* These leave the value as it is. */
 static gboolean
 check_string (const LlmsvcOptionInfo  *info,
@@ -409,6 +440,11 @@ llmsvc_option_value_convert (const LlmsvcOptionInfo  *info,
       return converted != NULL ? g_variant_ref_sink (converted) : NULL;
     }
 
+  if (info->takes_numbers)
+    {
+      converted = convert_word_or_number (info, value, error);
+      return converted != NULL ? g_variant_ref_sink (converted) : NULL;
+    }
   if (g_str_equal (info->type, "s"))
     is_right = check_string (info, value, error);
   else if (g_str_equal (info->type, "as"))

@@ -64,6 +64,20 @@ llmsvc_generation_class_init (LlmsvcGenerationClass *klass)
 {
   G_OBJECT_CLASS (klass)->finalize = llmsvc_generation_finalize;
   install_properties (G_OBJECT_CLASS (klass));
+
+  /**
+   * LlmsvcGeneration::reasoning:
+   * @self: a generation
+   * @text: the next piece of the reasoning, UTF-8
+   *
+   * The model thinks before it answers, see the option `thinking`. Comes while the answer is
+   * being read, before its text, of which it is no part; all of it is in
+   * [property@Llmsvc.Answer:reasoning].
+   *
+   * Since: 0.1
+   */
+  g_signal_new ("reasoning", LLMSVC_TYPE_GENERATION, G_SIGNAL_RUN_LAST, 0, NULL, NULL, NULL,
+                G_TYPE_NONE, 1, G_TYPE_STRING);
 }
 
 static void

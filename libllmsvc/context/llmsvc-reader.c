@@ -266,6 +266,58 @@ fail_answer (GTask  *task,
   end_read (task, NULL);
 }
 
+/* A piece of reasoning on its way to the thread of the observer. */
+typedef struct
+{
+  LlmsvcReader *reader;  /* (owned) */
+  char *text;
+} Thought;
+
+static void
+thought_free (gpointer data)
+{
+  Thought *thought = data;
+
+  g_object_unref (thought->reader);
+  g_free (thought->text);
+  g_free (thought);
+}
+
+static gboolean
+tell_thought (gpointer data)
+{
+  Thought *thought = data;
+  g_autoptr(GObject) observer = g_weak_ref_get (&thought->reader->observer);
+
+  if (observer != NULL)
+    g_signal_emit_by_name (observer, "reasoning", thought->text);
+  return G_SOURCE_REMOVE;
+}
+
+/* @text: (transfer full) */
+static void
+take_reasoning (LlmsvcReader *self,
+                char         *text)
+{
+  Thought *thought = g_new0 (Thought, 1);
+
+  thought->reader = g_object_ref (self);
+  thought->text = text;
+  if (g_thread_self () == self->thread)
+    {
+      tell_thought (thought);
+      thought_free (thought);
+    }
+  else
+    {
+      g_autoptr(GSource) source = g_idle_source_new ();
+
+      g_source_set_priority (source, G_PRIORITY_DEFAULT);
+      g_source_set_callback (source, tell_thought, thought, thought_free);
+      g_source_attach (source, llmsvc_context_get_client (self->context)->home);
+    }
+}
+
 /* @line: its text is taken. FALSE when the read goes on behind it. */
 static gboolean
 take_line (GTask      *task,
@@ -290,6 +342,10 @@ take_line (GTask      *task,
       else
         end_read (task, g_steal_pointer (&line->text));
       return TRUE;
+    case LLMSVC_LINE_REASONING:
+      if (line->text[0] != '\0')
+        take_reasoning (self, g_steal_pointer (&line->text));
+      return FALSE;
     case LLMSVC_LINE_DONE:
       end_answer (task, line->results);
       return TRUE;

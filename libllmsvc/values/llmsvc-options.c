@@ -61,7 +61,9 @@ make_blurb (const LlmsvcOptionInfo *info)
       g_autofree char *choices = g_strjoinv (", ", (char **) info->choices);
 
       g_string_append_printf (blurb, " One of: %s%s.", choices,
-                              info->takes_names ? ", or a name" : "");
+                              info->takes_names     ? ", or a name"
+                              : info->takes_numbers ? ", or a whole number"
+                                                    : "");
     }
   if (is_number && info->max < (double) G_MAXUINT)
     g_string_append_printf (blurb, " From %g to %.10g.", info->min, info->max);

@@ -8,6 +8,7 @@
 
 #include <glib/gi18n.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "llmctl/bus/llmctl-wait.h"
 #include "llmctl/output/llmctl-json.h"
@@ -43,6 +44,9 @@ llmctl_answer_write (LlmctlAnswer  *self,
   self->n_repeated += strlen (piece);
   if (piece[n] == '\0')
     return TRUE;
+  if (self->has_reasoned)
+    llmctl_output_data ("\n\n");
+  self->has_reasoned = FALSE;
   is_there = self->is_json
                  ? llmctl_output_json_line (llmctl_json_object ("t:s", piece + n, NULL))
                  : llmctl_output_data (piece + n);
@@ -51,6 +55,28 @@ llmctl_answer_write (LlmctlAnswer  *self,
     g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_FAILED,
                          _("The answer can't be written to the standard output"));
   return is_there;
+}
+
+/* What the model thinks is not its answer: dim on a terminal, and elsewhere only if it is wanted. */
+static void
+on_reasoning (LlmsvcGeneration *generation,
+              const char       *text,
+              LlmctlAnswer     *self)
+{
+  if (self->is_json)
+    {
+      (void) llmctl_output_json_line (llmctl_json_object ("reasoning:s", text, NULL));
+    }
+  else if (isatty (STDOUT_FILENO))
+    {
+      self->has_reasoned = llmctl_output_text (LLMCTL_STYLE_DIM, text);
+    }
+  else if (self->shows_reasoning)
+    {
+      self->has_reasoned = llmctl_output_data (text);
+    }
+  /* what is wrong with stdout is told with the text */
+  (void) llmctl_output_flush ();
 }
 
 /* Stops the answer that @slot waits for the next piece of. Returns why. */
@@ -75,11 +101,11 @@ stop_answer (LlmsvcGeneration  *generation,
   return why;
 }
 
-gboolean
-llmctl_answer_copy (LlmctlAnswer      *self,
-                    LlmsvcGeneration  *generation,
-                    LlmctlExit        *why,
-                    GError           **error)
+static gboolean
+copy (LlmctlAnswer      *self,
+      LlmsvcGeneration  *generation,
+      LlmctlExit        *why,
+      GError           **error)
 {
   g_autoptr(GCancellable) drop = g_cancellable_new ();
 
@@ -105,6 +131,19 @@ llmctl_answer_copy (LlmctlAnswer      *self,
       if (!llmctl_answer_write (self, piece, error))
         return FALSE;
     }
+}
+
+gboolean
+llmctl_answer_copy (LlmctlAnswer      *self,
+                    LlmsvcGeneration  *generation,
+                    LlmctlExit        *why,
+                    GError           **error)
+{
+  gulong handler = g_signal_connect (generation, "reasoning", G_CALLBACK (on_reasoning), self);
+  gboolean is_whole = copy (self, generation, why, error);
+
+  g_signal_handler_disconnect (generation, handler);
+  return is_whole;
 }
 
 void

@@ -34,8 +34,10 @@ static char *seed;
 static char *slo;
 static char *schema_file;
 static char *tools_file;
+static char *thinking;
 static char **assignments;
 static gboolean is_raw;
+static gboolean shows_thinking;
 static gboolean is_verbose;
 
 /* Texts are of type FILENAME: GLib would have strings in the locale's charset. */
@@ -54,6 +56,11 @@ static const GOptionEntry options[] = {
     N_("Hold the answer to the JSON schema in FILE"), N_("FILE") },
   { "tools", 0, 0, G_OPTION_ARG_FILENAME, &tools_file,
     N_("Let the answer call the functions in FILE (JSON); calls are printed as JSON"), N_("FILE") },
+  { "thinking", 0, 0, G_OPTION_ARG_STRING, &thinking,
+    N_("Whether the model thinks before it answers: auto, off, on, or for N tokens at most"),
+    N_("MODE") },
+  { "show-thinking", 0, 0, G_OPTION_ARG_NONE, &shows_thinking,
+    N_("Print what it thinks before the answer, as on a terminal"), NULL },
   { "option", 'o', 0, G_OPTION_ARG_FILENAME_ARRAY, &assignments,
     N_("Any other option of the call; may be given several times"), N_("KEY=VALUE") },
   { "raw", 0, 0, G_OPTION_ARG_NONE, &is_raw,
@@ -109,6 +116,7 @@ collect_options (GError **error)
 {
   const char *const pairs[][2] = {
     { "max-tokens", max_tokens }, { "temperature", temperature }, { "seed", seed }, { "slo", slo },
+    { "thinking", thinking },
   };
   g_autoptr(LlmsvcOptions) collected = llmsvc_options_new ();
   g_autofree char *request_id = g_uuid_string_random ();
@@ -224,7 +232,8 @@ run (int       argc,
      char    **argv,
      GError  **error)
 {
-  g_auto(LlmctlAnswer) output = { .is_json = llmctl_globals.is_json };
+  g_auto(LlmctlAnswer) output = { .is_json = llmctl_globals.is_json,
+                                  .shows_reasoning = shows_thinking };
   g_autoptr(LlmsvcOptions) call_options = NULL;
   g_autofree char *prompt = NULL;
   g_autoptr(LlmsvcClient) client = NULL;
@@ -275,8 +284,9 @@ const LlmctlCommand llmctl_ask_command = {
   .description = N_("With “-” the prompt is read from the standard input; otherwise what comes "
                     "there is put before the prompt: git diff | llmctl ask \"One line on "
                     "this\".\n"
-                    "--json: lines {\"t\":\"…\"} with pieces of the text, then {\"done\":{…}} with "
-                    "the results."),
+                    "--json: lines {\"t\":\"…\"} with pieces of the text, before them "
+                    "{\"reasoning\":\"…\"} with what the model thinks, then {\"done\":{…}} with the "
+                    "results."),
   .options = options,
   .missing = N_("There is no prompt"),
   .run = run,

@@ -7,6 +7,7 @@ typedef struct
   LlmSink parent;
   GString *text;
   LlmBufferSinkText on_text; /* (nullable) */
+  LlmBufferSinkText on_reasoning; /* (nullable) */
   LlmBufferSinkDone done;
   gpointer data;
   GDestroyNotify destroy; /* (nullable) */
@@ -22,6 +23,18 @@ accept (LlmSink    *sink,
   g_string_append_len (self->text, text, (gssize) length);
   if (self->on_text != NULL)
     self->on_text (text, length);
+  return TRUE;
+}
+
+static gboolean
+accept_reasoning (LlmSink    *sink,
+                  const char *text,
+                  gsize       length)
+{
+  BufferSink *self = (BufferSink *) sink;
+
+  if (self->on_reasoning != NULL)
+    self->on_reasoning (text, length);
   return TRUE;
 }
 
@@ -51,7 +64,7 @@ llm_buffer_sink_new (LlmBufferSinkText on_text,
                      gpointer          data,
                      GDestroyNotify    destroy)
 {
-  static const LlmSinkClass class = { accept, finish, clear };
+  static const LlmSinkClass class = { accept, finish, clear, accept_reasoning };
   BufferSink *self = llm_sink_new (&class, sizeof *self);
 
   self->text = g_string_new (NULL);
@@ -60,4 +73,11 @@ llm_buffer_sink_new (LlmBufferSinkText on_text,
   self->data = data;
   self->destroy = destroy;
   return &self->parent;
+}
+
+void
+llm_buffer_sink_set_reasoning (LlmSink          *sink,
+                               LlmBufferSinkText on_reasoning)
+{
+  ((BufferSink *) sink)->on_reasoning = on_reasoning;
 }

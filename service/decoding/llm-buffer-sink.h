@@ -26,5 +26,8 @@ LlmSink *llm_buffer_sink_new (LlmBufferSinkText on_text,
                               LlmBufferSinkDone done,
                               gpointer          data,
                               GDestroyNotify    destroy);
+/* @on_reasoning: called with each piece of the model's reasoning, which is no part of the text. */
+void     llm_buffer_sink_set_reasoning (LlmSink          *sink,
+                                        LlmBufferSinkText on_reasoning);
 
 G_END_DECLS

@@ -20,6 +20,12 @@ typedef struct
   guint max_tokens;
   guint64 *mask;         /* (owned) a bit per token of the vocabulary, in words */
   float *masked;         /* (owned) [n_vocab]: logits */
+
+  /* of one whose model may reason */
+  LlmReasoning *reasoning; /* (nullable) (unowned) */
+  GArray *forced;        /* (nullable) (owned) (element-type gint32): tokens to come, from @at on */
+  guint at;
+  gboolean has_spaces;   /* behind the mark that ends reasoning */
 } PlainDecoder;
 
 static void
@@ -96,6 +102,121 @@ sample_constrained (PlainDecoder *self,
   return token >= 0 && llm_constraint_accept (self->constraint, token) ? token : -1;
 }
 
+/* --- reasoning --- */
+
+/* The next of those to come; -1 if there is none. */
+static gint32
+take_forced (PlainDecoder *self)
+{
+  if (self->at < self->forced->len)
+    return g_array_index (self->forced, gint32, self->at++);
+  g_array_set_size (self->forced, 0);
+  self->at = 0;
+  return -1;
+}
+
+static gint32
+close_reasoning (PlainDecoder *self)
+{
+  self->has_spaces = TRUE;
+  llm_reasoning_add_closing (self->reasoning, self->forced);
+  return take_forced (self);
+}
+
+/* Whether what the answer is held to would find no room if the reasoning went on. */
+static gboolean
+needs_room (PlainDecoder *self)
+{
+  return self->constraint != NULL
+         && self->max_tokens <= llm_reasoning_get_n_closing (self->reasoning) * 2
+                                  + llm_constraint_get_min_bytes (self->constraint) + 1;
+}
+
+static gint32
+think (PlainDecoder *self,
+       const float  *logits)
+{
+  gint32 token;
+
+  if (llm_reasoning_is_spent (self->reasoning) || needs_room (self))
+    return close_reasoning (self);
+  token = llm_sampler_sample (self->sampler, logits);
+  if (token >= 0
+      && (llm_reasoning_ends_answer (self->reasoning, token)
+          || (self->constraint != NULL && llm_reasoning_spoils (self->reasoning, token))))
+    return close_reasoning (self);
+  return token;
+}
+
+/* The first token of an answer that is held to a form, where the model may think before: whether
+ * it would is seen from what it chooses freely. Returns -1 if not. */
+static gint32
+open_reasoning (PlainDecoder *self,
+                const float  *logits)
+{
+  gboolean is_whole = FALSE;
+  gint32 token;
+
+  if (llm_reasoning_is_spent (self->reasoning) || needs_room (self))
+    return -1;
+  token = llm_sampler_sample (self->sampler, logits);
+  if (token < 0 || !llm_reasoning_begins (self->reasoning, token, &is_whole))
+    return -1;
+  if (!is_whole && llm_constraint_accept (self->constraint, token))
+    {
+      llm_constraint_rollback (self->constraint, 1);
+      return -1;
+    }
+  llm_reasoning_add_opening (self->reasoning, self->forced);
+  return take_forced (self);
+}
+
+/* A token before the answer; -1 if the answer begins. */
+static gint32
+choose_before_answer (PlainDecoder *self,
+                      const float  *logits)
+{
+  gint32 token = take_forced (self);
+
+  if (token >= 0)
+    return token;
+  switch (llm_reasoning_get_thought (self->reasoning))
+    {
+    case LLM_THOUGHT_INSIDE:
+      return think (self, logits);
+    case LLM_THOUGHT_BEGIN:
+      return self->constraint != NULL ? open_reasoning (self, logits) : -1;
+    case LLM_THOUGHT_OVER:
+    default:
+      if (self->constraint == NULL || self->has_spaces)
+        return -1;
+      self->has_spaces = TRUE;
+      llm_reasoning_add_spaces (self->reasoning, self->forced);
+      return take_forced (self);
+    }
+}
+
+static gint32
+choose (PlainDecoder *self,
+        const float  *logits)
+{
+  gint32 token = -1;
+
+  if (self->reasoning != NULL
+      && (self->at < self->forced->len || !llm_reasoning_is_over (self->reasoning)))
+    token = choose_before_answer (self, logits);
+  if (token >= 0)
+    {
+      self->max_tokens -= MIN (self->max_tokens, 1);
+      return token;
+    }
+  if (self->constraint == NULL)
+    return llm_sampler_sample (self->sampler, logits);
+  if (self->reasoning != NULL)
+    llm_reasoning_begin_answer (self->reasoning);
+  return sample_constrained (self, logits);
+}
+
 static gint32
 consume (LlmDecoder  *decoder,
          const float *logits,
@@ -103,8 +224,7 @@ consume (LlmDecoder  *decoder,
 {
   PlainDecoder *self = (PlainDecoder *) decoder;
 
-  self->last = self->constraint != NULL ? sample_constrained (self, logits)
-                                        : llm_sampler_sample (self->sampler, logits);
+  self->last = choose (self, logits);
   if (self->last >= 0)
     llm_sampler_accept (self->sampler, self->last);
   else
@@ -122,6 +242,7 @@ plain_free (LlmDecoder *decoder)
   llm_constraint_free (self->constraint);
   g_free (self->mask);
   g_free (self->masked);
+  g_clear_pointer (&self->forced, g_array_unref);
   g_free (self);
 }
 
@@ -157,6 +278,16 @@ llm_decoder_new_constrained (const LlmSamplerConfig *config,
   self->mask = g_new (guint64, llm_constraint_get_n_words (constraint));
   self->masked = g_new (float, n_vocab);
   return decoder;
+}
+
+void
+llm_decoder_set_reasoning (LlmDecoder   *decoder,
+                           LlmReasoning *reasoning)
+{
+  PlainDecoder *self = (PlainDecoder *) decoder;
+
+  self->reasoning = reasoning;
+  self->forced = g_array_new (FALSE, FALSE, sizeof (gint32));
 }
 
 void

@@ -20,6 +20,7 @@
 
 #include "constraints/llm-constraint.h"
 #include "decoding/draft/llm-draft-growth.h"
+#include "decoding/llm-reasoning.h"
 #include "decoding/llm-sampler.h"
 
 G_BEGIN_DECLS
@@ -73,6 +74,11 @@ LlmDecoder *llm_decoder_new_constrained (const LlmSamplerConfig *config,
                                    guint                   n_vocab,
                                    LlmConstraint          *constraint,
                                    guint                   max_tokens);
+/* Of one of these two, before it begins: what it generates may begin with reasoning, which follows
+ * the tokens and outlives the decoder. The decoder ends reasoning that is spent, and where the model
+ * would end its answer within it; only what follows is held to the constraint. */
+void        llm_decoder_set_reasoning (LlmDecoder         *self,
+                                       LlmReasoning       *reasoning);
 /* Does nothing with NULL. */
 void        llm_decoder_free      (LlmDecoder             *self);
 

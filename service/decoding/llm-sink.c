@@ -40,6 +40,15 @@ llm_sink_accept (LlmSink    *self,
   return self->class->accept (self, text, length);
 }
 
+gboolean
+llm_sink_accept_reasoning (LlmSink    *self,
+                           const char *text,
+                           gsize       length)
+{
+  return self->class->accept_reasoning == NULL
+         || self->class->accept_reasoning (self, text, length);
+}
+
 void
 llm_sink_finish (LlmSink      *self,
                  GVariant     *results,

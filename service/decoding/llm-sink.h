@@ -24,6 +24,10 @@ typedef struct
                       GVariant     *results,
                       const GError *error);
   void     (*clear)  (LlmSink      *self);
+  /* (nullable): as accept(), for reasoning, all of which comes before the text */
+  gboolean (*accept_reasoning) (LlmSink    *self,
+                                const char *text,
+                                gsize       length);
 } LlmSinkClass;
 
 typedef void (*LlmSinkFunc) (gpointer data);
@@ -47,6 +51,11 @@ void     llm_sink_unref  (gpointer            self);
 gboolean llm_sink_accept (LlmSink            *self,
                           const char         *text,
                           gsize               length);
+
+/* The same for the model's reasoning before the text. */
+gboolean llm_sink_accept_reasoning (LlmSink    *self,
+                                    const char *text,
+                                    gsize       length);
 
 /* Called once, after the turn was committed or given up: @results (a{sv}) or
  * @error, the other NULL. */

@@ -36,6 +36,7 @@ on_prepared (GObject      *source,
   GError *error = NULL;
 
   call->tokens = llm_prepare_finish (result, &call->n_system, &call->masks, &error);
+  call->thought = llm_prepare_get_thought (result);
   if (!check_wanted (task, error))
     return;
   /* The model may have been unloaded or changed while the text was prepared: these tokens are then
@@ -58,6 +59,7 @@ on_model (GObject      *source,
   LlmConstraintKind kind = LLM_CONSTRAINT_JSON;
   g_autofree char *constraint = NULL;
   const char *tools = NULL;
+  LlmThinking thinking = LLM_THINKING_AUTO;
 
   call->model = g_task_propagate_pointer (G_TASK (result), &error);
   if (call->model != NULL && call->generation != NULL)
@@ -65,8 +67,11 @@ on_model (GObject      *source,
   if (!check_wanted (task, error))
     return;
   if (call->options != NULL && !call->counts_held)
-    tools = llm_call_options_get_string (call->options, LLMSVC_OPTION_TOOLS, NULL);
-  input = llm_context_make_input (call->context, call->model, tools,
+    {
+      tools = llm_call_options_get_string (call->options, LLMSVC_OPTION_TOOLS, NULL);
+      thinking = llm_engine_read_thinking (call->options);
+    }
+  input = llm_context_make_input (call->context, call->model, tools, thinking,
                                   call->counts_held ? NULL : call->messages, call->slides);
   input->raw = g_strdup (call->raw);
   input->opens_answer = call->generation != NULL;

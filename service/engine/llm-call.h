@@ -35,6 +35,7 @@ struct _LlmCall
   char *raw;                /* (nullable): this prompt as it is, instead of messages */
   LlmModel *model;          /* (nullable): tokenizes */
   GArray *tokens;           /* (nullable) (element-type gint32): the prompt */
+  LlmThought thought;       /* where that ends */
   LlmMaskTable *masks;      /* (nullable): what the answer is held to */
   LlmCallFormat *format;    /* (nullable): how it writes calls of tools */
   guint n_system;           /* of these, of the system messages, if it slides */
@@ -149,14 +150,16 @@ void             llm_context_leave       (LlmContext         *self,
                                           const char         *reason);
 
 /* (transfer full): what tells the tokens of @self that an answer settled, by @model and with @tools
- * (nullable): with other tools they are others from the start. */
+ * (nullable) and @thinking: with others they are others from the start. */
 char            *llm_context_get_token_identity (LlmModel   *model,
-                                                 const char *tools);
-/* The prompt for @messages (nullable) after what @self (nullable) holds, with @tools (nullable).
- * @counts_system: the tokens of the system messages that all begins with are counted. */
+                                                 const char *tools,
+                                                 LlmThinking thinking);
+/* The prompt for @messages (nullable) after what @self (nullable) holds, with @tools (nullable) and
+ * @thinking. @counts_system: the tokens of the system messages that all begins with are counted. */
 LlmPrepareInput *llm_context_make_input  (LlmContext         *self,
                                           LlmModel           *model,
                                           const char         *tools,
+                                          LlmThinking         thinking,
                                           GVariant           *messages,
                                           gboolean            counts_system);
 

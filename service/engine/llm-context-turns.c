@@ -147,13 +147,19 @@ llm_context_load_finish (LlmContext   *self,
 
 char *
 llm_context_get_token_identity (LlmModel   *model,
-                                const char *tools)
+                                const char *tools,
+                                LlmThinking thinking)
 {
+  static const char *const modes[] = { "", "+thinking-off", "+thinking-on" };
+  LlmTemplate *template = llm_model_get_template (model, NULL);
   const char *identity = llm_model_get_identity (model);
+  const char *mode =
+    template != NULL && llm_template_get_features (template)->switches_all ? modes[thinking] : "";
   g_autofree char *sum =
     tools != NULL ? g_compute_checksum_for_string (G_CHECKSUM_SHA256, tools, -1) : NULL;
 
-  return sum != NULL ? g_strdup_printf ("%s+%.16s", identity, sum) : g_strdup (identity);
+  return sum != NULL ? g_strdup_printf ("%s+%.16s%s", identity, sum, mode)
+                     : g_strconcat (identity, mode, NULL);
 }
 
 /* (transfer full) (nullable): what of a message's extras the template sees, as JSON. */
@@ -169,6 +175,7 @@ write_extras (GVariant *extras)
     { "tool-calls", "tool_calls", TRUE },
     { "tool-call-id", "tool_call_id", FALSE },
     { "name", "name", FALSE },
+    { "reasoning", "reasoning_content", FALSE },
   };
   g_autoptr(GString) text = g_string_new ("{");
 
@@ -207,13 +214,14 @@ LlmPrepareInput *
 llm_context_make_input (LlmContext *self,
                         LlmModel   *model,
                         const char *tools,
+                        LlmThinking thinking,
                         GVariant   *messages,
                         gboolean    counts_system)
 {
   LlmPrepareInput *input = llm_prepare_input_new ();
   LlmConversation *conversation = self != NULL ? self->conversation : NULL;
   guint n = conversation != NULL ? conversation->messages->len : 0;
-  g_autofree char *identity = llm_context_get_token_identity (model, tools);
+  g_autofree char *identity = llm_context_get_token_identity (model, tools, thinking);
   guint first = 0;
   GVariantIter iter;
   const char *role;
@@ -241,6 +249,7 @@ llm_context_make_input (LlmContext *self,
     }
 
   input->tools = g_strdup (tools);
+  input->thinking = thinking;
   input->counts_system = counts_system;
   while (counts_system && input->n_system < input->messages->len
          && g_str_equal (g_array_index (input->messages, LlmMessage, input->n_system).role,

@@ -113,7 +113,8 @@ on_read (GObject      *source,
   count->revision = context->revision;
   count->n_turns = context->conversation->turns->len;
   llm_prepare_async (count->model,
-                     llm_context_make_input (context, count->model, NULL, NULL, FALSE),
+                     llm_context_make_input (context, count->model, NULL, LLM_THINKING_AUTO, NULL,
+                                             FALSE),
                      on_prepared, count);
 }
 

@@ -331,4 +331,9 @@ gboolean       llm_engine_read_constraint       (LlmCallOptions       *options,
                                                  char                **text,
                                                  GError              **error);
 
+/* llm-engine-thinking.c */
+/* What the option asks for; and the tokens that reasoning may have. */
+LlmThinking    llm_engine_read_thinking         (const LlmCallOptions *options);
+guint          llm_engine_read_thinking_budget  (const LlmCallOptions *options);
+
 G_END_DECLS

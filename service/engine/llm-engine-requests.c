@@ -101,14 +101,18 @@ make_decoder (const LlmRequest       *request,
               LlmMaskTable           *masks,
               GError                **error)
 {
+  LlmDecoder *decoder;
   guint n;
 
-  if (masks == NULL)
-    return llm_decoder_new_plain (config, n_vocab);
-  if (!llm_engine_check_room (request, masks, &n, error))
+  if (masks != NULL && !llm_engine_check_room (request, masks, &n, error))
     return NULL;
-  return llm_decoder_new_constrained (config, n_vocab,
-                                      llm_constraint_new (masks, request->strips_space), n);
+  decoder = masks == NULL
+              ? llm_decoder_new_plain (config, n_vocab)
+              : llm_decoder_new_constrained (config, n_vocab,
+                                             llm_constraint_new (masks, request->strips_space), n);
+  if (request->reasoning != NULL)
+    llm_decoder_set_reasoning (decoder, request->reasoning);
+  return decoder;
 }
 
 gboolean

@@ -206,7 +206,7 @@ llm_engine_get_features (LlmEngine *self)
   /* Optional abilities that the option `require` may name; each system adds its own. */
   static const char *const features[] = {
     "mock", "grammar", "json-schema", "named-contexts", "pipe-streams", "regex", "request-id",
-    "sliding-window", "slo-shares", "tools", NULL,
+    "sliding-window", "slo-shares", "thinking", "tools", NULL,
   };
 
   return self->settings->script != NULL ? features : features + 1;

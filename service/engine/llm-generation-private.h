@@ -57,6 +57,10 @@ void           llm_generation_request_text     (LlmRequest             *request,
                                                 const char             *text,
                                                 gsize                   length,
                                                 gpointer                data);
+void           llm_generation_request_reasoning (LlmRequest            *request,
+                                                const char             *text,
+                                                gsize                   length,
+                                                gpointer                data);
 /* llm-generation-results.c: likewise; takes the request's reference to the generation. */
 void           llm_generation_request_done     (LlmRequest             *request,
                                                 const LlmRequestResult *result,

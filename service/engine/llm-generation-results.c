@@ -34,6 +34,11 @@ make_results (LlmGeneration          *self,
   g_variant_dict_insert (&dict, "finish-reason", "s", llm_finish_to_string (result->finish));
   if (self->calls != NULL)
     g_variant_dict_insert (&dict, "tool-calls", "s", self->calls);
+  if (result->n_reasoning > 0)
+    {
+      g_variant_dict_insert (&dict, "reasoning", "s", result->reasoning->str);
+      g_variant_dict_insert (&dict, "reasoning-tokens", "u", result->n_reasoning);
+    }
   g_variant_dict_insert (&dict, "prompt-tokens", "u", result->n_prompt);
   g_variant_dict_insert (&dict, "reused-tokens", "u", result->n_reused);
   g_variant_dict_insert (&dict, "output-tokens", "u", result->tokens->len);
@@ -81,6 +86,33 @@ settle (GTask   *task,
   llm_generation_settle (call->generation, call->generation->results, NULL);
 }
 
+/* (transfer floating): what there is of the answer beside its text. */
+static GVariant *
+make_extras (LlmGeneration          *self,
+             const LlmRequestResult *result)
+{
+  GVariantDict dict;
+
+  g_variant_dict_init (&dict, NULL);
+  if (self->calls != NULL)
+    g_variant_dict_insert (&dict, "tool-calls", "s", self->calls);
+  if (result->reasoning->len > 0)
+    g_variant_dict_insert (&dict, "reasoning", "s", result->reasoning->str);
+  return g_variant_dict_end (&dict);
+}
+
+/* Whether the next prompt has the reasoning as it was generated. */
+static gboolean
+keeps_reasoning (LlmGeneration          *self,
+                 const LlmRequestResult *result)
+{
+  LlmTemplate *template = llm_model_get_template (self->call->model, NULL);
+
+  return result->n_reasoning == 0
+         || (llm_template_get_features (template)->keeps_reasoning
+             && llm_reasoning_is_over (self->request->reasoning));
+}
+
 /* The turn: what was asked, and the answer. */
 static LlmTurn *
 make_turn (LlmGeneration          *self,
@@ -91,20 +123,20 @@ make_turn (LlmGeneration          *self,
   LlmTurn *turn = llm_turn_new ();
 
   llm_turn_add_messages (turn, call->messages);
-  g_ptr_array_add (turn->messages, llm_stored_message_new (
-    "assistant", result->text->str,
-    self->calls != NULL ? g_variant_new_parsed ("{'tool-calls': <%s>}", self->calls) : NULL));
+  g_ptr_array_add (turn->messages, llm_stored_message_new ("assistant", result->text->str,
+                                                           make_extras (self, result)));
   llm_request_id_note (turn, LLM_REQUEST_ANSWER, call->messages, call->options, self->results);
 
   /* Tokens that hold exactly the text settle the turn. Behind a stop string or
-   * a cancel there are tokens whose text was not kept; of a call that is not whole, too. */
-  if (!self->has_cut_call
+   * a cancel there are tokens whose text was not kept; of a call that is not whole, too. Where the
+   * template leaves reasoning out of later prompts, these are rendered from the text. */
+  if (!self->has_cut_call && keeps_reasoning (self, result)
       && (result->finish == LLM_FINISH_STOP || result->finish == LLM_FINISH_LENGTH ||
           result->finish == LLM_FINISH_CONTEXT_FULL))
     {
       g_autoptr(GArray) settled = g_array_new (FALSE, FALSE, sizeof (gint32));
       const char *tools = llm_call_options_get_string (call->options, LLMSVC_OPTION_TOOLS, NULL);
-      g_autofree char *identity = llm_context_get_token_identity (call->model, tools);
+      g_autofree char *identity = llm_context_get_token_identity (call->model, tools, llm_engine_read_thinking (call->options));
       guint first_message;
 
       llm_conversation_get_settled (call->context->conversation, identity, settled, &first_message);
@@ -136,7 +168,7 @@ read_calls (LlmGeneration          *self,
 
   if (self->call->format == NULL)
     return;
-  for (guint i = 0; i < result->tokens->len; i++)
+  for (guint i = result->n_reasoning; i < result->tokens->len; i++)
     {
       gint32 token = g_array_index (result->tokens, gint32, i);
 

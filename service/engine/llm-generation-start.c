@@ -71,6 +71,22 @@ set_tools (LlmCall    *call,
   request->calls_at_start = call->format->is_at_start;
 }
 
+/* What the model may reason is no part of the text. */
+static void
+set_reasoning (LlmCall    *call,
+               LlmRequest *request)
+{
+  LlmTemplate *template = llm_model_get_template (call->model, NULL);
+
+  if (call->raw != NULL || template == NULL || call->thought == LLM_THOUGHT_OVER)
+    return;
+  request->reasoning =
+    llm_reasoning_new (llm_model_get_tokenizer (call->model),
+                       llm_template_get_features (template)->think_begin,
+                       llm_template_get_features (template)->think_end, call->thought,
+                       llm_engine_read_thinking_budget (call->options));
+}
+
 static gboolean
 fill_request (LlmGeneration *self,
               LlmRequest    *request,
@@ -98,8 +114,10 @@ fill_request (LlmGeneration *self,
   request->n_system = call->n_system;
   request->strips_space = call->raw == NULL;
   set_tools (call, request);
+  set_reasoning (call, request);
   request->on_admitted = llm_generation_request_admitted;
   request->on_text = llm_generation_request_text;
+  request->on_reasoning = llm_generation_request_reasoning;
   request->on_done = llm_generation_request_done;
   return call->engine->settings->script != NULL
            ? llm_engine_script_reply (call, request, error)

@@ -90,6 +90,17 @@ on_stalled (gpointer data)
   return G_SOURCE_REMOVE;
 }
 
+/* Waits until the sink, which is full, is drained. */
+static void
+park (LlmGeneration *self,
+      LlmRequest    *request)
+{
+  __atomic_store_n (&request->is_blocked, TRUE, __ATOMIC_RELEASE);
+  if (self->stall_timer == 0)
+    self->stall_timer =
+      g_timeout_add_seconds (self->engine->settings->stall_timeout_s, on_stalled, self);
+}
+
 void
 llm_generation_request_text (LlmRequest *request,
                              const char *text,
@@ -98,12 +109,21 @@ llm_generation_request_text (LlmRequest *request,
 {
   LlmGeneration *self = data;
 
-  if (self->is_done || self->is_left || llm_sink_accept (self->call->sink, text, length))
-    return;
-  __atomic_store_n (&request->is_blocked, TRUE, __ATOMIC_RELEASE);
-  if (self->stall_timer == 0)
-    self->stall_timer =
-      g_timeout_add_seconds (self->engine->settings->stall_timeout_s, on_stalled, self);
+  if (!self->is_done && !self->is_left && !llm_sink_accept (self->call->sink, text, length))
+    park (self, request);
+}
+
+void
+llm_generation_request_reasoning (LlmRequest *request,
+                                  const char *text,
+                                  gsize       length,
+                                  gpointer    data)
+{
+  LlmGeneration *self = data;
+
+  if (!self->is_done && !self->is_left
+      && !llm_sink_accept_reasoning (self->call->sink, text, length))
+    park (self, request);
 }
 
 static void

@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "base/llm-fail.h"
+#include "common/llmsvc-error.h"
 #include "constraints/tools/llm-tool-messages.h"
 #include "constraints/tools/llm-tools.h"
 
@@ -52,11 +54,12 @@ llm_prepare_input_add_message (LlmPrepareInput *input,
   g_array_append_val (input->messages, message);
 }
 
-/* Appends the tokens of what @call renders. */
+/* Appends the tokens of what @call renders. @thought: (out) (optional): where that ends. */
 static gboolean
 encode_messages (LlmModel              *model,
                  const LlmTemplateCall *call,
                  GArray                *tokens,
+                 LlmThought            *thought,
                  GError               **error)
 {
   LlmTemplate *template = llm_model_get_template (model, error);
@@ -72,6 +75,8 @@ encode_messages (LlmModel              *model,
   parts = llm_prompt_get_parts (prompt, &n_parts);
   llm_tokenizer_encode (llm_model_get_tokenizer (model), parts, n_parts,
                         call->point == LLM_POINT_START, tokens);
+  if (thought != NULL)
+    *thought = prompt->thought;
   return TRUE;
 }
 
@@ -87,13 +92,14 @@ count_system (LlmModel              *model,
   g_autofree LlmMessage *messages = g_new0 (LlmMessage, input->n_system + 1);
   g_autoptr(GArray) alone = g_array_new (FALSE, FALSE, sizeof (gint32));
   LlmTemplateCall call = { .messages = messages, .n_messages = input->n_system + 1,
-                           .tools = input->tools, .variables = input->variables };
+                           .tools = input->tools, .variables = input->variables,
+                           .thinking = input->thinking };
   guint n = 0;
 
   for (guint i = 0; i < input->n_system; i++)
     messages[i] = g_array_index (input->messages, LlmMessage, i);
   messages[input->n_system] = (LlmMessage) { (char *) "user", (char *) "" };
-  if (!encode_messages (model, &call, alone, error))
+  if (!encode_messages (model, &call, alone, NULL, error))
     return FALSE;
 
   while (n < MIN (alone->len, tokens->len)
@@ -137,7 +143,7 @@ show_tools (LlmModel         *model,
 
 GArray *
 llm_prepare (LlmModel              *model,
-             const LlmPrepareInput *asked,
+             LlmPrepareInput       *asked,
              guint                 *n_system,
              GError               **error)
 {
@@ -160,7 +166,12 @@ llm_prepare (LlmModel              *model,
     .open_answer = input->opens_answer,
     .tools = input->tools,
     .variables = input->variables,
+    .thinking = input->thinking,
   };
+  if (input->raw != NULL && input->thinking == LLM_THINKING_ON)
+    return llm_fail_null (error, LLMSVC_ERROR_UNSUPPORTED,
+                          "thinking: a raw prompt goes without the chat template, which knows how "
+                          "the model reasons; leave out raw or thinking");
   if (input->raw != NULL)
     {
       /* What a raw prompt says in the model's own markup is meant so. */
@@ -168,7 +179,7 @@ llm_prepare (LlmModel              *model,
 
       llm_tokenizer_encode (tokenizer, &part, 1, TRUE, tokens);
     }
-  else if (!encode_messages (model, &call, tokens, error)
+  else if (!encode_messages (model, &call, tokens, &asked->thought, error)
            || (input->counts_system && !count_system (model, input, tokens, &n, error)))
     return NULL;
 
@@ -217,6 +228,14 @@ llm_prepare_async (LlmModel           *model,
   input->model = llm_model_ref (model);
   g_task_set_task_data (task, input, (GDestroyNotify) llm_prepare_input_free);
   g_task_run_in_thread (task, run_prepare);
+}
+
+LlmThought
+llm_prepare_get_thought (GAsyncResult *result)
+{
+  const LlmPrepareInput *input = g_task_get_task_data (G_TASK (result));
+
+  return input->thought;
 }
 
 GArray *

@@ -23,6 +23,7 @@ typedef struct
   guint n_settled;       /* of these that are settled already: templates look at them */
   char *tools;           /* (nullable) (owned): JSON, as in LlmTemplateCall */
   char *variables;       /* (nullable) (owned): likewise */
+  LlmThinking thinking;
   char *raw;             /* (nullable): this text as it is, instead of messages */
   gboolean opens_answer; /* end with what makes the model answer */
   gboolean counts_system; /* count the tokens of the system messages that all begins with: */
@@ -34,6 +35,7 @@ typedef struct
   /*< private >: in the other thread */
   LlmModel *model;       /* (nullable) (owned) */
   guint n_counted;       /* tokens of the system messages */
+  LlmThought thought;    /* where the prompt ends */
   LlmMaskTable *masks;   /* (nullable) (owned) */
 } LlmPrepareInput;
 
@@ -49,7 +51,7 @@ void             llm_prepare_input_add_message (LlmPrepareInput *input,
  * (out) (optional): how many of them are of the system messages and what the template puts around
  * these, up to the text of the first other message; 0 when they are not to be counted. */
 GArray *llm_prepare        (LlmModel              *model,
-                            const LlmPrepareInput *input,
+                            LlmPrepareInput       *input,
                             guint                 *n_system,
                             GError               **error) G_GNUC_WARN_UNUSED_RESULT;
 
@@ -63,6 +65,9 @@ GArray *llm_prepare_finish (GAsyncResult          *result,
                             guint                 *n_system,
                             LlmMaskTable         **masks,
                             GError               **error);
+
+/* Where the prompt ends. */
+LlmThought llm_prepare_get_thought (GAsyncResult      *result);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmPrepareInput, llm_prepare_input_free)
 

@@ -149,6 +149,30 @@ note_token (LlmRequest *request,
   __atomic_store_n (&request->has_first, TRUE, __ATOMIC_RELEASE);
 }
 
+/* A token before the answer, or of its beginning. Returns whether a stop string is complete. */
+static gboolean
+take_reasoning (LlmRequest *request,
+                gint32      token)
+{
+  g_autoptr(GArray) tokens = g_array_new (FALSE, FALSE, sizeof (gint32));
+  g_autoptr(GString) bytes = g_string_new (NULL);
+  gboolean has_stop;
+
+  llm_reasoning_push (request->reasoning, token, request->thoughts, tokens, bytes);
+  has_stop = llm_text_stream_push_bytes (request->stream, bytes->str, bytes->len, request->text);
+  for (guint i = 0; i < tokens->len; i++)
+    has_stop |= llm_text_stream_push (request->stream, g_array_index (tokens, gint32, i),
+                                      request->text);
+  return has_stop;
+}
+
+static gboolean
+is_inside (const LlmRequest *request)
+{
+  return request->reasoning != NULL
+         && llm_reasoning_get_thought (request->reasoning) == LLM_THOUGHT_INSIDE;
+}
+
 /* Takes the token that follows a row; what ends the request, or RUNNING. */
 static LlmFinish
 take_token (LlmRequest *request,
@@ -158,13 +182,18 @@ take_token (LlmRequest *request,
   gboolean has_stop;
 
   note_token (request, token);
-  if (llm_tokenizer_ends_answer (llm_model_get_tokenizer (request->runner->instance->model), token))
+  /* the mark that ends reasoning may have such a token */
+  if (llm_tokenizer_ends_answer (llm_model_get_tokenizer (request->runner->instance->model), token)
+      && !is_inside (request))
     {
       request->result.is_closed = TRUE;
       return LLM_FINISH_STOP;
     }
 
-  has_stop = llm_text_stream_push (request->stream, token, request->text);
+  if (request->reasoning != NULL && !llm_reasoning_is_over (request->reasoning))
+    has_stop = take_reasoning (request, token);
+  else
+    has_stop = llm_text_stream_push (request->stream, token, request->text);
   if (decoder->class->holds_text == NULL || !decoder->class->holds_text (decoder))
     llm_executor_post_text (request->executor, request);
   if (has_stop)

@@ -46,6 +46,19 @@ leave_session (LlmRequest *request)
   g_clear_pointer (&request->own_session, llm_session_free);
 }
 
+/* What was held back of the reasoning, and what turns out to be none. */
+static void
+finish_reasoning (LlmRequest *request)
+{
+  g_autoptr(GArray) tokens = g_array_new (FALSE, FALSE, sizeof (gint32));
+
+  llm_reasoning_finish (request->reasoning, request->thoughts, tokens);
+  for (guint i = 0; i < tokens->len; i++)
+    (void) llm_text_stream_push (request->stream, g_array_index (tokens, gint32, i),
+                                 request->text);
+  request->result.n_reasoning = llm_reasoning_get_n (request->reasoning);
+}
+
 void
 llm_request_end (LlmRequest   *request,
                  LlmFinish     finish,
@@ -56,6 +69,8 @@ llm_request_end (LlmRequest   *request,
   llm_request_leave_steps (request);
   if (request->stream != NULL && finish != LLM_FINISH_FAILED)
     {
+      if (request->reasoning != NULL)
+        finish_reasoning (request);
       if (finish != LLM_FINISH_STOP_STRING)
         llm_text_stream_finish (request->stream, request->text);
       llm_executor_post_text (executor, request);

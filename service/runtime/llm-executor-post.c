@@ -31,6 +31,8 @@ clear_command (gpointer data)
   g_clear_pointer (&self->request, llm_request_unref);
   if (self->text != NULL)
     g_string_free (self->text, TRUE);
+  if (self->thoughts != NULL)
+    g_string_free (self->thoughts, TRUE);
   g_clear_pointer (&self->table, g_hash_table_unref);
   g_clear_pointer (&self->pieces, g_array_unref);
   g_clear_pointer (&self->memory, llm_context_memory_free);
@@ -79,9 +81,25 @@ static void
 deliver_text (LlmCommand *command)
 {
   LlmRequest *request = command->request;
+  const GString *thoughts = command->thoughts;
 
-  request->on_text (request, command->text->str, command->text->len, request->data);
-  __atomic_fetch_sub (&request->n_unread, command->text->len, __ATOMIC_RELEASE);
+  if (thoughts->len > 0 && request->on_reasoning != NULL)
+    request->on_reasoning (request, thoughts->str, thoughts->len, request->data);
+  if (command->text->len > 0)
+    request->on_text (request, command->text->str, command->text->len, request->data);
+  __atomic_fetch_sub (&request->n_unread, command->text->len + thoughts->len, __ATOMIC_RELEASE);
+}
+
+/* Hands over what is to be posted, and keeps it for the result. */
+static GString *
+take_text (GString **text,
+           GString  *all)
+{
+  GString *taken = *text;
+
+  *text = g_string_new (NULL);
+  g_string_append_len (all, taken->str, (gssize) taken->len);
+  return taken;
 }
 
 void
@@ -90,13 +108,13 @@ llm_executor_post_text (LlmExecutor *self,
 {
   LlmCommand *command;
 
-  if (request->text->len == 0)
+  if (request->text->len + request->thoughts->len == 0)
     return;
   command = command_for (request);
-  command->text = g_steal_pointer (&request->text);
-  request->text = g_string_new (NULL);
-  g_string_append_len (request->result.text, command->text->str, (gssize) command->text->len);
-  __atomic_fetch_add (&request->n_unread, command->text->len, __ATOMIC_RELEASE);
+  command->text = take_text (&request->text, request->result.text);
+  command->thoughts = take_text (&request->thoughts, request->result.reasoning);
+  __atomic_fetch_add (&request->n_unread, command->text->len + command->thoughts->len,
+                      __ATOMIC_RELEASE);
   llm_command_reply (command, deliver_text);
 }
 

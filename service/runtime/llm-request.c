@@ -15,8 +15,10 @@ llm_request_new (LlmApp *app)
   self->arrived_us = llm_clock_now_us ();
   self->slo = llm_slo_for_class (LLM_SLO_RESPONSIVE);
   self->text = g_string_new (NULL);
+  self->thoughts = g_string_new (NULL);
   self->result.tokens = g_array_new (FALSE, FALSE, sizeof (gint32));
   self->result.text = g_string_new (NULL);
+  self->result.reasoning = g_string_new (NULL);
   return self;
 }
 
@@ -35,6 +37,7 @@ llm_request_unref (LlmRequest *self)
   g_assert (self->entry.scheduler == NULL && self->own_session == NULL);
   g_array_unref (self->prompt);
   llm_decoder_free (self->decoder);
+  llm_reasoning_free (self->reasoning);
   g_clear_pointer (&self->draft_record, llm_draft_record_unref);
   g_strfreev (self->stops);
   llm_app_unref (self->app);
@@ -43,9 +46,11 @@ llm_request_unref (LlmRequest *self)
   g_free (self->calls_marker);
   g_clear_pointer (&self->states, g_byte_array_unref);
   g_string_free (self->text, TRUE);
+  g_string_free (self->thoughts, TRUE);
   g_clear_error (&self->result.error);
   g_array_unref (self->result.tokens);
   g_string_free (self->result.text, TRUE);
+  g_string_free (self->result.reasoning, TRUE);
   g_free (self);
 }
 

@@ -42,6 +42,8 @@ typedef struct
   GError *error;         /* (nullable) of FAILED */
   GArray *tokens;        /* (element-type gint32): generated, the end token included */
   GString *text;         /* what was sent to the sink */
+  GString *reasoning;    /* likewise, before it */
+  guint n_reasoning;     /* tokens before the answer */
   gboolean is_closed;    /* the last token ends the answer */
   guint n_prompt;        /* tokens of the prompt */
   guint n_slid;          /* tokens of prompt and answer that the model does not see any more */
@@ -91,6 +93,7 @@ struct _LlmRequest
   guint n_system;        /* of the prompt's first tokens that stay when it slides */
   LlmDecoder *decoder;   /* (nullable) (owned): chooses the tokens of the answer; NULL: prefill
                           * only */
+  LlmReasoning *reasoning; /* (nullable) (owned): the answer may begin with it */
   LlmDraftRecord *draft_record; /* (nullable) (owned): what is known of the decoder's guesses */
   GStrv stops;           /* (nullable) */
   char *calls_marker;    /* (nullable): where the text ends, though not the answer; see
@@ -107,6 +110,7 @@ struct _LlmRequest
   LlmRequestAdmitted on_admitted; /* (nullable): before anything else is heard of it. Without, it is
                                    * never refused because others wait */
   LlmRequestText on_text;
+  LlmRequestText on_reasoning; /* (nullable) */
   LlmRequestDone on_done;
   gpointer data;
 
@@ -123,7 +127,8 @@ struct _LlmRequest
   LlmSession *own_session;  /* (nullable) (owned) */
   LlmTextStream *stream;    /* (nullable) (owned) */
   GByteArray *states;       /* (owned): llm_row_state() of each token of the prompt */
-  GString *text;            /* (owned): what is to be posted next */
+  GString *text;            /* (owned): what is to be posted next, */
+  GString *thoughts;        /* (owned): and of the reasoning, before it */
   LlmDraftTree rows;        /* of decode in the step under way; empty: it has none */
   guint length_before;      /* of the session before that step */
   guint n_known;            /* tokens of the prompt that the session had */

@@ -5,17 +5,20 @@
 #include <glib/gi18n.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "decoding/llm-buffer-sink.h"
 #include "engine/llm-engine.h"
 #include "weights/llm-repacked-cache.h"
 
 static char *model, *system_text, *draft, *schema_file, *grammar_file, *regex, *tools_file;
+static char *thinking;
 static gboolean is_raw, as_json, is_exact;
 static double temperature = -1;
 static int max_tokens, threads;
 static gint64 seed = -1;
 static char **options;
+static gboolean has_reasoned;
 
 /* texts are of type FILENAME: GLib would have strings in the locale's charset */
 static const GOptionEntry entries[] = {
@@ -40,6 +43,9 @@ static const GOptionEntry entries[] = {
     N_("Hold the answer to a regular expression"), N_("REGEX") },
   { "tools", 0, 0, G_OPTION_ARG_FILENAME, &tools_file,
     N_("Let the answer call the functions in FILE (JSON); calls are printed as JSON"), N_("FILE") },
+  { "thinking", 0, 0, G_OPTION_ARG_FILENAME, &thinking,
+    N_("Whether the model thinks before it answers: auto, off, on, or for N tokens at most"),
+    N_("MODE") },
   { "option", 'o', 0, G_OPTION_ARG_FILENAME_ARRAY, &options, N_("Any option of the interface"),
     "KEY=VALUE" },
   { "json", 0, 0, G_OPTION_ARG_NONE, &as_json, N_("Text and results as one JSON object"), NULL },
@@ -57,8 +63,22 @@ static void
 print_text (const char *text,
             gsize       length)
 {
+  if (has_reasoned)
+    fputs ("\n\n", stderr);
+  has_reasoned = FALSE;
   fwrite (text, 1, length, stdout);
   fflush (stdout);
+}
+
+/* Reasoning, which is for people: where there is a terminal, and dim there. */
+static void
+print_reasoning (const char *text,
+                 gsize       length)
+{
+  if (!isatty (STDERR_FILENO))
+    return;
+  fprintf (stderr, "\033[2m%.*s\033[0m", (int) length, text);
+  has_reasoned = TRUE;
 }
 
 static void
@@ -213,6 +233,13 @@ make_options (void)
     }
   if (regex != NULL)
     g_variant_dict_insert (&dict, "regex", "s", regex);
+  if (thinking != NULL && !g_utf8_validate (thinking, -1, NULL))
+    {
+      tool_fail_usage (_("the text is not valid UTF-8"));
+      return NULL;
+    }
+  if (thinking != NULL)
+    g_variant_dict_insert (&dict, "thinking", "s", thinking);
   if (is_raw)
     g_variant_dict_insert (&dict, "raw", "b", TRUE);
   if (system_text != NULL)
@@ -266,6 +293,8 @@ run (char **arguments)
     return tool_fail_usage (_("the prompt is not valid UTF-8"));
 
   sink = llm_buffer_sink_new (as_json ? NULL : print_text, print_end, &answer, NULL);
+  if (!as_json)
+    llm_buffer_sink_set_reasoning (sink, print_reasoning);
   llm_engine_start (engine);
   llm_engine_complete_async (engine, caller, prompt, parsed, sink, on_begun, &answer);
   while (!answer.is_finished)

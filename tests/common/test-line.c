@@ -44,6 +44,22 @@ test_text (void)
 }
 
 static void
+test_reasoning (void)
+{
+  g_autoptr(GString) out = g_string_new (NULL);
+  g_autoptr(GError) error = NULL;
+  LlmsvcLine line;
+
+  llmsvc_line_write_reasoning (out, "a\n“b”", strlen ("a\n“b”"));
+  g_assert_cmpstr (out->str, ==, "{\"reasoning\":\"a\\n“b”\"}\n");
+  g_assert_true (llmsvc_line_parse (out->str, out->len - 1, &line, &error));
+  g_assert_no_error (error);
+  g_assert_cmpint (line.kind, ==, LLMSVC_LINE_REASONING);
+  g_assert_cmpstr (line.text, ==, "a\n“b”");
+  llmsvc_line_clear (&line);
+}
+
+static void
 test_text_with_nul (void)
 {
   g_autoptr(GString) out = g_string_new (NULL);
@@ -139,7 +155,8 @@ test_bad (void)
   static const char *const lines[] = {
     "", " ", "x", "[]", "\"t\"", "1", "{", "}", "{\"t\"", "{\"t\":", "{\"t\":\"", "{\"t\":\"a\"",
     "{\"t\":\"a\"}}", "{\"t\":\"a\"} {}", "{\"t\":\"a\",}", "{,}", "{\"t\":1}", "{\"t\":[]}",
-    "{\"done\":[]}", "{\"done\":\"x\"}", "{\"t\":\"a\",\"done\":{}}", "{\"t\":\"a\",\"t\":\"b\"}",
+    "{\"reasoning\":1}", "{\"t\":\"a\",\"reasoning\":\"b\"}", "{\"done\":[]}",
+    "{\"done\":\"x\"}", "{\"t\":\"a\",\"done\":{}}", "{\"t\":\"a\",\"t\":\"b\"}",
     "{'t':'a'}", "{t:\"a\"}", "{\"t\":\"a\"/* */}", "var a = {}", "{\"a\":01}", "{\"a\":1.}",
     "{\"a\":.5}", "{\"a\":+1}", "{\"a\":1e}", "{\"a\":1000000000000000000}", "{\"a\":NaN}", "{\"a\":tru}",
     "{\"a\":-}", "{\"a\":0x10}", "{\"t\":\"\\u0000\"}", "{\"t\":\"\\ud800\"}",
@@ -226,7 +243,7 @@ test_reader (void)
           g_assert_no_error (error);
         }
 
-      g_assert_cmpstr (seen->str, ==, "0:one\n;0:zwei \xc3\xa4;3:;1:;");
+      g_assert_cmpstr (seen->str, ==, "0:one\n;0:zwei \xc3\xa4;4:;1:;");
     }
 }
 
@@ -293,6 +310,7 @@ main (int   argc,
 
   g_test_add_func ("/line/text", test_text);
   g_test_add_func ("/line/text-with-nul", test_text_with_nul);
+  g_test_add_func ("/line/reasoningreasoning", test_reasoning);
   g_test_add_func ("/line/done", test_done);
   g_test_add_func ("/line/error", test_error);
   g_test_add_func ("/line/other", test_other);

@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "client-rig.h"
+#include "support/llm-test-folder.h"
+#include "support/llm-test-template.h"
 
 static const char script[] =
   "{\"version\":1,\"rules\":["
@@ -519,6 +521,55 @@ test_model (void)
   g_assert_cmpuint (llmsvc_answer_get_revision (answer), ==, 0);
 }
 
+static void
+on_reasoning (LlmsvcGeneration *generation,
+              const char       *text,
+              gpointer          data)
+{
+  g_assert_true (g_utf8_validate (text, -1, NULL));
+  g_string_append (data, text);
+}
+
+/* What a model thinks comes as a signal while its answer is read, and is a part of its own. */
+static void
+test_thinking (void)
+{
+  g_autofree char *folder = llm_test_folder_new ();
+  g_autofree char *model = g_build_filename (folder, "thinking.gguf", NULL);
+  const LlmTestDaemonSetup thinks = { .model = model };
+  g_autoptr(LlmsvcOptions) options = g_object_new (
+    LLMSVC_TYPE_OPTIONS, "max-tokens", 60, "temperature", 0.0, "thinking", "20", NULL);
+  g_autoptr(GString) reasoning = g_string_new (NULL);
+  g_autoptr(GError) error = NULL;
+  ClientRig *rig;
+
+  llm_test_template_write_shipped ("thinking", NULL, NULL, model);
+  rig = rig_new (&thinks);
+  {
+    g_autoptr(LlmsvcContext) context = rig_create (rig->client, NULL, NULL);
+    g_autoptr(LlmsvcGeneration) generation =
+      rig_prompt (context, "Write a long text about Rome.", options, &error);
+    g_autoptr(LlmsvcAnswer) answer = NULL;
+    g_autofree char *first = NULL;
+
+    g_assert_no_error (error);
+    g_signal_connect (generation, "reasoning", G_CALLBACK (on_reasoning), reasoning);
+    first = rig_next (generation, NULL, &error);
+    g_assert_no_error (error);
+    g_assert_nonnull (first);
+    g_assert_cmpuint (reasoning->len, >, 0);
+    answer = rig_finish (generation, &error);
+    g_assert_no_error (error);
+    g_assert_cmpstr (llmsvc_answer_get_reasoning (answer), ==, reasoning->str);
+    g_assert_cmpuint (llmsvc_answer_get_reasoning_tokens (answer), >, 20);
+    g_assert_true (g_str_has_prefix (llmsvc_answer_get_text (answer), first));
+    g_assert_null (strstr (llmsvc_answer_get_text (answer), "think"));
+  }
+  rig_wait_n_contexts (rig, 0);
+  rig_free (rig);
+  llm_test_folder_remove (folder);
+}
+
 int
 main (int   argc,
       char *argv[])
@@ -537,6 +588,7 @@ main (int   argc,
   ADD ("give-up", test_give_up);
   g_test_add_func ("/libllmsvc/generation/back-pressure", test_back_pressure);
   g_test_add_func ("/libllmsvc/generation/model", test_model);
+  g_test_add_func ("/libllmsvc/generation/thinking", test_thinking);
 
   return g_test_run ();
 }

@@ -63,6 +63,8 @@ write_answer (Fixture *fixture,
       g_variant_new_parsed ("{'finish-reason': <'stop'>, 'output-tokens': <uint32 2>,"
                             " 'ignored': <['colour']>}"));
 
+  if (g_str_equal (fixture->prompt, "think"))
+    llmsvc_line_write_reasoning (lines, "Let me see", 10);
   llmsvc_line_write_text (lines, "Hello", 5);
   if (g_str_equal (fixture->prompt, "hang"))
     {
@@ -386,6 +388,35 @@ test_json (Fixture       *fixture,
   g_assert_nonnull (strstr (outcome.output, "\"finish-reason\":\"stop\""));
 }
 
+/* What the model thinks is no part of what other programs read, unless they ask. */
+static void
+test_thinking (Fixture       *fixture,
+               gconstpointer  data)
+{
+  g_auto(Outcome) plain = { 0 };
+  g_auto(Outcome) shown = { 0 };
+  g_auto(Outcome) json = { 0 };
+  g_auto(Outcome) wrong = { 0 };
+  const char *thinking = NULL;
+
+  RUN (&plain, NULL, "ask", "--thinking", "12", "think");
+  g_assert_cmpint (plain.status, ==, 0);
+  g_assert_cmpstr (plain.output, ==, "Hello world\n");
+  g_assert_true (g_variant_lookup (fixture->options, "thinking", "&s", &thinking));
+  g_assert_cmpstr (thinking, ==, "12");
+
+  RUN (&shown, NULL, "ask", "--thinking", "on", "--show-thinking", "think");
+  g_assert_cmpstr (shown.output, ==, "Let me see\n\nHello world\n");
+
+  RUN (&json, NULL, "ask", "--json", "think");
+  g_assert_true (g_str_has_prefix (json.output, "{\"version\":1,\"reasoning\":\"Let me see\"}\n"
+                                   "{\"t\":\"Hello\"}\n{\"t\":\" world\"}\n{\"done\":{"));
+
+  RUN (&wrong, NULL, "ask", "--thinking", "much", "think");
+  g_assert_cmpint (wrong.status, !=, 0);
+  g_assert_nonnull (strstr (wrong.complaint, "thinking"));
+}
+
 /* What has slid out of the model's sight is told. */
 static void
 test_slide (Fixture       *fixture,
@@ -576,6 +607,7 @@ main (int   argc,
 #define ADD(path, function) g_test_add (path, Fixture, NULL, set_up, function, tear_down)
   ADD ("/ask/stream", test_stream);
   ADD ("/ask/json", test_json);
+  ADD ("/ask/thinking", test_thinking);
   ADD ("/ask/slide", test_slide);
   ADD ("/ask/input", test_input);
   ADD ("/ask/options", test_options);

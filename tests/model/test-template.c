@@ -511,7 +511,8 @@ test_features (void)
       "<|tool_call_end|><|tool_calls_section_end|>" },
     { "public/Qwen3.5-4B", "system, tools (qwen-xml), thinking", LLM_TOOL_FORMAT_TAGS, NULL, NULL,
       NULL },
-    { "public/LFM2.5-8B-A1B", "system, tools (lfm2)", LLM_TOOL_FORMAT_OTHER, NULL, NULL, NULL },
+    { "public/LFM2.5-8B-A1B", "system, tools (lfm2), thinking", LLM_TOOL_FORMAT_OTHER, NULL, NULL,
+      NULL },
   };
 
   for (guint i = 0; i < G_N_ELEMENTS (cases); i++)

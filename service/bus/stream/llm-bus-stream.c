@@ -153,6 +153,22 @@ push (LlmBusStream *self)
   return FALSE;
 }
 
+/* Who reads the text alone wants the answer alone. */
+static gboolean
+accept_reasoning (LlmSink    *sink,
+                  const char *text,
+                  gsize       length)
+{
+  LlmBusStream *self = (LlmBusStream *) sink;
+
+  if (self->fd < 0 || self->is_finished)
+    return FALSE;
+
+  if (!self->is_text && length > 0)
+    llmsvc_line_write_reasoning (self->pending, text, length);
+  return push (self);
+}
+
 static gboolean
 accept_text (LlmSink    *sink,
              const char *text,
@@ -268,7 +284,7 @@ llm_bus_stream_new (LlmCaller         *owner,
                     int               *read_fd,
                     GError           **error)
 {
-  static const LlmSinkClass class = { accept_text, finish, clear };
+  static const LlmSinkClass class = { accept_text, finish, clear, accept_reasoning };
   LlmBusStream *self;
   int fds[2];
 

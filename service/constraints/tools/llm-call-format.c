@@ -203,7 +203,6 @@ llm_call_format_new (const LlmTemplateFeatures *features,
       g_ptr_array_set_size (controls.texts, 0);
       self = new_of_texts (&general, &controls);
     }
-  self->may_think = features != NULL && features->has_thinking && !self->is_at_start;
   controls_clear (&controls);
   return self;
 }

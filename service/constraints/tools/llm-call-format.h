@@ -31,7 +31,6 @@ typedef struct
   char *marker;          /* what tells a call from text: @begin begins with it; of control tokens
                           * just one, and nothing else */
   gboolean is_at_start;  /* only at the very start of the answer, spaces aside */
-  gboolean may_think;    /* the model may think before */
 } LlmCallFormat;
 
 /* @features: (nullable): of the template. @tokenizer: (nullable): for its control tokens; needed

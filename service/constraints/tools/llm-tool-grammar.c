@@ -187,8 +187,7 @@ make_answer (const LlmTools      *tools,
     return NULL;
   if (!is_forced)
     llm_nfa_add_automaton (nfa, start, free_text, end);
-  if (tools->choice != LLM_TOOL_CHOICE_NONE && !format->is_at_start
-      && (!is_forced || format->may_think))
+  if (tools->choice != LLM_TOOL_CHOICE_NONE && !format->is_at_start && !is_forced)
     llm_nfa_add_automaton (nfa, start, free_text, calls);
   else if (tools->choice != LLM_TOOL_CHOICE_NONE)
     llm_nfa_add_empty (nfa, add_optional (nfa, add_optional (nfa, start, "\n", 1), " ", 1), calls,

@@ -13,7 +13,6 @@
 #define OTHER_NAME "probe_other"
 #define KEY "probe_key"
 #define VALUE "probe_value"
-#define REASONING "probe_reasoning"
 #define TOOL(name)                                                                            \
   "{\"type\": \"function\", \"function\": {\"name\": \"" name "\", \"description\": \"probe\", " \
   "\"parameters\": {\"type\": \"object\", \"properties\": {\"" KEY "\": {\"type\": \"string\", " \
@@ -31,12 +30,6 @@ static const LlmMessage call = { (char *) "assistant", (char *) "",
 static const LlmMessage two_calls = {
   (char *) "assistant", (char *) "",
   (char *) CALLS (CALL (LLM_TEMPLATE_CALL_ID, NAME) ", " CALL (LLM_TEMPLATE_NEXT_ID, OTHER_NAME)) };
-static const LlmMessage thought_call = {
-  (char *) "assistant", (char *) "",
-  (char *) "{\"reasoning_content\": \"" REASONING "\", \"tool_calls\": ["
-           CALL (LLM_TEMPLATE_CALL_ID, NAME) "]}" };
-static const LlmMessage thought = { (char *) "assistant", (char *) "probe",
-                                    (char *) "{\"reasoning_content\": \"" REASONING "\"}" };
 static const LlmMessage plain_answer = { (char *) "assistant", (char *) "probe" };
 static const LlmMessage plain_result = { (char *) "tool", (char *) "probe" };
 static const LlmMessage result = { (char *) "tool", (char *) "probe",
@@ -46,15 +39,14 @@ static const LlmMessage other_result = {
   (char *) "tool", (char *) "probe",
   (char *) "{\"tool_call_id\": \"" LLM_TEMPLATE_NEXT_ID "\", \"name\": \"" OTHER_NAME "\"}" };
 
-/* @messages: NULL at the end. */
-static gboolean
-probe (LlmTemplate              *self,
-       const LlmMessage *const  *messages,
-       gboolean                  open_answer,
-       const char               *tools,
-       const char               *variables,
-       LlmJinjaOutput           *out,
-       GError                  **error)
+gboolean
+llm_template_probe (LlmTemplate              *self,
+                    const LlmMessage *const  *messages,
+                    gboolean                  open_answer,
+                    const char               *tools,
+                    const char               *variables,
+                    LlmJinjaOutput           *out,
+                    GError                  **error)
 {
   LlmMessage copies[8];
   LlmTemplateCall probed = { .messages = copies, .open_answer = open_answer, .tools = tools,
@@ -235,16 +227,17 @@ find_calls (LlmTemplate *self)
     {
       features->needs_text_arguments = (i & 1) != 0;
       features->needs_null_content = (i & 2) != 0;
-      is_called = probe (self, called, FALSE, TOOLS, NULL, &out, NULL) && has_call (&out);
+      is_called = llm_template_probe (self, called, FALSE, TOOLS, NULL, &out, NULL)
+                  && has_call (&out);
     }
   if (!is_called)
     {
       features->needs_text_arguments = features->needs_null_content = FALSE;
-      features->has_tool_results = probe (self, uncalled, TRUE, NULL, NULL, &out, NULL)
+      features->has_tool_results = llm_template_probe (self, uncalled, TRUE, NULL, NULL, &out, NULL)
                                    && llm_template_has_origin (&out, llm_origin_of_text (2), NULL);
       return;
     }
-  if (!probe (self, asked, TRUE, TOOLS, NULL, &opened, NULL))
+  if (!llm_template_probe (self, asked, TRUE, TOOLS, NULL, &opened, NULL))
     return;
   answer = count_common (&opened, &out);
   /* where the prompt goes on differently, as with <think> where there is <tool_call> here, both
@@ -260,35 +253,15 @@ find_calls (LlmTemplate *self)
       }
   find_texts (self, &out, answer);
   name_format (features, &out, answer);
-  features->has_tool_results = probe (self, answered, TRUE, TOOLS, NULL, &out, NULL)
+  features->has_tool_results = llm_template_probe (self, answered, TRUE, TOOLS, NULL, &out, NULL)
                                && llm_template_has_origin (&out, llm_origin_of_text (2), NULL);
-  features->has_parallel_calls = probe (self, twice, TRUE, TOOLS, NULL, &out, NULL)
+  features->has_parallel_calls = llm_template_probe (self, twice, TRUE, TOOLS, NULL, &out, NULL)
                                  && llm_template_has_origin (&out, llm_origin_of_text (3), NULL)
                                  && find (&out, OTHER_NAME) != NULL;
   /* as the last message, like the one call above: some write ids only where results follow */
-  if (features->has_parallel_calls && probe (self, called_twice, FALSE, TOOLS, NULL, &out, NULL))
+  if (features->has_parallel_calls
+      && llm_template_probe (self, called_twice, FALSE, TOOLS, NULL, &out, NULL))
     find_next (features, &out, answer);
-}
-
-static void
-find_thinking (LlmTemplate *self)
-{
-  const LlmMessage *const asked[] = { &question, NULL };
-  const LlmMessage *const before[] = { &question, &thought, &question, NULL };
-  const LlmMessage *const called[] = { &question, &thought_call, &result, NULL };
-  LlmTemplateFeatures *features = &self->features;
-  g_auto(LlmJinjaOutput) on = { NULL };
-  g_auto(LlmJinjaOutput) off = { NULL };
-
-  features->has_thinking = probe (self, asked, TRUE, NULL, "{\"enable_thinking\": true}", &on, NULL)
-                           && probe (self, asked, TRUE, NULL, "{\"enable_thinking\": false}", &off,
-                                     NULL)
-                           && (on.length != off.length || count_common (&on, &off) != on.length);
-  features->keeps_reasoning = probe (self, before, TRUE, NULL, NULL, &on, NULL)
-                              && find (&on, REASONING) != NULL;
-  features->has_reasoning = features->keeps_reasoning
-                            || (probe (self, called, TRUE, TOOLS, NULL, &on, NULL)
-                                && find (&on, REASONING) != NULL);
 }
 
 gboolean
@@ -303,13 +276,13 @@ llm_template_find_features (LlmTemplate *self,
 
   /* without tools there is None, as in transformers; some templates for tools take that for a
    * list */
-  if (!probe (self, asked, TRUE, NULL, NULL, &out, &reason)
+  if (!llm_template_probe (self, asked, TRUE, NULL, NULL, &out, &reason)
       && reason->code != LLMSVC_ERROR_INVALID_ARGUMENT)
     {
       g_clear_error (&reason);
       self->omits_tools = TRUE;
     }
-  if (reason == NULL && probe (self, asked, TRUE, NULL, NULL, &out, &reason))
+  if (reason == NULL && llm_template_probe (self, asked, TRUE, NULL, NULL, &out, &reason))
     {
       if (!llm_template_has_origin (&out, llm_origin_of_text (0), NULL))
         return llm_fail (error, LLMSVC_ERROR_UNSUPPORTED,
@@ -320,12 +293,12 @@ llm_template_find_features (LlmTemplate *self,
       g_propagate_error (error, g_steal_pointer (&reason));
       return FALSE;
     }
-  features->has_system = probe (self, with_system, TRUE, NULL, NULL, &out, NULL)
+  features->has_system = llm_template_probe (self, with_system, TRUE, NULL, NULL, &out, NULL)
                          && llm_template_has_origin (&out, llm_origin_of_text (0), NULL);
-  features->has_tools = probe (self, asked, TRUE, TOOLS, NULL, &out, NULL)
+  features->has_tools = llm_template_probe (self, asked, TRUE, TOOLS, NULL, &out, NULL)
                         && llm_template_has_origin (&out, LLM_ORIGIN_DATA, NULL);
   find_calls (self);
-  find_thinking (self);
+  llm_template_find_thinking (self);
   return TRUE;
 }
 
@@ -337,6 +310,8 @@ llm_template_clear_features (LlmTemplateFeatures *features)
   g_clear_pointer (&features->call_end, g_free);
   g_clear_pointer (&features->call_next, g_free);
   g_clear_pointer (&features->next_middle, g_free);
+  g_clear_pointer (&features->think_begin, g_free);
+  g_clear_pointer (&features->think_end, g_free);
 }
 
 char *

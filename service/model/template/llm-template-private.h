@@ -52,7 +52,30 @@ gboolean llm_template_has_origin  (const LlmJinjaOutput  *out,
                                    guint16                origin,
                                    gsize                 *last);
 
+/* --- llm-template-thinking.c --- */
+
+/* Finds what @self knows of thinking. */
+void     llm_template_find_thinking (LlmTemplate          *self);
+/* (nullable) (transfer none): the variables for @call. */
+const char *llm_template_get_variables (LlmTemplate           *self,
+                                        const LlmTemplateCall *call);
+/* (transfer full) (nullable): what must follow @out, a prompt with what makes the model answer, for
+ * @thinking; @thought: (out): where it ends then. Cuts off what says otherwise. */
+char    *llm_template_complete_thought (LlmTemplate           *self,
+                                        LlmJinjaOutput        *out,
+                                        LlmThinking            thinking,
+                                        LlmThought            *thought);
+
 /* --- llm-template-features.c --- */
+
+/* Renders a small conversation. @messages: NULL at the end. */
+gboolean llm_template_probe       (LlmTemplate              *self,
+                                   const LlmMessage *const  *messages,
+                                   gboolean                  open_answer,
+                                   const char               *tools,
+                                   const char               *variables,
+                                   LlmJinjaOutput           *out,
+                                   GError                  **error);
 
 /* Finds @self's features. Fails if it can't render the simplest of conversations. */
 gboolean llm_template_find_features (LlmTemplate *self,

@@ -10,6 +10,9 @@
 #include "base/llm-clock.h"
 #include "base/llm-fail.h"
 
+/* What its reasoning is called in the extras of a message. */
+#define REASONING "reasoning_content"
+
 /* Objects where there are strings that hold one, or the other way round: OpenAI's API has strings,
  * most templates are written for objects. Others stay as they are. */
 static void
@@ -38,8 +41,21 @@ convert_arguments (JsonObject *call,
     }
 }
 
-/* (transfer full) (nullable): the extras of @message with its calls as the template wants them;
- * NULL where there are no calls. */
+/* To the name that the template has for it. @key: (nullable) */
+static void
+rename_reasoning (JsonObject *extras,
+                  const char *key)
+{
+  JsonNode *reasoning = json_object_get_member (extras, REASONING);
+
+  if (reasoning == NULL || key == NULL || g_str_equal (key, REASONING))
+    return;
+  json_object_set_member (extras, key, json_node_copy (reasoning));
+  json_object_remove_member (extras, REASONING);
+}
+
+/* (transfer full) (nullable): the extras of @message with its calls and its reasoning as the
+ * template wants them; NULL where there are none. */
 static char *
 convert_extras (const LlmTemplateFeatures *features,
                 const LlmMessage          *message)
@@ -48,14 +64,16 @@ convert_extras (const LlmTemplateFeatures *features,
   g_autoptr(JsonNode) root = NULL;
   JsonNode *calls;
 
-  if (extras == NULL || strstr (extras, "tool_calls") == NULL)
+  if (extras == NULL
+      || (strstr (extras, "tool_calls") == NULL && strstr (extras, REASONING) == NULL))
     return NULL;
   root = json_from_string (extras, NULL);
   if (root == NULL || !JSON_NODE_HOLDS_OBJECT (root))
     return NULL;
+  rename_reasoning (json_node_get_object (root), features->reasoning_key);
   calls = json_object_get_member (json_node_get_object (root), "tool_calls");
   if (calls == NULL || !JSON_NODE_HOLDS_ARRAY (calls))
-    return NULL;
+    return json_to_string (root, FALSE);
   for (guint i = 0; i < json_array_get_length (json_node_get_array (calls)); i++)
     {
       JsonNode *call = json_array_get_element (json_node_get_array (calls), i);
@@ -91,7 +109,7 @@ llm_template_run (LlmTemplate           *self,
   };
   const LlmJinjaInput input = {
     .messages = messages, .n_messages = call->n_messages,
-    .members = call->variables, .members_origin = LLM_ORIGIN_DATA,
+    .members = llm_template_get_variables (self, call), .members_origin = LLM_ORIGIN_DATA,
     .variables = variables,
     .n_variables = G_N_ELEMENTS (variables) - (self->omits_tools && call->tools == NULL),
     .now_s = llm_clock_wall_s (),

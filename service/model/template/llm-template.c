@@ -312,15 +312,19 @@ find_settled (LlmTemplate           *self,
   return TRUE;
 }
 
+/* @tail: (nullable): markup behind it. */
 static LlmPrompt *
 new_prompt (const LlmJinjaOutput *out,
             gsize                 start,
-            gsize                 end)
+            gsize                 end,
+            const char           *tail)
 {
   LlmPrompt *prompt = g_new0 (LlmPrompt, 1);
+  LlmTextPart last = { NULL, tail != NULL ? strlen (tail) : 0, TRUE };
 
   prompt->parts = g_array_new (FALSE, FALSE, sizeof (LlmTextPart));
-  prompt->text = g_memdup2 (out->text + start, end - start);
+  prompt->text = g_malloc (end - start + last.length + 1);
+  memcpy (prompt->text, out->text + start, end - start);
   for (gsize at = start; at < end;)
     {
       gboolean is_markup = out->origins[at] == LLM_ORIGIN_TEMPLATE;
@@ -333,6 +337,11 @@ new_prompt (const LlmJinjaOutput *out,
         }
       g_array_append_val (prompt->parts, part);
     }
+  if (tail != NULL)
+    {
+      last.text = memcpy (prompt->text + (end - start), tail, last.length);
+      g_array_append_val (prompt->parts, last);
+    }
   return prompt;
 }
 
@@ -343,10 +352,17 @@ llm_template_render (LlmTemplate           *self,
 {
   g_auto(Conversation) conversation = { .call = *call };
   g_auto(LlmJinjaOutput) out = { NULL };
+  g_autofree char *tail = NULL;
+  LlmThought thought = LLM_THOUGHT_OVER;
   gsize start = 0, end, n_bos;
+  LlmPrompt *prompt;
 
   g_return_val_if_fail ((call->point == LLM_POINT_START) == (call->n_settled == 0), NULL);
 
+  if (call->thinking == LLM_THINKING_ON && !self->features.has_thinking)
+    return llm_fail_null (error, LLMSVC_ERROR_UNSUPPORTED,
+                          "thinking: the chat template of this model knows no way to think; leave "
+                          "the option out, or use a model that reasons before it answers");
   if (!check_roles (call, error)
       || (!self->features.has_system && !merge_systems (&conversation, error))
       || !run (self, &conversation.call, &out, error)
@@ -359,9 +375,13 @@ llm_template_render (LlmTemplate           *self,
   if (call->point == LLM_POINT_START && self->skips_bos && n_bos > 0 && out.length >= n_bos
       && out.origins[0] == LLM_ORIGIN_TEMPLATE && memcmp (out.text, self->bos, n_bos) == 0)
     start = n_bos;
+  if (call->open_answer && self->features.has_thinking)
+    tail = llm_template_complete_thought (self, &out, call->thinking, &thought);
   end = out.length;
   while (!call->open_answer && end > start && out.origins[end - 1] == LLM_ORIGIN_TEMPLATE
          && g_ascii_isspace (out.text[end - 1]))
     end--;
-  return new_prompt (&out, start, end);
+  prompt = new_prompt (&out, start, end, tail);
+  prompt->thought = thought;
+  return prompt;
 }

@@ -22,7 +22,7 @@ typedef struct
   char *text;
   char *extras;  /* (nullable): a JSON object, whose members the template sees beside role and
                   * content: tool_calls (as OpenAI's; arguments as object or as a string that holds
-                  * one), tool_call_id, name, reasoning_content */
+                  * one), tool_call_id, name, reasoning_content (under the name that it knows) */
 } LlmMessage;
 
 /* Where the tokens so far end. */
@@ -32,6 +32,22 @@ typedef enum
   LLM_POINT_OPEN_ANSWER,    /* within an answer of the model that has no end token */
   LLM_POINT_CLOSED_ANSWER,  /* behind the end token of an answer */
 } LlmPoint;
+
+/* What is wanted of the model's reasoning before the answer. */
+typedef enum
+{
+  LLM_THINKING_AUTO,        /* as the template does by itself */
+  LLM_THINKING_OFF,         /* the prompt ends in the answer, or the template says it otherwise */
+  LLM_THINKING_ON,          /* the prompt ends within reasoning */
+} LlmThinking;
+
+/* Where a prompt ends. */
+typedef enum
+{
+  LLM_THOUGHT_OVER,         /* in the answer: there is no reasoning */
+  LLM_THOUGHT_BEGIN,        /* before both: the model may begin with reasoning */
+  LLM_THOUGHT_INSIDE,       /* within reasoning */
+} LlmThought;
 
 typedef struct
 {
@@ -45,6 +61,8 @@ typedef struct
   const char *tools;        /* (nullable): a JSON array, as OpenAI's */
   const char *variables;    /* (nullable): a JSON object: more for the template to see, as
                              * {"enable_thinking": false} */
+  LlmThinking thinking;     /* AUTO or OFF do nothing where the template knows no thinking. Without
+                             * @variables only: they may say another thing */
 } LlmTemplateCall;
 
 /* How a template writes the calls of an answer, found out by rendering one. */
@@ -65,8 +83,14 @@ typedef struct
   gboolean has_parallel_calls; /* several in one answer */
   gboolean needs_text_arguments; /* it wants the arguments of calls as a string */
   gboolean needs_null_content; /* and their text to be null where there is none */
-  gboolean has_thinking;    /* “enable_thinking” changes what makes the model answer */
-  gboolean has_reasoning;   /* it writes “reasoning_content” of an answer that a tool call ends */
+  gboolean has_thinking;    /* the model may reason before the answer; then there are: */
+  char *think_begin;        /* (nullable): what stands before reasoning, */
+  char *think_end;          /* (nullable): and between that and the answer, with the spaces that the
+                             * template writes */
+  gboolean has_switch;      /* “enable_thinking” or “thinking” changes the prompt; */
+  gboolean switches_all;    /* not only what makes the model answer, but the text before it */
+  const char *reasoning_key; /* (nullable): the member of an answer whose text it writes as
+                              * reasoning; NULL: it writes none */
   gboolean keeps_reasoning; /* also of answers before the last question */
   LlmToolFormat format;
   const char *format_name;  /* "hermes", "llama-3", "mistral", …; "json", "tags" or "other" if it is
@@ -103,12 +127,13 @@ typedef struct
 {
   GArray *parts;          /* (element-type LlmTextPart) */
   char *text;             /* of the parts */
+  LlmThought thought;     /* where it ends, if that is in an answer */
 } LlmPrompt;
 
 /* (transfer full): the text that follows @call->point, markup and plain text apart. Fails with
  * INVALID_ARGUMENT for a role or an order that this template can't express, also where it would
  * leave a message out, and where extras, tools or variables are no JSON; with UNSUPPORTED where the
- * template does what the interpreter does not know, or too much. */
+ * template does what the interpreter does not know, or too much, or knows no thinking that is ON. */
 LlmPrompt   *llm_template_render   (LlmTemplate           *self,
                                     const LlmTemplateCall *call,
                                     GError               **error) G_GNUC_WARN_UNUSED_RESULT;

@@ -21,7 +21,7 @@ struct _LlmsvcLineReader
 
 /* The key that tells the kind, in the order of LlmsvcLineKind. */
 #define N_KINDS LLMSVC_LINE_OTHER
-static const char *const kinds[N_KINDS] = { "t", "done", "error" };
+static const char *const kinds[N_KINDS] = { "t", "done", "error", "logprobs" };
 
 static gboolean
 fail (GError     **error,
@@ -54,6 +54,16 @@ llmsvc_line_write_text (GString    *out,
   g_string_append (out, "{\"t\":\"");
   llmsvc_json_append_escaped (out, text, length);
   g_string_append (out, "\"}\n");
+}
+
+void
+llmsvc_line_write_logprobs (GString    *out,
+                            const char *items)
+{
+  g_return_if_fail (out != NULL);
+  g_return_if_fail (items != NULL);
+
+  g_string_append_printf (out, "{\"logprobs\":[%s]}\n", items);
 }
 
 void
@@ -175,6 +185,16 @@ llmsvc_line_parse (const char  *bytes,
           return fail (error, _("“error” has no name and message"));
         }
       line->kind = LLMSVC_LINE_ERROR;
+    }
+  if (of_kind[LLMSVC_LINE_LOGPROBS] != NULL)
+    {
+      g_autofree char *array = NULL;
+
+      if (!JSON_NODE_HOLDS_ARRAY (of_kind[LLMSVC_LINE_LOGPROBS]))
+        return fail (error, _("“logprobs” is not an array"));
+      array = json_to_string (of_kind[LLMSVC_LINE_LOGPROBS], FALSE);
+      line->text = g_strndup (array + 1, strlen (array) - 2);
+      line->kind = LLMSVC_LINE_LOGPROBS;
     }
 
   return TRUE;

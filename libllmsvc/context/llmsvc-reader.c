@@ -55,6 +55,7 @@ llmsvc_reader_finalize (GObject *object)
   g_mutex_clear (&self->lock);
   g_weak_ref_clear (&self->observer);
   g_string_free (self->text, TRUE);
+  g_string_free (self->logprobs, TRUE);
   g_clear_object (&self->answer);
   g_clear_error (&self->failure);
 
@@ -76,6 +77,7 @@ llmsvc_reader_init (LlmsvcReader *self)
   self->lines = llmsvc_line_reader_new ();
   self->closing = g_cancellable_new ();
   self->text = g_string_new (NULL);
+  self->logprobs = g_string_new (NULL);
   self->thread = g_thread_self ();
 }
 
@@ -218,16 +220,33 @@ on_context_read (GObject      *source,
   end_read (task, NULL);
 }
 
+/* (transfer full): with what lines before have told. */
+static GVariant *
+add_logprobs (LlmsvcReader *self,
+              GVariant     *results)
+{
+  g_auto(GVariantDict) dict = G_VARIANT_DICT_INIT (results);
+  g_autofree char *array = NULL;
+
+  if (self->logprobs->len == 0)
+    return g_variant_ref (results);
+  array = g_strdup_printf ("[%s]", self->logprobs->str);
+  g_variant_dict_insert (&dict, "logprobs", "s", array);
+  return g_variant_ref_sink (g_variant_dict_end (&dict));
+}
+
 /* The last line has come. */
 static void
 end_answer (GTask    *task,
             GVariant *results)
 {
   LlmsvcReader *self = g_task_get_task_data (task);
+  g_autoptr(GVariant) all = NULL;
   LlmsvcAnswer *answer;
 
   g_mutex_lock (&self->lock);
-  answer = llmsvc_answer_new (self->text->str, results);
+  all = add_logprobs (self, results);
+  answer = llmsvc_answer_new (self->text->str, all);
   g_mutex_unlock (&self->lock);
   settle (self, answer, NULL);
 
@@ -290,6 +309,17 @@ take_line (GTask      *task,
       else
         end_read (task, g_steal_pointer (&line->text));
       return TRUE;
+    case LLMSVC_LINE_LOGPROBS:
+      g_mutex_lock (&self->lock);
+      is_too_long = self->logprobs->len + strlen (line->text) > MAX_ANSWER_BYTES;
+      if (!is_too_long)
+        g_string_append_printf (self->logprobs, "%s%s", self->logprobs->len > 0 ? "," : "",
+                                line->text);
+      g_mutex_unlock (&self->lock);
+      if (is_too_long)
+        fail_answer (task, g_error_new_literal (LLMSVC_ERROR, LLMSVC_ERROR_FAILED,
+                                                _("The answer is longer than any answer can be")));
+      return is_too_long;
     case LLMSVC_LINE_DONE:
       end_answer (task, line->results);
       return TRUE;

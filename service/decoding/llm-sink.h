@@ -24,6 +24,9 @@ typedef struct
                       GVariant     *results,
                       const GError *error);
   void     (*clear)  (LlmSink      *self);
+  /* (nullable): takes log-probabilities as they come; without, they are among the results. */
+  gboolean (*accept_logprobs) (LlmSink    *self,
+                               const char *items);
 } LlmSinkClass;
 
 typedef void (*LlmSinkFunc) (gpointer data);
@@ -47,6 +50,11 @@ void     llm_sink_unref  (gpointer            self);
 gboolean llm_sink_accept (LlmSink            *self,
                           const char         *text,
                           gsize               length);
+
+/* Whether it takes log-probabilities; then likewise: some more members of a JSON array. */
+gboolean llm_sink_takes_logprobs (LlmSink    *self);
+gboolean llm_sink_accept_logprobs (LlmSink   *self,
+                                   const char *items);
 
 /* Called once, after the turn was committed or given up: @results (a{sv}) or
  * @error, the other NULL. */

@@ -312,15 +312,47 @@ find_settled (LlmTemplate           *self,
   return TRUE;
 }
 
+/* Finds where the text of the last message, an answer, ends; @rest: (out): the spaces at its end
+ * that the template has left out. */
+static gboolean
+find_open_end (const LlmTemplateCall *call,
+               const LlmJinjaOutput  *out,
+               gsize                 *end,
+               const char           **rest,
+               GError               **error)
+{
+  guint16 origin = llm_origin_of_text (call->n_messages - 1);
+  const char *text = call->messages[call->n_messages - 1].text;
+  gsize length = strlen (text);
+  gsize n_spaces = 0, n_shown = 0;
+
+  if (!llm_template_has_origin (out, origin, end))
+    return llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
+                     "The chat template of this model leaves out the last answer: it can't be gone "
+                     "on with");
+  while (n_spaces < length && g_ascii_isspace (text[length - 1 - n_spaces]))
+    n_spaces++;
+  while (n_shown < n_spaces && n_shown < *end && out->origins[*end - 1 - n_shown] == origin
+         && g_ascii_isspace (out->text[*end - 1 - n_shown]))
+    n_shown++;
+  *rest = text + length - (n_spaces - n_shown);
+  return TRUE;
+}
+
+/* @rest: plain text behind it. */
 static LlmPrompt *
 new_prompt (const LlmJinjaOutput *out,
             gsize                 start,
-            gsize                 end)
+            gsize                 end,
+            const char           *rest)
 {
   LlmPrompt *prompt = g_new0 (LlmPrompt, 1);
+  LlmTextPart behind = { NULL, strlen (rest), FALSE };
 
   prompt->parts = g_array_new (FALSE, FALSE, sizeof (LlmTextPart));
-  prompt->text = g_memdup2 (out->text + start, end - start);
+  prompt->text = g_malloc (end - start + behind.length + 1);
+  memcpy (prompt->text, out->text + start, end - start);
+  behind.text = strcpy (prompt->text + (end - start), rest);
   for (gsize at = start; at < end;)
     {
       gboolean is_markup = out->origins[at] == LLM_ORIGIN_TEMPLATE;
@@ -333,6 +365,8 @@ new_prompt (const LlmJinjaOutput *out,
         }
       g_array_append_val (prompt->parts, part);
     }
+  if (behind.length > 0)
+    g_array_append_val (prompt->parts, behind);
   return prompt;
 }
 
@@ -344,9 +378,19 @@ llm_template_render (LlmTemplate           *self,
   g_auto(Conversation) conversation = { .call = *call };
   g_auto(LlmJinjaOutput) out = { NULL };
   gsize start = 0, end, n_bos;
+  const char *rest = "";
 
   g_return_val_if_fail ((call->point == LLM_POINT_START) == (call->n_settled == 0), NULL);
 
+  if (call->continues)
+    {
+      const char *text = call->messages[call->n_messages - 1].text;
+      gboolean is_empty = text == NULL || *text == '\0';
+
+      conversation.call.n_messages -= is_empty ? 1 : 0;
+      conversation.call.open_answer = is_empty;
+      conversation.call.continues = !is_empty;
+    }
   if (!check_roles (call, error)
       || (!self->features.has_system && !merge_systems (&conversation, error))
       || !run (self, &conversation.call, &out, error)
@@ -360,8 +404,11 @@ llm_template_render (LlmTemplate           *self,
       && out.origins[0] == LLM_ORIGIN_TEMPLATE && memcmp (out.text, self->bos, n_bos) == 0)
     start = n_bos;
   end = out.length;
-  while (!call->open_answer && end > start && out.origins[end - 1] == LLM_ORIGIN_TEMPLATE
+  if (conversation.call.continues
+      && !find_open_end (&conversation.call, &out, &end, &rest, error))
+    return NULL;
+  while (!conversation.call.continues && !conversation.call.open_answer && end > start && out.origins[end - 1] == LLM_ORIGIN_TEMPLATE
          && g_ascii_isspace (out.text[end - 1]))
     end--;
-  return new_prompt (&out, start, end);
+  return new_prompt (&out, start, end, rest);
 }

@@ -53,6 +53,9 @@ gboolean            llmsvc_answer_get_slo_met       (LlmsvcAnswer *self);
 /* The functions that it calls, JSON as OpenAI's API has it; "" for none: (transfer none). */
 LLMSVC_AVAILABLE_IN_0_1
 const char         *llmsvc_answer_get_tool_calls    (LlmsvcAnswer *self);
+/* Of each token, JSON as OpenAI's API has it; "" unless asked for: (transfer none). */
+LLMSVC_AVAILABLE_IN_0_1
+const char         *llmsvc_answer_get_logprobs      (LlmsvcAnswer *self);
 LLMSVC_AVAILABLE_IN_0_1
 const char         *llmsvc_answer_get_model_id      (LlmsvcAnswer *self);
 /* The revision of the context after this turn; 0 without a context. */

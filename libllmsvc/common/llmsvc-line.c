@@ -189,10 +189,15 @@ llmsvc_line_parse (const char  *bytes,
   if (of_kind[LLMSVC_LINE_LOGPROBS] != NULL)
     {
       g_autofree char *array = NULL;
+      g_autoptr(JsonNode) again = NULL;
 
       if (!JSON_NODE_HOLDS_ARRAY (of_kind[LLMSVC_LINE_LOGPROBS]))
         return fail (error, _("“logprobs” is not an array"));
+      /* a number that is too large is none when it is written */
       array = json_to_string (of_kind[LLMSVC_LINE_LOGPROBS], FALSE);
+      again = llmsvc_json_parse (array, strlen (array), &local);
+      if (again == NULL)
+        return fail (error, local->message);
       line->text = g_strndup (array + 1, strlen (array) - 2);
       line->kind = LLMSVC_LINE_LOGPROBS;
     }

@@ -15,21 +15,34 @@ read_logit (const float *logits,
   return isnan (logits[i]) ? -INFINITY : logits[i];
 }
 
-/* ln of the sum of all exp (logit): what is taken off a logit. Minus infinity when none counts. */
-static double
-sum_logits (const float *logits,
-            guint        n)
+/* What is taken off a logit, one after the other: together they may have too many digits. */
+typedef struct
 {
-  double max = -INFINITY;
+  double max;
+  double log_sum;       /* ln of the sum of all exp (logit - max) */
+} Softmax;
+
+static Softmax
+read_softmax (const float *logits,
+              guint        n)
+{
+  Softmax self = { -INFINITY, 0 };
   double sum = 0;
 
   for (guint i = 0; i < n; i++)
-    max = MAX (max, read_logit (logits, i));
-  if (isinf (max))
-    return max;
+    self.max = MAX (self.max, read_logit (logits, i));
   for (guint i = 0; i < n; i++)
-    sum += exp (read_logit (logits, i) - max);
-  return max + log (sum);
+    sum += exp (read_logit (logits, i) - self.max);
+  self.log_sum = log (sum);
+  return self;
+}
+
+static double
+compute_logprob (const Softmax *self,
+                 const float   *logits,
+                 guint          i)
+{
+  return read_logit (logits, i) - self->max - self->log_sum;
 }
 
 /* The ids of the largest; returns how many there are: fewer where others are impossible. */
@@ -87,19 +100,20 @@ llm_logprobs_append (GString      *items,
                      guint         n_top)
 {
   guint n = tokenizer->n_tokens;
-  double sum = sum_logits (logits, n);
+  Softmax softmax = read_softmax (logits, n);
   guint top[LLMSVC_MAX_LOGPROBS];
 
   n_top = find_top (logits, n, MIN (n_top, G_N_ELEMENTS (top)), top);
   if (items->len > 0)
     g_string_append_c (items, ',');
-  append_token (items, tokenizer, token, read_logit (logits, (guint) token) - sum);
+  append_token (items, tokenizer, token, compute_logprob (&softmax, logits, (guint) token));
   g_string_append (items, ",\"top_logprobs\":[");
   for (guint i = 0; i < n_top; i++)
     {
       if (i > 0)
         g_string_append_c (items, ',');
-      append_token (items, tokenizer, (gint32) top[i], read_logit (logits, top[i]) - sum);
+      append_token (items, tokenizer, (gint32) top[i],
+                    compute_logprob (&softmax, logits, top[i]));
       g_string_append_c (items, '}');
     }
   g_string_append (items, "]}");

@@ -252,7 +252,7 @@ test_reader (void)
           g_assert_no_error (error);
         }
 
-      g_assert_cmpstr (seen->str, ==, "0:one\n;0:zwei \xc3\xa4;3:;1:;");
+      g_assert_cmpstr (seen->str, ==, "0:one\n;0:zwei \xc3\xa4;4:;1:;");
     }
 }
 

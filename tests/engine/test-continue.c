@@ -175,7 +175,7 @@ test_brought (Fixture      *fixture,
               gconstpointer data)
 {
   static const char history[] =
-    "{'messages': <[('user', '" GREETING "', @a{sv} {}), ('assistant', \"%s\", {})]>}";
+    "{'name': <'%s'>, 'messages': <[('user', '" GREETING "', @a{sv} {}), ('assistant', \"%s\", {})]>}";
   g_autoptr(LlmContext) straight = create (fixture, "{}");
   g_autofree char *expected = ask (fixture, straight, GREETING, LONG);
   gsize cut = strrchr (expected, ' ') - expected;
@@ -183,7 +183,8 @@ test_brought (Fixture      *fixture,
   for (guint i = 0; i < 2; i++)
     {
       g_autofree char *begun = g_strndup (expected, cut + i);
-      g_autofree char *options = g_strdup_printf (history, begun);
+      g_autofree char *name = g_strdup_printf ("brought-%u", i);
+      g_autofree char *options = g_strdup_printf (history, name, begun);
       g_autoptr(LlmContext) context = create (fixture, options);
       g_autoptr(Answer) more = go_on (fixture, context, REST);
       g_autofree char *text = get_last_text (context);
@@ -199,6 +200,20 @@ test_brought (Fixture      *fixture,
       /* what the context was made with stays */
       g_assert_false (rollback (context, 1, &error));
       g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT);
+      g_clear_error (&error);
+
+      /* as it is stored, too */
+      g_clear_object (&context);
+      g_clear_object (&straight);
+      stop_engine (&fixture->engine);
+      fixture->engine = start_engine (fixture->state, 2);
+      context = open_context (fixture, name, "{}", &error);
+      g_assert_no_error (error);
+      g_free (text);
+      text = NULL;
+      g_assert_cmpuint (count_messages (context), ==, 2);
+      text = get_last_text (context);
+      g_assert_cmpstr (text, ==, whole);
     }
 }
 
@@ -270,7 +285,7 @@ test_character (Fixture      *fixture,
   g_assert_cmpstr (text, ==, "ä");
 }
 
-/* With drafts, beside others, and sent twice. */
+/* With drafts, and sent twice. */
 static void
 test_again (Fixture      *fixture,
             gconstpointer data)

@@ -2,6 +2,9 @@
 """Answers that go on, log-probabilities, and a gap that is filled in. The real model."""
 import json
 import math
+import pathlib
+import re
+import tempfile
 import unittest
 
 import rig
@@ -50,7 +53,7 @@ class Continue(unittest.TestCase):
                 (["--continue", "-c", "x", QUESTION], 2, "prompt"),
                 (["--continue", "-c", "never-made"], 1, "never-made"),
                 (["--suffix", "x", "-c", "x", QUESTION], 2, "--suffix"),
-                (["--suffix", "x", QUESTION], 1, "suffix"),
+                (["--suffix", "x", QUESTION], 1, "not trained to fill in"),
                 (["--logprobs", "21", QUESTION], 2, "20"),
                 (["-o", "n=2", QUESTION], 1, "make as many calls")):
             with self.subTest(arguments):
@@ -58,6 +61,31 @@ class Continue(unittest.TestCase):
                 self.assertEqual(outcome.status, status, outcome.complaint)
                 self.assertIn(said, outcome.complaint)
                 self.assertEqual(outcome.output, "")
+
+
+class Infill(unittest.TestCase):
+    """The same model, of which three tokens got the names of the markers."""
+
+    def test_suffix(self):
+        data = bytearray(pathlib.Path(rig.MODEL).read_bytes())
+        found = [match.end() - 5 for match in re.finditer(rb"\x05\0{7}[a-z]{5}(?=.\0{7})", data, re.S)]
+        for at, name in zip(found[-3:], (b"<PRE>", b"<SUF>", b"<MID>")):
+            data[at:at + 5] = name
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "infill.gguf"
+            path.write_bytes(data)
+            before, rig.MODEL = rig.MODEL, str(path)
+            service = rig.Rig()
+            rig.MODEL = before
+            self.addCleanup(service.close)
+            outcome = service.run("ask", "-t", "0", "-n", "6", "--json", "--suffix", " for four.",
+                                  "I want a table in")
+            self.assertEqual(outcome.status, 0, outcome.complaint)
+            done = json.loads(outcome.output.splitlines()[-1])["done"]
+            counted = service.run("call", "CountTokens", '[["user", "I want a table in", {}]]',
+                                  "suffix= for four.")
+            self.assertEqual(counted.status, 0, counted.complaint)
+            self.assertEqual(int(re.search(r"\d+", counted.output).group()), done["prompt-tokens"])
 
 
 unittest.main()

@@ -285,41 +285,44 @@ fail_answer (GTask  *task,
   end_read (task, NULL);
 }
 
+/* Adds @text to what has come. FALSE when that is too much: the answer has failed. */
+static gboolean
+add_text (GTask      *task,
+          GString    *whole,
+          const char *separator,
+          const char *text)
+{
+  LlmsvcReader *self = g_task_get_task_data (task);
+  gboolean is_too_long;
+
+  g_mutex_lock (&self->lock);
+  is_too_long = whole->len + strlen (text) > MAX_ANSWER_BYTES;
+  if (!is_too_long)
+    g_string_append_printf (whole, "%s%s", whole->len > 0 ? separator : "", text);
+  g_mutex_unlock (&self->lock);
+  if (is_too_long)
+    fail_answer (task, g_error_new_literal (LLMSVC_ERROR, LLMSVC_ERROR_FAILED,
+                                            _("The answer is longer than any answer can be")));
+  return !is_too_long;
+}
+
 /* @line: its text is taken. FALSE when the read goes on behind it. */
 static gboolean
 take_line (GTask      *task,
            LlmsvcLine *line)
 {
   LlmsvcReader *self = g_task_get_task_data (task);
-  gboolean is_too_long;
 
   switch (line->kind)
     {
     case LLMSVC_LINE_TEXT:
       if (line->text[0] == '\0')
         return FALSE;
-      g_mutex_lock (&self->lock);
-      is_too_long = self->text->len + strlen (line->text) > MAX_ANSWER_BYTES;
-      if (!is_too_long)
-        g_string_append (self->text, line->text);
-      g_mutex_unlock (&self->lock);
-      if (is_too_long)
-        fail_answer (task, g_error_new_literal (LLMSVC_ERROR, LLMSVC_ERROR_FAILED,
-                                                _("The answer is longer than any answer can be")));
-      else
+      if (add_text (task, self->text, "", line->text))
         end_read (task, g_steal_pointer (&line->text));
       return TRUE;
     case LLMSVC_LINE_LOGPROBS:
-      g_mutex_lock (&self->lock);
-      is_too_long = self->logprobs->len + strlen (line->text) > MAX_ANSWER_BYTES;
-      if (!is_too_long)
-        g_string_append_printf (self->logprobs, "%s%s", self->logprobs->len > 0 ? "," : "",
-                                line->text);
-      g_mutex_unlock (&self->lock);
-      if (is_too_long)
-        fail_answer (task, g_error_new_literal (LLMSVC_ERROR, LLMSVC_ERROR_FAILED,
-                                                _("The answer is longer than any answer can be")));
-      return is_too_long;
+      return line->text[0] != '\0' && !add_text (task, self->logprobs, ",", line->text);
     case LLMSVC_LINE_DONE:
       end_answer (task, line->results);
       return TRUE;

@@ -59,6 +59,9 @@ LLMSVC_AVAILABLE_IN_0_1
 const char         *llmsvc_answer_get_reasoning     (LlmsvcAnswer *self);
 LLMSVC_AVAILABLE_IN_0_1
 guint               llmsvc_answer_get_reasoning_tokens (LlmsvcAnswer *self);
+/* Of each token, JSON as OpenAI's API has it; "" unless asked for: (transfer none). */
+LLMSVC_AVAILABLE_IN_0_1
+const char         *llmsvc_answer_get_logprobs      (LlmsvcAnswer *self);
 LLMSVC_AVAILABLE_IN_0_1
 const char         *llmsvc_answer_get_model_id      (LlmsvcAnswer *self);
 /* The revision of the context after this turn; 0 without a context. */

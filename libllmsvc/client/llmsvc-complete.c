@@ -249,8 +249,8 @@ complete_raw (GTask        *task,
  * @user_data: for @callback
  *
  * Asks one question and waits for the answer, however long it takes; nothing of it is kept.
- * Cancelling stops it at the service, except with the option `raw`, where it stops waiting
- * alone.
+ * Cancelling stops it at the service, except with the options `raw` and `suffix`, where it stops
+ * waiting alone.
  *
  * Since: 0.1
  */
@@ -274,7 +274,8 @@ llmsvc_client_complete_async (LlmsvcClient        *self,
   dict = llmsvc_options_begin (options, &error);
   if (dict == NULL || !llmsvc_text_check (prompt, "prompt", &error))
     g_task_return_error (task, error);
-  else if (llmsvc_options_is_true (options, LLMSVC_OPTION_RAW))
+  else if (llmsvc_options_is_true (options, LLMSVC_OPTION_RAW)
+           || (options != NULL && llmsvc_options_get_value (options, "suffix") != NULL))
     complete_raw (task, prompt, dict);
   else
     ask_in_context (task, prompt, dict);

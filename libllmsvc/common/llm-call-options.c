@@ -53,6 +53,17 @@ find_needed_feature (const LlmsvcOptionInfo *info,
     }
 }
 
+/* (transfer full): short enough for a message. */
+static char *
+show_value (GVariant *value)
+{
+  g_autofree char *printed = g_variant_is_of_type (value, G_VARIANT_TYPE_STRING)
+                               ? g_variant_dup_string (value, NULL)
+                               : g_variant_print (value, FALSE);
+
+  return llmsvc_shorten (printed);
+}
+
 static gboolean
 check_feature (const char         *key,
                GVariant           *value,
@@ -60,16 +71,12 @@ check_feature (const char         *key,
                const char *const  *features,
                GError            **error)
 {
-  g_autofree char *printed = NULL;
   g_autofree char *shown = NULL;
 
   if (needed == NULL || (features != NULL && g_strv_contains (features, needed)))
     return TRUE;
 
-  printed = g_variant_is_of_type (value, G_VARIANT_TYPE_STRING)
-                ? g_variant_dup_string (value, NULL)
-                : g_variant_print (value, FALSE);
-  shown = llmsvc_shorten (printed);
+  shown = show_value (value);
   g_propagate_error (error, llmsvc_error_new (LLMSVC_ERROR_UNSUPPORTED, NULL,
                                               _("Option “%s” = “%s” needs the ability “%s”, which "
                                                 "this service does not have; see the property "
@@ -85,9 +92,17 @@ check_foreign (const char  *key,
                GError     **error)
 {
   const LlmsvcForeignKey *foreign = llmsvc_option_find_foreign (key, call);
+  g_autofree char *shown = NULL;
 
-  return foreign == NULL || !llmsvc_foreign_key_is_asked (foreign, value)
-         || check_feature (key, value, foreign->feature, NULL, error);
+  if (foreign == NULL || !llmsvc_foreign_key_is_asked (foreign, value))
+    return TRUE;
+  if (foreign->advice == NULL)
+    return check_feature (key, value, foreign->feature, NULL, error);
+  shown = show_value (value);
+  g_propagate_error (error, llmsvc_error_new (LLMSVC_ERROR_UNSUPPORTED, NULL,
+                                              _("Option “%s” = “%s”: this call has no such "
+                                                "option; %s"), key, shown, _(foreign->advice)));
+  return FALSE;
 }
 
 static gboolean

@@ -21,7 +21,7 @@ struct _LlmsvcLineReader
 
 /* The key that tells the kind, in the order of LlmsvcLineKind. */
 #define N_KINDS LLMSVC_LINE_OTHER
-static const char *const kinds[N_KINDS] = { "t", "done", "error", "reasoning" };
+static const char *const kinds[N_KINDS] = { "t", "done", "error", "reasoning", "logprobs" };
 
 static gboolean
 fail (GError     **error,
@@ -71,6 +71,16 @@ llmsvc_line_write_reasoning (GString    *out,
                              gsize       length)
 {
   write_piece (out, LLMSVC_LINE_REASONING, text, length);
+}
+
+void
+llmsvc_line_write_logprobs (GString    *out,
+                            const char *items)
+{
+  g_return_if_fail (out != NULL);
+  g_return_if_fail (items != NULL);
+
+  g_string_append_printf (out, "{\"logprobs\":[%s]}\n", items);
 }
 
 void
@@ -199,6 +209,21 @@ llmsvc_line_parse (const char  *bytes,
           return fail (error, _("“error” has no name and message"));
         }
       line->kind = LLMSVC_LINE_ERROR;
+    }
+  if (of_kind[LLMSVC_LINE_LOGPROBS] != NULL)
+    {
+      g_autofree char *array = NULL;
+      g_autoptr(JsonNode) again = NULL;
+
+      if (!JSON_NODE_HOLDS_ARRAY (of_kind[LLMSVC_LINE_LOGPROBS]))
+        return fail (error, _("“logprobs” is not an array"));
+      /* a number that is too large is none when it is written */
+      array = json_to_string (of_kind[LLMSVC_LINE_LOGPROBS], FALSE);
+      again = llmsvc_json_parse (array, strlen (array), &local);
+      if (again == NULL)
+        return fail (error, local->message);
+      line->text = g_strndup (array + 1, strlen (array) - 2);
+      line->kind = LLMSVC_LINE_LOGPROBS;
     }
 
   return TRUE;

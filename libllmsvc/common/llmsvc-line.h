@@ -2,8 +2,8 @@
 
 /*
  * The lines of a `jsonl` stream: one JSON object a line, `{"reasoning":"…"}` for
- * what the model thinks before the text, `{"t":"…"}` for text
- * and `{"done":{…}}`, always last, or `{"error":{"name":"…","message":"…"}}` in
+ * what the model thinks before the text, `{"t":"…"}` for text, `{"logprobs":[…]}`
+ * where they were asked for, and `{"done":{…}}`, always last, or `{"error":{"name":"…","message":"…"}}` in
  * its place. Writer and reader in one place so that they can't drift apart. The
  * reader takes bytes from outside: untrusted, bounded.
  */
@@ -23,13 +23,15 @@ typedef enum
   LLMSVC_LINE_DONE,
   LLMSVC_LINE_ERROR,
   LLMSVC_LINE_REASONING,
+  LLMSVC_LINE_LOGPROBS,
   LLMSVC_LINE_OTHER, /* an object with keys from a later version: skip it */
 } LlmsvcLineKind;
 
 typedef struct
 {
   LlmsvcLineKind kind;
-  char *text;         /* (nullable) of TEXT and REASONING; of ERROR the message */
+  char *text;         /* (nullable) of TEXT and REASONING; of ERROR the message; of LOGPROBS the
+                       * members of a JSON array */
   char *name;         /* (nullable) of ERROR: its name on the bus */
   GVariant *results;  /* (nullable) of DONE: a{sv} */
 } LlmsvcLine;
@@ -44,6 +46,9 @@ void      llmsvc_line_write_text   (GString    *out,
 void      llmsvc_line_write_reasoning (GString    *out,
                                        const char *text,
                                        gsize       length);
+/* Appends one line of log-probabilities; @items: members of a JSON array. */
+void      llmsvc_line_write_logprobs (GString  *out,
+                                    const char *items);
 /* Appends the last line; @results is an `a{sv}` of b, u, t, d, s, as. */
 void      llmsvc_line_write_done   (GString    *out,
                                     GVariant   *results);

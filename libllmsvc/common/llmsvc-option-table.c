@@ -130,6 +130,20 @@ static const LlmsvcOptionInfo table[] = {
     .summary = N_("Whether the model reasons before it answers, or for how many tokens at most."),
     .feature = "thinking", .since = 6 },
 
+  { .id = LLMSVC_OPTION_LOGPROBS, .key = "logprobs", .type = "u", .calls = CALLS_PROMPT,
+    .min = 0, .max = LLMSVC_MAX_LOGPROBS,
+    .summary = N_("Tells the log-probability of each token of the answer, and of so many of the "
+                  "most probable ones in its place."),
+    .feature = "logprobs", .since = 6 },
+  { .id = LLMSVC_OPTION_CONTINUE, .key = "continue", .type = "b", .calls = CALLS_CONTEXT_ANSWER,
+    .summary = N_("Goes on with the last answer of the context, without a new message."),
+    .feature = "continue", .since = 6 },
+  { .id = LLMSVC_OPTION_SUFFIX, .key = "suffix", .type = "s",
+    .calls = LLMSVC_CALL_COMPLETE | LLMSVC_CALL_COUNT_TOKENS, .min = 0, .max = 1048576,
+    .summary = N_("Writes what stands between the prompt and this text, for models that were "
+                  "trained for it."),
+    .feature = "infill", .since = 6 },
+
   { .id = LLMSVC_OPTION_SUB_MODEL, .key = "sub-model", .type = "u", .calls = CALLS_PROMPT,
     .min = 0, .max = 100, .unit = "percent",
     .summary = N_("The share of the model to use; 0 lets the service choose."),
@@ -246,6 +260,9 @@ static const LlmsvcOptionInfo table[] = {
 };
 G_STATIC_ASSERT (G_N_ELEMENTS (table) == LLMSVC_N_OPTIONS);
 
+#define ADVICE_N N_("make as many calls, each with a seed of its own; where they go on from one " \
+                    "context, each in a fork of it")
+
 static const LlmsvcForeignKey foreign_options[] = {
   { "tools", "tools", NULL },
   { "tool-choice", "tools", "none" },
@@ -257,11 +274,11 @@ static const LlmsvcForeignKey foreign_options[] = {
   { "images", "images", NULL },
   { "audio", "audio", NULL },
   { "video", "video", NULL },
-  { "n", "choices", "1" },
-  { "best-of", "choices", "1" },
-  { "logprobs", "logprobs", NULL },
-  { "top-logprobs", "logprobs", "0" },
-  { "suffix", "infill", NULL },
+  { "n", "choices", "1", ADVICE_N },
+  { "best-of", "choices", "1", ADVICE_N },
+  { "logprobs", "logprobs", NULL, N_("only calls that answer take it") },
+  { "top-logprobs", "logprobs", "0", N_("the option “logprobs” takes this number") },
+  { "suffix", "infill", NULL, N_("only Complete() and CountTokens() take it") },
   { "min-tokens", "min-tokens", "0" },
   { "ignore-eos", "min-tokens", NULL },
   { "typical-p", "samplers", "1" },

@@ -40,6 +40,9 @@ typedef enum
   LLMSVC_CALL_GET_MEMORY     = 1 << 21,
 } LlmsvcCall;
 
+/* Alternatives of a token that a call may ask for, as in OpenAI's API. */
+#define LLMSVC_MAX_LOGPROBS 20
+
 #define LLMSVC_CALLS_ANSWER (LLMSVC_CALL_GENERATE | LLMSVC_CALL_ASK | LLMSVC_CALL_COMPLETE)
 
 typedef enum
@@ -72,6 +75,10 @@ typedef enum
   LLMSVC_OPTION_TOOL_CHOICE,
   LLMSVC_OPTION_PARALLEL_TOOLS,
   LLMSVC_OPTION_THINKING,
+  /* what is told, and where the answer begins */
+  LLMSVC_OPTION_LOGPROBS,
+  LLMSVC_OPTION_CONTINUE,
+  LLMSVC_OPTION_SUFFIX,
   /* quality */
   LLMSVC_OPTION_SUB_MODEL,
   LLMSVC_OPTION_PROMPT_LEVEL,
@@ -141,6 +148,7 @@ typedef struct
   const char *feature;         /* the name in `Features` that will be there with it */
   const char *neutral;         /* (nullable): the value that changes nothing, as text; false and
                                 * what is empty change nothing either */
+  const char *advice;          /* (nullable): what to do instead; to be translated */
 } LlmsvcForeignKey;
 
 /* Every option, in the order of LlmsvcOption; NULL for an id out of range. */

@@ -55,6 +55,7 @@ llmsvc_reader_finalize (GObject *object)
   g_mutex_clear (&self->lock);
   g_weak_ref_clear (&self->observer);
   g_string_free (self->text, TRUE);
+  g_string_free (self->logprobs, TRUE);
   g_clear_object (&self->answer);
   g_clear_error (&self->failure);
 
@@ -76,6 +77,7 @@ llmsvc_reader_init (LlmsvcReader *self)
   self->lines = llmsvc_line_reader_new ();
   self->closing = g_cancellable_new ();
   self->text = g_string_new (NULL);
+  self->logprobs = g_string_new (NULL);
   self->thread = g_thread_self ();
 }
 
@@ -218,16 +220,33 @@ on_context_read (GObject      *source,
   end_read (task, NULL);
 }
 
+/* (transfer full): with what lines before have told. */
+static GVariant *
+add_logprobs (LlmsvcReader *self,
+              GVariant     *results)
+{
+  g_auto(GVariantDict) dict = G_VARIANT_DICT_INIT (results);
+  g_autofree char *array = NULL;
+
+  if (self->logprobs->len == 0)
+    return g_variant_ref (results);
+  array = g_strdup_printf ("[%s]", self->logprobs->str);
+  g_variant_dict_insert (&dict, "logprobs", "s", array);
+  return g_variant_ref_sink (g_variant_dict_end (&dict));
+}
+
 /* The last line has come. */
 static void
 end_answer (GTask    *task,
             GVariant *results)
 {
   LlmsvcReader *self = g_task_get_task_data (task);
+  g_autoptr(GVariant) all = NULL;
   LlmsvcAnswer *answer;
 
   g_mutex_lock (&self->lock);
-  answer = llmsvc_answer_new (self->text->str, results);
+  all = add_logprobs (self, results);
+  answer = llmsvc_answer_new (self->text->str, all);
   g_mutex_unlock (&self->lock);
   settle (self, answer, NULL);
 
@@ -318,34 +337,48 @@ take_reasoning (LlmsvcReader *self,
     }
 }
 
+/* Adds @text to what has come. FALSE when that is too much: the answer has failed. */
+static gboolean
+add_text (GTask      *task,
+          GString    *whole,
+          const char *separator,
+          const char *text)
+{
+  LlmsvcReader *self = g_task_get_task_data (task);
+  gboolean is_too_long;
+
+  g_mutex_lock (&self->lock);
+  is_too_long = whole->len + strlen (text) > MAX_ANSWER_BYTES;
+  if (!is_too_long)
+    g_string_append_printf (whole, "%s%s", whole->len > 0 ? separator : "", text);
+  g_mutex_unlock (&self->lock);
+  if (is_too_long)
+    fail_answer (task, g_error_new_literal (LLMSVC_ERROR, LLMSVC_ERROR_FAILED,
+                                            _("The answer is longer than any answer can be")));
+  return !is_too_long;
+}
+
 /* @line: its text is taken. FALSE when the read goes on behind it. */
 static gboolean
 take_line (GTask      *task,
            LlmsvcLine *line)
 {
   LlmsvcReader *self = g_task_get_task_data (task);
-  gboolean is_too_long;
 
   switch (line->kind)
     {
     case LLMSVC_LINE_TEXT:
       if (line->text[0] == '\0')
         return FALSE;
-      g_mutex_lock (&self->lock);
-      is_too_long = self->text->len + strlen (line->text) > MAX_ANSWER_BYTES;
-      if (!is_too_long)
-        g_string_append (self->text, line->text);
-      g_mutex_unlock (&self->lock);
-      if (is_too_long)
-        fail_answer (task, g_error_new_literal (LLMSVC_ERROR, LLMSVC_ERROR_FAILED,
-                                                _("The answer is longer than any answer can be")));
-      else
+      if (add_text (task, self->text, "", line->text))
         end_read (task, g_steal_pointer (&line->text));
       return TRUE;
     case LLMSVC_LINE_REASONING:
       if (line->text[0] != '\0')
         take_reasoning (self, g_steal_pointer (&line->text));
       return FALSE;
+    case LLMSVC_LINE_LOGPROBS:
+      return line->text[0] != '\0' && !add_text (task, self->logprobs, ",", line->text);
     case LLMSVC_LINE_DONE:
       end_answer (task, line->results);
       return TRUE;

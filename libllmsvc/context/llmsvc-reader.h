@@ -47,6 +47,7 @@ struct _LlmsvcReader
   gboolean is_reading;
   gboolean is_settled;
   GString *text;            /* all pieces that were given out */
+  GString *logprobs;        /* members of a JSON array, that came beside them */
   LlmsvcAnswer *answer;     /* (nullable) (owned) */
   GError *failure;          /* (nullable) (owned) */
 };

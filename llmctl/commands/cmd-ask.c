@@ -35,7 +35,10 @@ static char *slo;
 static char *schema_file;
 static char *tools_file;
 static char *thinking;
+static char *logprobs;
+static char *suffix;
 static char **assignments;
+static gboolean continues;
 static gboolean is_raw;
 static gboolean shows_thinking;
 static gboolean is_verbose;
@@ -61,6 +64,13 @@ static const GOptionEntry options[] = {
     N_("MODE") },
   { "show-thinking", 0, 0, G_OPTION_ARG_NONE, &shows_thinking,
     N_("Print what it thinks before the answer, as on a terminal"), NULL },
+  { "logprobs", 0, 0, G_OPTION_ARG_STRING, &logprobs,
+    N_("Tell the log-probability of each token, and of so many in its place, as JSON"), N_("K") },
+  { "continue", 0, 0, G_OPTION_ARG_NONE, &continues,
+    N_("Go on with the last answer of the context, instead of a prompt"), NULL },
+  { "suffix", 0, 0, G_OPTION_ARG_FILENAME, &suffix,
+    N_("Write what stands between the prompt and TEXT, with a model that can; not streamed"),
+    N_("TEXT") },
   { "option", 'o', 0, G_OPTION_ARG_FILENAME_ARRAY, &assignments,
     N_("Any other option of the call; may be given several times"), N_("KEY=VALUE") },
   { "raw", 0, 0, G_OPTION_ARG_NONE, &is_raw,
@@ -116,7 +126,7 @@ collect_options (GError **error)
 {
   const char *const pairs[][2] = {
     { "max-tokens", max_tokens }, { "temperature", temperature }, { "seed", seed }, { "slo", slo },
-    { "thinking", thinking },
+    { "thinking", thinking }, { "logprobs", logprobs },
   };
   g_autoptr(LlmsvcOptions) collected = llmsvc_options_new ();
   g_autofree char *request_id = g_uuid_string_random ();
@@ -136,7 +146,12 @@ collect_options (GError **error)
   if (!set_from_file (collected, "schema", schema_file, error)
       || !set_from_file (collected, "tools", tools_file, error))
     return NULL;
-  if (is_raw)
+  if (continues
+      && !llmsvc_options_set_value (collected, "continue", g_variant_new_boolean (TRUE), error))
+    return NULL;
+  if (suffix != NULL)
+    is_set = llmsvc_options_set_value (collected, "suffix", g_variant_new_string (suffix), error);
+  else if (is_raw)
     is_set = llmsvc_options_set_value (collected, "raw", g_variant_new_boolean (TRUE), error);
   else if (llmsvc_options_get_value (collected, "request-id") == NULL)
     is_set = llmsvc_options_set_value (collected, "request-id", g_variant_new_string (request_id),
@@ -146,7 +161,26 @@ collect_options (GError **error)
 
 /* --- asking --- */
 
-/* (transfer full): its text written, piece by piece but for --raw, which has no context. */
+/* Whether there is no context. */
+static gboolean
+is_standalone (void)
+{
+  return is_raw || suffix != NULL;
+}
+
+/* (transfer full) */
+static LlmsvcContext *
+get_context (LlmsvcClient *client,
+             GError      **error)
+{
+  if (continues)
+    return llmctl_contexts_open (client, context_name, error);
+  return context_name != NULL
+           ? llmctl_contexts_open_or_create (client, context_name, system_text, error)
+           : llmctl_contexts_create (client, NULL, system_text, NULL, NULL, error);
+}
+
+/* (transfer full): its text written, piece by piece where there is a context. */
 static LlmsvcAnswer *
 ask (LlmsvcClient   *client,
      const char     *prompt,
@@ -159,7 +193,7 @@ ask (LlmsvcClient   *client,
   g_autoptr(LlmsvcGeneration) generation = NULL;
   g_autoptr(LlmsvcAnswer) answer = NULL;
 
-  if (is_raw)
+  if (is_standalone ())
     {
       answer = llmsvc_client_complete_sync (client, prompt, call_options, cancellable, error);
       return answer != NULL && llmctl_answer_write (output, llmsvc_answer_get_text (answer), error)
@@ -167,10 +201,10 @@ ask (LlmsvcClient   *client,
                  : NULL;
     }
 
-  context = context_name != NULL
-                ? llmctl_contexts_open_or_create (client, context_name, system_text, error)
-                : llmctl_contexts_create (client, NULL, system_text, NULL, NULL, error);
-  if (context != NULL)
+  context = get_context (client, error);
+  if (context != NULL && continues)
+    generation = llmsvc_context_generate_sync (context, NULL, 0, call_options, cancellable, error);
+  else if (context != NULL)
     generation = llmsvc_context_prompt_sync (context, prompt, call_options, cancellable, error);
   if (generation == NULL || !llmctl_answer_copy (output, generation, NULL, error))
     return NULL;
@@ -188,7 +222,7 @@ static gboolean
 may_ask_again (const LlmctlAnswer *output,
                const GError       *error)
 {
-  if (is_raw || llmctl_wait_get_end () != LLMCTL_EXIT_OK)
+  if (is_standalone () || llmctl_wait_get_end () != LLMCTL_EXIT_OK)
     return FALSE;
   if (g_error_matches (error, LLMSVC_ERROR, LLMSVC_ERROR_LOST))
     return output->written == NULL;
@@ -197,16 +231,13 @@ may_ask_again (const LlmctlAnswer *output,
          g_error_matches (error, LLMSVC_ERROR, LLMSVC_ERROR_LOST_UNKNOWN);
 }
 
-/* The lines of --json have them in the last one. */
+/* The lines of --json have @json, what came beside the text, in the last one. */
 static void
-tell_calls (LlmsvcAnswer *answer)
+tell_json (const char *json)
 {
-  const char *calls;
-
-  if (llmctl_globals.is_json
-      || !g_variant_lookup (llmsvc_answer_get_results (answer), "tool-calls", "&s", &calls))
+  if (llmctl_globals.is_json || *json == '\0')
     return;
-  llmctl_output_data (calls);
+  llmctl_output_data (json);
   llmctl_output_data ("\n");
   llmctl_output_flush ();
 }
@@ -242,15 +273,22 @@ run (int       argc,
 
   if (argc > 2)
     return llmctl_complain_usage (_("There is more than one prompt: put it into quotes"));
-  if (is_raw && (context_name != NULL || system_text != NULL))
-    return llmctl_complain_usage (_("--raw takes the prompt as it is: leave --context and "
-                                    "--system out"));
-  if ((system_text != NULL && !g_utf8_validate (system_text, -1, NULL)) ||
+  if (argc < 2 && !continues)
+    return llmctl_complain_usage (_("There is no prompt"));
+  if (is_standalone () && (context_name != NULL || system_text != NULL || continues))
+    return llmctl_complain_usage (_("--raw and --suffix take the prompt as it is: leave --context, "
+                                    "--system and --continue out"));
+  if (continues && (argc > 1 || context_name == NULL))
+    return llmctl_complain_usage (_("--continue goes on with the last answer: name its --context, "
+                                    "and leave the prompt out"));
+  if ((suffix != NULL && !g_utf8_validate (suffix, -1, NULL)) || (system_text != NULL && !g_utf8_validate (system_text, -1, NULL)) ||
       (context_name != NULL && !g_utf8_validate (context_name, -1, NULL)))
-    return llmctl_complain_usage (_("--context and --system take UTF-8 text"));
+    return llmctl_complain_usage (_("--context, --system and --suffix take UTF-8 text"));
 
   call_options = collect_options (error);
-  if (call_options != NULL)
+  if (call_options != NULL && continues)
+    prompt = g_strdup ("");
+  else if (call_options != NULL)
     prompt = read_prompt (argv[1], error);
   if (prompt != NULL)
     client = llmctl_wait_client (error);
@@ -271,7 +309,8 @@ run (int       argc,
     }
   else if (llmctl_answer_finish (&output, answer))
     {
-      tell_calls (answer);
+      tell_json (llmsvc_answer_get_tool_calls (answer));
+      tell_json (llmsvc_answer_get_logprobs (answer));
       tell_results (answer);
     }
   return LLMCTL_EXIT_OK;
@@ -279,15 +318,14 @@ run (int       argc,
 
 const LlmctlCommand llmctl_ask_command = {
   .name = "ask",
-  .parameters = N_("PROMPT|-"),
+  .parameters = N_("[PROMPT|-]"),
   .summary = N_("Ask, and print the answer as it comes"),
   .description = N_("With “-” the prompt is read from the standard input; otherwise what comes "
                     "there is put before the prompt: git diff | llmctl ask \"One line on "
-                    "this\".\n"
+                    "this\". With --continue there is no prompt.\n"
                     "--json: lines {\"t\":\"…\"} with pieces of the text, before them "
                     "{\"reasoning\":\"…\"} with what the model thinks, then {\"done\":{…}} with the "
                     "results."),
   .options = options,
-  .missing = N_("There is no prompt"),
   .run = run,
 };

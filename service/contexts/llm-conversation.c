@@ -56,8 +56,8 @@ copy_message (gconstpointer data,
   return llm_stored_message_new (message->role, message->text, message->extras);
 }
 
-static LlmTurn *
-copy_turn (const LlmTurn *turn)
+LlmTurn *
+llm_turn_copy (const LlmTurn *turn)
 {
   LlmTurn *copy = g_new (LlmTurn, 1);
 
@@ -89,11 +89,15 @@ const char *
 llm_turn_get_answer (const LlmTurn *turn)
 {
   const LlmStoredMessage *last;
+  guint32 n_bytes = 0;
 
-  if (turn->is_base || turn->results == NULL || turn->messages->len == 0)
+  if (turn->results == NULL || turn->messages->len == 0)
     return NULL;
   last = g_ptr_array_index (turn->messages, turn->messages->len - 1);
-  return g_str_equal (last->role, "assistant") ? last->text : NULL;
+  g_variant_lookup (turn->results, LLM_TURN_CONTINUED, "u", &n_bytes);
+  return g_str_equal (last->role, "assistant") && n_bytes <= strlen (last->text)
+           ? last->text + n_bytes
+           : NULL;
 }
 
 LlmConversation *
@@ -121,7 +125,7 @@ llm_conversation_copy (LlmConversation *self)
   LlmConversation *copy = llm_conversation_new ();
 
   for (guint i = 0; i < self->turns->len; i++)
-    llm_conversation_add_turn (copy, copy_turn (g_ptr_array_index (self->turns, i)));
+    llm_conversation_add_turn (copy, llm_turn_copy (g_ptr_array_index (self->turns, i)));
   return copy;
 }
 
@@ -201,7 +205,14 @@ llm_conversation_rollback (LlmConversation *self,
 {
   g_assert (n <= llm_conversation_get_n_removable (self));
 
-  for (; n > 0; n--)
+  llm_conversation_truncate (self, self->turns->len - n);
+}
+
+void
+llm_conversation_truncate (LlmConversation *self,
+                           guint            n)
+{
+  while (self->turns->len > n)
     {
       g_ptr_array_set_size (self->messages, self->messages->len - get_last (self)->messages->len);
       g_ptr_array_set_size (self->turns, self->turns->len - 1);

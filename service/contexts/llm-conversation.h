@@ -53,11 +53,16 @@ LlmStoredMessage *llm_stored_message_new  (const char *role,
                                            const char *text,
                                            GVariant   *extras);
 LlmTurn          *llm_turn_new            (void);
+/* (transfer full) */
+LlmTurn          *llm_turn_copy           (const LlmTurn *turn);
 void              llm_turn_free           (LlmTurn *turn);
 /* Adds copies of `a(ssa{sv})`. */
 void              llm_turn_add_messages   (LlmTurn  *turn,
                                            GVariant *messages);
-/* (nullable): the answer of an answered turn. */
+/* Among the results of a turn whose answer a call went on with: u, the bytes of its text from
+ * before. Never sent to a caller. */
+#define LLM_TURN_CONTINUED "continued-bytes"
+/* (nullable): the answer of an answered turn; what the last call has added to it. */
 const char       *llm_turn_get_answer     (const LlmTurn *turn);
 
 LlmConversation  *llm_conversation_new      (void);
@@ -74,6 +79,9 @@ LlmTurn          *llm_conversation_find_request (LlmConversation *self,
 guint             llm_conversation_get_n_removable (LlmConversation *self);
 /* Removes the last @n turns, which must be removable. */
 void              llm_conversation_rollback (LlmConversation *self,
+                                             guint            n);
+/* Keeps the first @n turns, whatever the others are. */
+void              llm_conversation_truncate (LlmConversation *self,
                                              guint            n);
 /* What the model @identity counts (see llm_conversation_is_counted()), or an estimate. */
 guint             llm_conversation_count_tokens (LlmConversation *self,

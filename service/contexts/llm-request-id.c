@@ -155,6 +155,7 @@ llm_request_id_get_results (const LlmTurn *turn)
   g_auto(GVariantDict) dict = G_VARIANT_DICT_INIT (turn->results);
 
   g_variant_dict_remove (&dict, KEY_DIGEST);
+  g_variant_dict_remove (&dict, LLM_TURN_CONTINUED);
   g_variant_dict_insert (&dict, "repeated", "b", TRUE);
   return g_variant_ref_sink (g_variant_dict_end (&dict));
 }

@@ -49,6 +49,19 @@ llm_sink_accept_reasoning (LlmSink    *self,
          || self->class->accept_reasoning (self, text, length);
 }
 
+gboolean
+llm_sink_takes_logprobs (LlmSink *self)
+{
+  return self->class->accept_logprobs != NULL;
+}
+
+gboolean
+llm_sink_accept_logprobs (LlmSink    *self,
+                          const char *items)
+{
+  return self->class->accept_logprobs (self, items);
+}
+
 void
 llm_sink_finish (LlmSink      *self,
                  GVariant     *results,

@@ -28,6 +28,9 @@ typedef struct
   gboolean (*accept_reasoning) (LlmSink    *self,
                                 const char *text,
                                 gsize       length);
+  /* (nullable): takes log-probabilities as they come; without, they are among the results. */
+  gboolean (*accept_logprobs) (LlmSink    *self,
+                               const char *items);
 } LlmSinkClass;
 
 typedef void (*LlmSinkFunc) (gpointer data);
@@ -56,6 +59,10 @@ gboolean llm_sink_accept (LlmSink            *self,
 gboolean llm_sink_accept_reasoning (LlmSink    *self,
                                     const char *text,
                                     gsize       length);
+/* Whether it takes log-probabilities; then likewise: some more members of a JSON array. */
+gboolean llm_sink_takes_logprobs (LlmSink    *self);
+gboolean llm_sink_accept_logprobs (LlmSink   *self,
+                                   const char *items);
 
 /* Called once, after the turn was committed or given up: @results (a{sv}) or
  * @error, the other NULL. */

@@ -74,6 +74,10 @@ on_model (GObject      *source,
   input = llm_context_make_input (call->context, call->model, tools, thinking,
                                   call->counts_held ? NULL : call->messages, call->slides);
   input->raw = g_strdup (call->raw);
+  if (call->options != NULL)
+    input->suffix =
+      g_strdup (llm_call_options_get_string (call->options, LLMSVC_OPTION_SUFFIX, NULL));
+  input->continues = call->continues;
   input->opens_answer = call->generation != NULL;
   if (constraint != NULL)
     {
@@ -105,8 +109,7 @@ apply_commit (GTask   *task,
 {
   LlmContext *self = call->context;
 
-  llm_conversation_rollback (self->conversation,
-                             self->conversation->turns->len - call->n_turns);
+  llm_conversation_truncate (self->conversation, call->n_turns);
   if (call->turn != NULL)
     llm_conversation_add_turn (self->conversation, g_steal_pointer (&call->turn));
   llm_context_count (self);

@@ -38,6 +38,7 @@ struct _LlmCall
   LlmThought thought;       /* where that ends */
   LlmMaskTable *masks;      /* (nullable): what the answer is held to */
   LlmCallFormat *format;    /* (nullable): how it writes calls of tools */
+  gboolean continues;       /* goes on with the last answer of the context */
   guint n_system;           /* of these, of the system messages, if it slides */
   gboolean slides;          /* goes on with the newest part of what is too long */
   gboolean counts_held;     /* tokenizes what the context holds, without the messages */
@@ -84,6 +85,24 @@ void   llm_call_load        (GTask              *task,
  * is in use in the end. */
 void   llm_call_tokenize    (GTask              *task,
                              LlmCallStep         step);
+/* llm-call-continue.c: whether the context has an answer that a call with the option `continue` can
+ * go on with; the call goes on with it then. */
+gboolean llm_call_check_continue (LlmCall        *call,
+                             GError             **error);
+/* The text of that answer so far. */
+const char *llm_call_get_continued (LlmCall      *call);
+/* How the text of such a call begins, for its request. */
+void   llm_call_fill_continue (LlmCall           *call,
+                             LlmRequest          *request);
+/* (transfer full): a copy of the context's last turn, with the answer that became longer and
+ * @extras (a{sv}); without tokens. @n_bytes: (out): of its text, from before. */
+LlmTurn *llm_call_continue_turn (LlmCall         *call,
+                             const LlmRequest    *request,
+                             GVariant            *extras,
+                             gsize               *n_bytes);
+/* The tokens that are settled before the turn that an answer makes. */
+guint  llm_call_count_settled (LlmCall           *call,
+                             const char          *identity);
 /* A transaction of the database. Takes @data. */
 void   llm_call_store       (GTask              *task,
                              LlmDbFunc           func,

@@ -52,6 +52,9 @@ generate (GTask   *task,
       && llm_call_options_get_uint (call->options, LLMSVC_OPTION_IF_REVISION, 0) != self->revision)
     llm_fail (&error, LLMSVC_ERROR_CONFLICT,
               "The context is at revision %ju; read its messages again", self->revision);
+  else if (error == NULL
+           && llm_call_options_get_boolean (call->options, LLMSVC_OPTION_CONTINUE, FALSE))
+    (void) llm_call_check_continue (call, &error);
   else if (error == NULL && g_variant_n_children (call->messages) == 0
            && self->conversation->messages->len == 0)
     llm_fail (&error, LLMSVC_ERROR_INVALID_ARGUMENT,

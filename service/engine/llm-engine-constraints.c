@@ -87,10 +87,10 @@ llm_engine_read_constraint (LlmCallOptions    *options,
 gboolean
 llm_engine_check_room (const LlmRequest *request,
                        LlmMaskTable     *masks,
+                       guint             min_bytes,
                        guint            *n,
                        GError          **error)
 {
-  guint min_bytes = llm_mask_table_get_grammar (masks)->min_bytes;
   const LlmTokenTrie *tokens = llm_mask_table_get_tokens (masks);
   /* calls of tools may have control tokens */
   guint max_bytes =

@@ -311,17 +311,20 @@ gboolean       llm_engine_fill_request          (LlmEngine            *self,
                                                  LlmCallOptions       *options,
                                                  const char           *default_slo,
                                                  GError              **error);
-/* How the tokens of its answer are sampled. @masks: (nullable): what it is held to. */
+/* How the tokens of its answer are sampled. @masks: (nullable): what it is held to. @begun:
+ * (nullable): the text that the answer has already. */
 gboolean       llm_engine_fill_decoder          (LlmEngine            *self,
                                                  LlmRequest           *request,
                                                  LlmCallOptions       *options,
                                                  LlmMaskTable         *masks,
+                                                 const char           *begun,
                                                  GError              **error);
 
 /* llm-engine-constraints.c */
-/* Whether the shortest answer that @masks allow has room. @n: (out): tokens that an answer has. */
+/* Whether @min_bytes, those of the shortest answer that @masks allow, have room. @n: (out): tokens that an answer has. */
 gboolean       llm_engine_check_room            (const LlmRequest     *request,
                                                  LlmMaskTable         *masks,
+                                                 guint                 min_bytes,
                                                  guint                *n,
                                                  GError              **error);
 /* What the options want an answer held to. @text: (out) (nullable) (transfer full): NULL when it

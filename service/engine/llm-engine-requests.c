@@ -3,6 +3,8 @@
 #include "base/llm-fail.h"
 #include "engine/llm-engine-private.h"
 
+#include <string.h>
+
 #include "base/llm-clock.h"
 #include "common/llmsvc-error.h"
 
@@ -90,26 +92,63 @@ llm_engine_fill_request (LlmEngine      *self,
   if (deadline_ms > 0)
     request->deadline_us = request->arrived_us + (gint64) deadline_ms * 1000;
   request->max_tokens = llm_call_options_get_uint (options, LLMSVC_OPTION_MAX_TOKENS, G_MAXUINT);
+  if (llm_call_options_has (options, LLMSVC_OPTION_LOGPROBS))
+    request->n_logprobs = (int) llm_call_options_get_uint (options, LLMSVC_OPTION_LOGPROBS, 0);
   request->stops = g_strdupv ((char **) llm_call_options_get_strv (options, LLMSVC_OPTION_STOP));
   return TRUE;
 }
 
+/* Takes the text that the answer has already: it is held to as a whole. */
+static gboolean
+accept_begun (LlmConstraint *constraint,
+              LlmTokenizer  *tokenizer,
+              const char    *begun,
+              GError       **error)
+{
+  g_autoptr(GArray) tokens = g_array_new (FALSE, FALSE, sizeof (gint32));
+  LlmTextPart part = { begun, strlen (begun), FALSE };
+
+  llm_tokenizer_encode (tokenizer, &part, 1, FALSE, tokens);
+  for (guint i = 0; i < tokens->len; i++)
+    if (!llm_constraint_accept (constraint, g_array_index (tokens, gint32, i)))
+      return llm_fail (error, LLMSVC_ERROR_INVALID_OPTION,
+                       "continue: the answer so far is not the beginning of what the options hold "
+                       "the answer to; leave these options out, or ask anew");
+  return TRUE;
+}
+
 static LlmDecoder *
-make_decoder (const LlmRequest       *request,
+make_decoder (LlmEngine              *self,
+              const LlmRequest       *request,
               const LlmSamplerConfig *config,
-              guint                   n_vocab,
               LlmMaskTable           *masks,
+              const char             *begun,
               GError                **error)
 {
+  guint n_vocab = llm_model_get_hparams (self->model)->n_vocab;
+  g_autoptr(LlmConstraint) constraint = NULL;
   LlmDecoder *decoder;
-  guint n;
+  guint n, n_begun;
 
-  if (masks != NULL && !llm_engine_check_room (request, masks, &n, error))
-    return NULL;
-  decoder = masks == NULL
-              ? llm_decoder_new_plain (config, n_vocab)
-              : llm_decoder_new_constrained (config, n_vocab,
-                                             llm_constraint_new (masks, request->strips_space), n);
+  if (masks == NULL)
+    {
+      decoder = llm_decoder_new_plain (config, n_vocab);
+    }
+  else
+    {
+      /* tokenizers put a space before a text, as models do before an answer */
+      constraint =
+        llm_constraint_new (masks, request->strips_space || (begun != NULL && *begun != '\0'));
+      if (begun != NULL
+          && !accept_begun (constraint, llm_model_get_tokenizer (self->model), begun, error))
+        return NULL;
+      if (!llm_engine_check_room (request, masks, llm_constraint_get_min_bytes (constraint), &n,
+                                  error))
+        return NULL;
+      n_begun = llm_constraint_get_n (constraint);
+      decoder = llm_decoder_new_constrained (config, n_vocab, g_steal_pointer (&constraint),
+                                             n <= G_MAXUINT - n_begun ? n + n_begun : n);
+    }
   if (request->reasoning != NULL)
     llm_decoder_set_reasoning (decoder, request->reasoning);
   return decoder;
@@ -120,6 +159,7 @@ llm_engine_fill_decoder (LlmEngine      *self,
                          LlmRequest     *request,
                          LlmCallOptions *options,
                          LlmMaskTable   *masks,
+                         const char     *begun,
                          GError        **error)
 {
   guint n_vocab = llm_model_get_hparams (self->model)->n_vocab;
@@ -140,7 +180,7 @@ llm_engine_fill_decoder (LlmEngine      *self,
     return FALSE;
   config.bias = (const LlmLogitBias *) biases->data;
   config.n_bias = biases->len;
-  request->decoder = make_decoder (request, &config, n_vocab, masks, error);
+  request->decoder = make_decoder (self, request, &config, masks, begun, error);
   if (request->decoder == NULL)
     return FALSE;
   return llm_engine_add_draft (self, request, options, error);

@@ -163,7 +163,8 @@ check_constraint (const LlmRequest *request,
   g_autoptr(LlmConstraint) constraint = llm_constraint_new (masks, FALSE);
   guint n = 0;
 
-  if (!llm_engine_check_room (request, masks, &n, error))
+  if (!llm_engine_check_room (request, masks, llm_mask_table_get_grammar (masks)->min_bytes, &n,
+                              error))
     return FALSE;
   for (n = 0; n < reply->steps->len; n++)
     if (!llm_constraint_accept (constraint, g_array_index (reply->steps, LlmReplyStep, n).token))

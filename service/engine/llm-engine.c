@@ -204,12 +204,15 @@ const char *const *
 llm_engine_get_features (LlmEngine *self)
 {
   /* Optional abilities that the option `require` may name; each system adds its own. */
-  static const char *const features[] = {
-    "mock", "grammar", "json-schema", "named-contexts", "pipe-streams", "regex", "request-id",
-    "sliding-window", "slo-shares", "thinking", "tools", NULL,
-  };
+#define FEATURES_OF_ALL \
+  "continue", "grammar", "json-schema", "named-contexts", "pipe-streams", "regex", "request-id", \
+    "sliding-window", "slo-shares", "thinking", "tools", NULL
+  static const char *const features[] = { "infill", "logprobs", FEATURES_OF_ALL };
+  /* a script has no probabilities, and its tokens are bytes */
+  static const char *const mock_features[] = { "mock", FEATURES_OF_ALL };
+#undef FEATURES_OF_ALL
 
-  return self->settings->script != NULL ? features : features + 1;
+  return self->settings->script != NULL ? mock_features : features;
 }
 
 /* --- answers without a context --- */
@@ -237,11 +240,29 @@ collect_messages (LlmCallOptions *options,
   return g_variant_builder_end (&builder);
 }
 
+/* Whether the prompt is taken as it is; with a suffix it is the text before a gap. */
+static gboolean
+is_untemplated (LlmCallOptions *options)
+{
+  return llm_call_options_get_boolean (options, LLMSVC_OPTION_RAW, FALSE)
+         || llm_call_options_has (options, LLMSVC_OPTION_SUFFIX);
+}
+
 /* Takes a place in the quota for a call without a context. */
 static gboolean
 admit (LlmCall *call,
        GError **error)
 {
+  static const LlmsvcOption of_chats[] = {
+    LLMSVC_OPTION_SYSTEM, LLMSVC_OPTION_MESSAGES, LLMSVC_OPTION_TOOLS,
+  };
+  gboolean fills = llm_call_options_has (call->options, LLMSVC_OPTION_SUFFIX);
+
+  for (guint i = 0; fills && i < G_N_ELEMENTS (of_chats); i++)
+    if (llm_call_options_has (call->options, of_chats[i]))
+      return llm_fail (error, LLMSVC_ERROR_INVALID_OPTION,
+                       "suffix: a text with a gap is not rendered by the model's template, so it "
+                       "can't have the option “%s”", llmsvc_option_get_info (of_chats[i])->key);
   if (llm_call_options_get_boolean (call->options, LLMSVC_OPTION_RAW, FALSE)
       && (llm_call_options_has (call->options, LLMSVC_OPTION_SYSTEM)
           || llm_call_options_has (call->options, LLMSVC_OPTION_MESSAGES)))
@@ -261,7 +282,7 @@ llm_engine_complete_async (LlmEngine          *self,
                            GAsyncReadyCallback callback,
                            gpointer            data)
 {
-  gboolean is_raw = llm_call_options_get_boolean (options, LLMSVC_OPTION_RAW, FALSE);
+  gboolean is_raw = is_untemplated (options);
   GVariant *earlier = llm_call_options_get_variant (options, LLMSVC_OPTION_MESSAGES);
   g_autoptr(GTask) task = llm_call_new (self, caller,
                                         collect_messages (options, earlier, is_raw ? NULL : prompt),
@@ -305,7 +326,7 @@ llm_engine_count_tokens_async (LlmEngine          *self,
       g_task_return_error (task, error);
       return;
     }
-  if (llm_call_options_get_boolean (options, LLMSVC_OPTION_RAW, FALSE))
+  if (is_untemplated (options))
     {
       g_autoptr(GString) raw = g_string_new (NULL);
       GVariantIter iter;

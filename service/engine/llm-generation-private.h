@@ -40,6 +40,7 @@ struct _LlmGeneration
   const LlmRequestResult *result; /* (nullable) (unowned): of the request, once it has ended */
   GVariant *results;        /* (nullable): what the caller is told, while being committed */
   GQueue waiting_end;       /* (element-type GTask) (owned): of cancel calls */
+  GString *logprobs;        /* (owned): members of a JSON array, where the sink takes none */
   char *calls;              /* (nullable): of tools, as JSON, once the request has ended */
   gboolean has_cut_call;    /* and one that is not whole */
   gint64 arrived_us;
@@ -60,6 +61,9 @@ void           llm_generation_request_text     (LlmRequest             *request,
 void           llm_generation_request_reasoning (LlmRequest            *request,
                                                 const char             *text,
                                                 gsize                   length,
+                                                gpointer                data);
+void           llm_generation_request_logprobs (LlmRequest             *request,
+                                                const char             *items,
                                                 gpointer                data);
 /* llm-generation-results.c: likewise; takes the request's reference to the generation. */
 void           llm_generation_request_done     (LlmRequest             *request,

@@ -39,6 +39,12 @@ make_results (LlmGeneration          *self,
       g_variant_dict_insert (&dict, "reasoning", "s", result->reasoning->str);
       g_variant_dict_insert (&dict, "reasoning-tokens", "u", result->n_reasoning);
     }
+  if (self->logprobs->len > 0)
+    {
+      g_autofree char *logprobs = g_strdup_printf ("[%s]", self->logprobs->str);
+
+      g_variant_dict_insert (&dict, "logprobs", "s", logprobs);
+    }
   g_variant_dict_insert (&dict, "prompt-tokens", "u", result->n_prompt);
   g_variant_dict_insert (&dict, "reused-tokens", "u", result->n_reused);
   g_variant_dict_insert (&dict, "output-tokens", "u", result->tokens->len);
@@ -113,19 +119,50 @@ keeps_reasoning (LlmGeneration          *self,
              && llm_reasoning_is_over (self->request->reasoning));
 }
 
+/* Notes in @turn the request that makes it. What a repeated one is told has no log-probabilities,
+ * which may be many times the answer. @n_bytes: of its answer, from before. */
+static void
+note_request (LlmGeneration *self,
+              LlmTurn       *turn,
+              gsize          n_bytes)
+{
+  const LlmCall *call = self->call;
+  g_auto(GVariantDict) dict = G_VARIANT_DICT_INIT (self->results);
+  g_autoptr(GVariant) results = NULL;
+
+  /* the request that made the answer finds all of it */
+  if (call->continues && turn->request_id != NULL
+      && !llm_call_options_has (call->options, LLMSVC_OPTION_REQUEST_ID))
+    return;
+  g_variant_dict_remove (&dict, "logprobs");
+  if (n_bytes > 0)
+    g_variant_dict_insert (&dict, LLM_TURN_CONTINUED, "u", (guint32) n_bytes);
+  results = g_variant_ref_sink (g_variant_dict_end (&dict));
+  g_clear_pointer (&turn->request_id, g_free);
+  g_clear_pointer (&turn->results, g_variant_unref);
+  llm_request_id_note (turn, LLM_REQUEST_ANSWER, call->messages, call->options, results);
+}
+
 /* The turn: what was asked, and the answer. */
 static LlmTurn *
 make_turn (LlmGeneration          *self,
            const LlmRequestResult *result)
 {
-  const LlmCall *call = self->call;
+  LlmCall *call = self->call;
   const GArray *prompt = self->request->prompt;
-  LlmTurn *turn = llm_turn_new ();
+  gsize n_bytes = 0;
+  g_autoptr(GVariant) extras = g_variant_ref_sink (make_extras (self, result));
+  LlmTurn *turn = call->continues
+                    ? llm_call_continue_turn (call, self->request, extras, &n_bytes)
+                    : llm_turn_new ();
 
-  llm_turn_add_messages (turn, call->messages);
-  g_ptr_array_add (turn->messages, llm_stored_message_new ("assistant", result->text->str,
-                                                           make_extras (self, result)));
-  llm_request_id_note (turn, LLM_REQUEST_ANSWER, call->messages, call->options, self->results);
+  if (!call->continues)
+    {
+      llm_turn_add_messages (turn, call->messages);
+      g_ptr_array_add (turn->messages, llm_stored_message_new ("assistant", result->text->str,
+                                                               extras));
+    }
+  note_request (self, turn, n_bytes);
 
   /* Tokens that hold exactly the text settle the turn. Behind a stop string or
    * a cancel there are tokens whose text was not kept; of a call that is not whole, too. Where the
@@ -134,26 +171,26 @@ make_turn (LlmGeneration          *self,
       && (result->finish == LLM_FINISH_STOP || result->finish == LLM_FINISH_LENGTH ||
           result->finish == LLM_FINISH_CONTEXT_FULL))
     {
-      g_autoptr(GArray) settled = g_array_new (FALSE, FALSE, sizeof (gint32));
       const char *tools = llm_call_options_get_string (call->options, LLMSVC_OPTION_TOOLS, NULL);
-      g_autofree char *identity = llm_context_get_token_identity (call->model, tools, llm_engine_read_thinking (call->options));
-      guint first_message;
+      g_autofree char *identity =
+        llm_context_get_token_identity (call->model, tools,
+                                        llm_engine_read_thinking (call->options));
+      guint n_settled = llm_call_count_settled (call, identity);
 
-      llm_conversation_get_settled (call->context->conversation, identity, settled, &first_message);
       turn->tokens = g_array_new (FALSE, FALSE, sizeof (gint32));
-      g_array_append_vals (turn->tokens, &g_array_index (prompt, gint32, settled->len),
-                           prompt->len - settled->len);
+      g_array_append_vals (turn->tokens, &g_array_index (prompt, gint32, n_settled),
+                           prompt->len - n_settled);
       g_array_append_vals (turn->tokens, result->tokens->data, result->tokens->len);
       turn->identity = g_steal_pointer (&identity);
       turn->is_closed = result->is_closed;
       turn->n_tokens = turn->tokens->len;
-      turn->is_whole = settled->len == 0;
+      turn->is_whole = n_settled == 0;
       turn->n_total = prompt->len + result->tokens->len;
       turn->counted_by = g_strdup (llm_model_get_identity (call->model));
     }
   else
     {
-      turn->n_tokens = result->tokens->len;
+      turn->n_tokens += result->tokens->len;
     }
   return turn;
 }
@@ -192,7 +229,8 @@ finish_well (LlmGeneration          *self,
   read_calls (self, result);
   self->results = make_results (self, result);
   if (context != NULL)
-    llm_call_commit (self->task, context->conversation->turns->len,
+    llm_call_commit (self->task,
+                     context->conversation->turns->len - (self->call->continues ? 1 : 0),
                      make_turn (self, result), settle);
   else
     settle (self->task, self->call);

@@ -113,15 +113,19 @@ fill_request (LlmGeneration *self,
   request->slides = slides_past (call, n_ctx, call->n_system);
   request->n_system = call->n_system;
   request->strips_space = call->raw == NULL;
+  if (call->continues)
+    llm_call_fill_continue (call, request);
   set_tools (call, request);
   set_reasoning (call, request);
   request->on_admitted = llm_generation_request_admitted;
   request->on_text = llm_generation_request_text;
   request->on_reasoning = llm_generation_request_reasoning;
+  request->on_logprobs = llm_generation_request_logprobs;
   request->on_done = llm_generation_request_done;
   return call->engine->settings->script != NULL
            ? llm_engine_script_reply (call, request, error)
            : llm_engine_fill_decoder (call->engine, request, call->options, call->masks,
+                                      call->continues ? llm_call_get_continued (call) : NULL,
                                       error);
 }
 

@@ -90,12 +90,11 @@ on_stalled (gpointer data)
   return G_SOURCE_REMOVE;
 }
 
-/* Waits until the sink, which is full, is drained. */
+/* The sink is full. */
 static void
-park (LlmGeneration *self,
-      LlmRequest    *request)
+block (LlmGeneration *self)
 {
-  __atomic_store_n (&request->is_blocked, TRUE, __ATOMIC_RELEASE);
+  __atomic_store_n (&self->request->is_blocked, TRUE, __ATOMIC_RELEASE);
   if (self->stall_timer == 0)
     self->stall_timer =
       g_timeout_add_seconds (self->engine->settings->stall_timeout_s, on_stalled, self);
@@ -110,7 +109,7 @@ llm_generation_request_text (LlmRequest *request,
   LlmGeneration *self = data;
 
   if (!self->is_done && !self->is_left && !llm_sink_accept (self->call->sink, text, length))
-    park (self, request);
+    block (self);
 }
 
 void
@@ -123,7 +122,22 @@ llm_generation_request_reasoning (LlmRequest *request,
 
   if (!self->is_done && !self->is_left
       && !llm_sink_accept_reasoning (self->call->sink, text, length))
-    park (self, request);
+    block (self);
+}
+
+void
+llm_generation_request_logprobs (LlmRequest *request,
+                                 const char *items,
+                                 gpointer    data)
+{
+  LlmGeneration *self = data;
+
+  if (self->is_done || self->is_left)
+    return;
+  if (!llm_sink_takes_logprobs (self->call->sink))
+    g_string_append_printf (self->logprobs, "%s%s", self->logprobs->len > 0 ? "," : "", items);
+  else if (!llm_sink_accept_logprobs (self->call->sink, items))
+    block (self);
 }
 
 static void
@@ -210,6 +224,7 @@ llm_generation_finalize (GObject *object)
   g_clear_pointer (&self->results, g_variant_unref);
   llm_caller_unref (self->caller);
   g_free (self->calls);
+  g_string_free (self->logprobs, TRUE);
   g_free (self->id);
   G_OBJECT_CLASS (llm_generation_parent_class)->finalize (object);
 }
@@ -226,6 +241,7 @@ static void
 llm_generation_init (LlmGeneration *self)
 {
   g_queue_init (&self->waiting_end);
+  self->logprobs = g_string_new (NULL);
 }
 
 const char *

@@ -36,6 +36,7 @@ llm_prepare_input_free (LlmPrepareInput *input)
   g_free (input->tools);
   g_free (input->variables);
   g_free (input->raw);
+  g_free (input->suffix);
   g_clear_pointer (&input->model, llm_model_unref);
   g_clear_pointer (&input->constraints, llm_constraint_cache_unref);
   g_clear_pointer (&input->masks, llm_mask_table_unref);
@@ -154,6 +155,8 @@ llm_prepare (LlmModel              *model,
   g_autoptr(GArray) tokens = g_array_copy (asked->settled);
   LlmTokenizer *tokenizer = llm_model_get_tokenizer (model);
   LlmTemplateCall call;
+  /* the tokens of the answer that is gone on with are there */
+  gboolean is_there = asked->continues && asked->n_settled == asked->messages->len;
   guint n = 0;
 
   if (!show_tools (model, &shown, &tools, &written, error))
@@ -163,7 +166,8 @@ llm_prepare (LlmModel              *model,
     .n_messages = input->messages->len,
     .point = input->point,
     .n_settled = input->n_settled,
-    .open_answer = input->opens_answer,
+    .open_answer = input->opens_answer && !input->continues,
+    .continues = input->continues,
     .tools = input->tools,
     .variables = input->variables,
     .thinking = input->thinking,
@@ -172,6 +176,15 @@ llm_prepare (LlmModel              *model,
     return llm_fail_null (error, LLMSVC_ERROR_UNSUPPORTED,
                           "thinking: a raw prompt goes without the chat template, which knows how "
                           "the model reasons; leave out raw or thinking");
+  if (input->suffix != NULL)
+    {
+      if (!llm_tokenizer_can_infill (tokenizer))
+        return llm_fail_null (error, LLMSVC_ERROR_UNSUPPORTED,
+                              "suffix: this model was not trained to fill in: its file has no "
+                              "tokens for prefix, suffix and middle");
+      llm_tokenizer_encode_infill (tokenizer, input->raw, input->suffix, tokens);
+      return g_steal_pointer (&tokens);
+    }
   if (input->raw != NULL)
     {
       /* What a raw prompt says in the model's own markup is meant so. */
@@ -179,10 +192,13 @@ llm_prepare (LlmModel              *model,
 
       llm_tokenizer_encode (tokenizer, &part, 1, TRUE, tokens);
     }
-  else if (!encode_messages (model, &call, tokens, &asked->thought, error)
+  else if ((!is_there && !encode_messages (model, &call, tokens, &asked->thought, error))
            || (input->counts_system && !count_system (model, input, tokens, &n, error)))
     return NULL;
 
+  if (is_there
+      && llm_tokenizer_ends_answer (tokenizer, g_array_index (tokens, gint32, tokens->len - 1)))
+    g_array_set_size (tokens, tokens->len - 1);
   /* Some files ask for an EOS behind every text. Behind a prompt it would say that the
    * conversation is over. */
   if (tokenizer->adds_eos && input->point == LLM_POINT_START && tokens->len > 0 &&

@@ -25,6 +25,8 @@ typedef struct
   char *variables;       /* (nullable) (owned): likewise */
   LlmThinking thinking;
   char *raw;             /* (nullable): this text as it is, instead of messages */
+  char *suffix;          /* (nullable) (owned): with @raw: the text behind a gap, which that is before */
+  gboolean continues;    /* the last message is an answer, which stays open */
   gboolean opens_answer; /* end with what makes the model answer */
   gboolean counts_system; /* count the tokens of the system messages that all begins with: */
   guint n_system;        /* the first ones of messages */

@@ -205,6 +205,9 @@ admit (LlmRequest *request)
       request->stream = llm_text_stream_new (llm_model_get_tokenizer (runner->instance->model),
                                              (const char *const *) request->stops,
                                              request->strips_space);
+      if (request->begun != NULL)
+        llm_text_stream_push_bytes (request->stream, request->begun->str, request->begun->len,
+                                    request->text);
       if (request->calls_marker != NULL)
         llm_text_stream_set_marker (request->stream, request->calls_marker,
                                     request->calls_at_start);

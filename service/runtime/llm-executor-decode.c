@@ -4,6 +4,7 @@
 
 #define G_LOG_DOMAIN "llm-engine"
 
+#include "decoding/llm-logprobs.h"
 #include "runtime/llm-executor-private.h"
 
 /* Steps of decode before what they cost counts as measured. */
@@ -240,9 +241,13 @@ llm_request_take_logits (LlmRequest *request,
 
   while (finish == LLM_FINISH_RUNNING && node != LLM_DRAFT_NONE)
     {
-      gint32 token = decoder->class->consume (
-        decoder, llm_forward_get_logits (forward, first + node), &error);
+      const float *logits = llm_forward_get_logits (forward, first + node);
+      gint32 token = decoder->class->consume (decoder, logits, &error);
 
+      if (token >= 0 && request->n_logprobs >= 0)
+        llm_logprobs_append (request->logprobs,
+                             llm_model_get_tokenizer (request->runner->instance->model), logits,
+                             token, (guint) request->n_logprobs);
       finish = token < 0 ? LLM_FINISH_FAILED : take_token (request, token);
       path[n_path++] = node;
       node = llm_draft_tree_find_child (&request->rows, node, token);

@@ -33,6 +33,8 @@ clear_command (gpointer data)
     g_string_free (self->text, TRUE);
   if (self->thoughts != NULL)
     g_string_free (self->thoughts, TRUE);
+  if (self->logprobs != NULL)
+    g_string_free (self->logprobs, TRUE);
   g_clear_pointer (&self->table, g_hash_table_unref);
   g_clear_pointer (&self->pieces, g_array_unref);
   g_clear_pointer (&self->memory, llm_context_memory_free);
@@ -87,7 +89,11 @@ deliver_text (LlmCommand *command)
     request->on_reasoning (request, thoughts->str, thoughts->len, request->data);
   if (command->text->len > 0)
     request->on_text (request, command->text->str, command->text->len, request->data);
-  __atomic_fetch_sub (&request->n_unread, command->text->len + thoughts->len, __ATOMIC_RELEASE);
+  if (command->logprobs->len > 0)
+    request->on_logprobs (request, command->logprobs->str, request->data);
+  __atomic_fetch_sub (&request->n_unread,
+                      command->text->len + thoughts->len + command->logprobs->len,
+                      __ATOMIC_RELEASE);
 }
 
 /* Hands over what is to be posted, and keeps it for the result. */
@@ -108,12 +114,15 @@ llm_executor_post_text (LlmExecutor *self,
 {
   LlmCommand *command;
 
-  if (request->text->len + request->thoughts->len == 0)
+  if (request->text->len + request->thoughts->len + request->logprobs->len == 0)
     return;
   command = command_for (request);
   command->text = take_text (&request->text, request->result.text);
   command->thoughts = take_text (&request->thoughts, request->result.reasoning);
-  __atomic_fetch_add (&request->n_unread, command->text->len + command->thoughts->len,
+  command->logprobs = g_steal_pointer (&request->logprobs);
+  request->logprobs = g_string_new (NULL);
+  __atomic_fetch_add (&request->n_unread,
+                      command->text->len + command->thoughts->len + command->logprobs->len,
                       __ATOMIC_RELEASE);
   llm_command_reply (command, deliver_text);
 }

@@ -132,8 +132,9 @@ typedef struct _LlmCommand
   LlmModel *model;          /* (nullable) (owned) */
   LlmWeights *weights;      /* (nullable) (owned) */
   LlmRequest *request;      /* (nullable) (owned) */
-  GString *text;            /* (nullable) (owned), */
-  GString *thoughts;        /* (nullable) (owned): and what comes before it */
+  GString *text;            /* (nullable) (owned) */
+  GString *thoughts;        /* (nullable) (owned): what comes before it */
+  GString *logprobs;        /* (nullable) (owned) */
   GHashTable *table;        /* (nullable) (owned) */
   GArray *pieces;           /* (nullable) (owned) (element-type LlmWeightPiece) */
   LlmContextMemory *memory; /* (nullable) (owned) */

@@ -16,6 +16,8 @@ llm_request_new (LlmApp *app)
   self->slo = llm_slo_for_class (LLM_SLO_RESPONSIVE);
   self->text = g_string_new (NULL);
   self->thoughts = g_string_new (NULL);
+  self->logprobs = g_string_new (NULL);
+  self->n_logprobs = -1;
   self->result.tokens = g_array_new (FALSE, FALSE, sizeof (gint32));
   self->result.text = g_string_new (NULL);
   self->result.reasoning = g_string_new (NULL);
@@ -47,6 +49,9 @@ llm_request_unref (LlmRequest *self)
   g_clear_pointer (&self->states, g_byte_array_unref);
   g_string_free (self->text, TRUE);
   g_string_free (self->thoughts, TRUE);
+  g_string_free (self->logprobs, TRUE);
+  if (self->begun != NULL)
+    g_string_free (self->begun, TRUE);
   g_clear_error (&self->result.error);
   g_array_unref (self->result.tokens);
   g_string_free (self->result.text, TRUE);

@@ -68,6 +68,10 @@ typedef void (*LlmRequestText) (LlmRequest *request,
                                 const char *text,
                                 gsize       length,
                                 gpointer    data);
+/* @items: members of a JSON array, see llm_logprobs_append(). */
+typedef void (*LlmRequestLogprobs) (LlmRequest *request,
+                                    const char *items,
+                                    gpointer    data);
 typedef void (*LlmRequestAdmitted) (LlmRequest *request,
                                     gpointer    data);
 typedef void (*LlmRequestDone) (LlmRequest             *request,
@@ -99,6 +103,10 @@ struct _LlmRequest
   char *calls_marker;    /* (nullable): where the text ends, though not the answer; see
                           * llm_text_stream_set_marker() */
   gboolean calls_at_start;
+  GString *begun;        /* (nullable) (owned): bytes of half a character that the answer goes on
+                          * from; nothing of them is sent */
+  int n_logprobs;        /* alternatives of each token that are told with its log-probability; -1:
+                          * nothing is */
   gboolean strips_space; /* the answer's first space is the tokenizer's, not the model's */
   LlmApp *app;           /* (owned): whose call it is */
   LlmSlo slo;
@@ -111,6 +119,7 @@ struct _LlmRequest
                                    * never refused because others wait */
   LlmRequestText on_text;
   LlmRequestText on_reasoning; /* (nullable) */
+  LlmRequestLogprobs on_logprobs; /* (nullable) unless @n_logprobs >= 0 */
   LlmRequestDone on_done;
   gpointer data;
 
@@ -129,6 +138,7 @@ struct _LlmRequest
   GByteArray *states;       /* (owned): llm_row_state() of each token of the prompt */
   GString *text;            /* (owned): what is to be posted next, */
   GString *thoughts;        /* (owned): and of the reasoning, before it */
+  GString *logprobs;        /* (owned): likewise */
   LlmDraftTree rows;        /* of decode in the step under way; empty: it has none */
   guint length_before;      /* of the session before that step */
   guint n_known;            /* tokens of the prompt that the session had */

@@ -11,11 +11,11 @@
 #include "engine/llm-engine.h"
 #include "weights/llm-repacked-cache.h"
 
-static char *model, *system_text, *draft, *schema_file, *grammar_file, *regex, *tools_file;
+static char *model, *system_text, *draft, *schema_file, *grammar_file, *regex, *tools_file, *suffix;
 static char *thinking;
 static gboolean is_raw, as_json, is_exact;
 static double temperature = -1;
-static int max_tokens, threads;
+static int max_tokens, threads, logprobs = -1;
 static gint64 seed = -1;
 static char **options;
 static gboolean has_reasoned;
@@ -46,6 +46,10 @@ static const GOptionEntry entries[] = {
   { "thinking", 0, 0, G_OPTION_ARG_FILENAME, &thinking,
     N_("Whether the model thinks before it answers: auto, off, on, or for N tokens at most"),
     N_("MODE") },
+  { "suffix", 0, 0, G_OPTION_ARG_FILENAME, &suffix,
+    N_("Write what stands between the prompt and TEXT, with a model that can"), N_("TEXT") },
+  { "logprobs", 0, 0, G_OPTION_ARG_INT, &logprobs,
+    N_("Tell the log-probability of each token, and of so many in its place, as JSON"), "K" },
   { "option", 'o', 0, G_OPTION_ARG_FILENAME_ARRAY, &options, N_("Any option of the interface"),
     "KEY=VALUE" },
   { "json", 0, 0, G_OPTION_ARG_NONE, &as_json, N_("Text and results as one JSON object"), NULL },
@@ -88,15 +92,20 @@ print_end (const char   *text,
            gpointer      data)
 {
   Answer *answer = data;
-  const char *calls = NULL;
+  const char *calls = NULL, *told = NULL;
 
   answer->is_finished = TRUE;
   if (results != NULL)
-    g_variant_lookup (results, "tool-calls", "&s", &calls);
+    {
+      g_variant_lookup (results, "tool-calls", "&s", &calls);
+      g_variant_lookup (results, "logprobs", "&s", &told);
+    }
   if (!as_json && (*text != '\0' || (error == NULL && calls == NULL)))
     putchar ('\n');
   if (!as_json && calls != NULL)
     puts (calls);
+  if (!as_json && told != NULL)
+    puts (told);
   if (error != NULL)
     {
       answer->status = tool_fail (error);
@@ -226,7 +235,8 @@ make_options (void)
   if (!add_file (&dict, "schema", schema_file) || !add_file (&dict, "grammar", grammar_file)
       || !add_file (&dict, "tools", tools_file))
     return NULL;
-  if (regex != NULL && !g_utf8_validate (regex, -1, NULL))
+  if ((regex != NULL && !g_utf8_validate (regex, -1, NULL))
+      || (suffix != NULL && !g_utf8_validate (suffix, -1, NULL)))
     {
       tool_fail_usage (_("the text is not valid UTF-8"));
       return NULL;
@@ -240,6 +250,10 @@ make_options (void)
     }
   if (thinking != NULL)
     g_variant_dict_insert (&dict, "thinking", "s", thinking);
+  if (suffix != NULL)
+    g_variant_dict_insert (&dict, "suffix", "s", suffix);
+  if (logprobs >= 0)
+    g_variant_dict_insert (&dict, "logprobs", "u", logprobs);
   if (is_raw)
     g_variant_dict_insert (&dict, "raw", "b", TRUE);
   if (system_text != NULL)

@@ -105,7 +105,7 @@ static const BadCall calls[] = {
   { "functions, as tools were once called", NULL, "", "Complete",
     "('hi', {'functions': <[{'name': <'clock'>}]>})", 0, "Unsupported", "functions" },
   { "several answers at once", NULL, "", "Complete", "('hi', {'n': <4>})", 0, "Unsupported",
-    "choices" },
+    "make as many calls" },
   { "an image beside a message", CONTEXT, ".Context", "Generate",
     "([('user', 'What is this?', {'image': <'cat.png'>})], @a{sv} {})", 0, "Unsupported", "image" },
   { "a way out of a full context that never was", NULL, "", "Complete",

@@ -126,6 +126,32 @@ test_done (void)
 }
 
 static void
+test_logprobs (void)
+{
+  static const char items[] = "{\"id\":5,\"token\":\"a\\\"\",\"bytes\":[97,34],\"logprob\":-0.5}";
+  static const char *const bad[] = {
+    "{\"logprobs\":{}}", "{\"logprobs\":\"[]\"}", "{\"logprobs\":[1e999]}",
+    "{\"logprobs\":[],\"t\":\"\"}", "{\"logprobs\":[}",
+  };
+  g_autoptr(GString) out = g_string_new (NULL);
+  g_autoptr(GError) error = NULL;
+  LlmsvcLine line;
+
+  llmsvc_line_write_logprobs (out, items);
+  g_assert_true (llmsvc_line_parse (out->str, out->len - 1, &line, &error));
+  g_assert_no_error (error);
+  g_assert_cmpint (line.kind, ==, LLMSVC_LINE_LOGPROBS);
+  g_assert_cmpstr (line.text, ==, items);
+  llmsvc_line_clear (&line);
+  for (gsize i = 0; i < G_N_ELEMENTS (bad); i++)
+    {
+      g_assert_false (llmsvc_line_parse (bad[i], strlen (bad[i]), &line, &error));
+      g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_FAILED);
+      g_clear_error (&error);
+    }
+}
+
+static void
 test_other (void)
 {
   static const char *const lines[] = {
@@ -313,6 +339,7 @@ main (int   argc,
   g_test_add_func ("/line/reasoningreasoning", test_reasoning);
   g_test_add_func ("/line/done", test_done);
   g_test_add_func ("/line/error", test_error);
+  g_test_add_func ("/line/logprobs", test_logprobs);
   g_test_add_func ("/line/other", test_other);
   g_test_add_func ("/line/bad", test_bad);
   g_test_add_func ("/line/bounds", test_bounds);

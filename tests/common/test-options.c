@@ -325,14 +325,15 @@ test_foreign (void)
     { "{'tool_choice': <'auto'>}", "tool_choice", "tools" },
     { "{'json-schema': <'{}'>}", "json-schema", "json-schema" },
     { "{'images': <['cat.png']>}", "images", "images" },
-    { "{'n': <2>}", "n", "choices" },
-    { "{'n': <<uint64 3>>}", "n", "choices" },
-    { "{'logprobs': <true>}", "logprobs", "logprobs" },
+    { "{'n': <2>}", "n", "make as many calls" },
+    { "{'n': <<uint64 3>>}", "n", "fork" },
+    { "{'best-of': <2>}", "best-of", "seed" },
+    { "{'top_logprobs': <5>}", "top_logprobs", "“logprobs”" },
     { "{'seed': <1>, 'functions': <[1]>, 'require': <['seed']>}", "functions", "functions" },
   };
   static const char *const neutral[] = {
     "{'functions': <@av []>}", "{'function-call': <'none'>}",
-    "{'n': <uint32 1>}", "{'logprobs': <false>}",
+    "{'n': <uint32 1>}", "{'suffix': <''>}",
     "{'json-schema': <''>}", "{'n': <1.0>}",
   };
   static const LlmsvcCall calls[] = {
@@ -359,6 +360,19 @@ test_foreign (void)
 
       g_assert_nonnull (llm_call_options_get_ignored (options)[0]);
     }
+  /* An option of other calls; and a number where other services have a truth value. */
+  {
+    g_autoptr(GVariant) dict = parse_dict ("{'suffix': <'x'>}");
+    g_autoptr(GVariant) truth = parse_dict ("{'logprobs': <true>}");
+    g_autoptr(GError) error = NULL;
+
+    g_assert_null (llm_call_options_parse (dict, LLMSVC_CALL_ASK, NULL, &error));
+    g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED);
+    g_assert_nonnull (strstr (error->message, "Complete()"));
+    g_clear_error (&error);
+    g_assert_null (llm_call_options_parse (truth, LLMSVC_CALL_ASK, NULL, &error));
+    g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION);
+  }
   /* To calls that answer nothing they are options like any other. */
   {
     g_autoptr(LlmCallOptions) options = parse_good (cases[0].text, LLMSVC_CALL_CLOSE);

@@ -91,8 +91,9 @@ LlmCallOptions *
 parse_options (const char *text,
                LlmsvcCall  call)
 {
-  static const char *const features[] = { "grammar", "json-schema", "regex", "sliding-window",
-                                          "slo-shares", "thinking", "tools", NULL };
+  static const char *const features[] = { "continue", "grammar", "infill", "json-schema",
+                                          "logprobs", "regex", "sliding-window", "slo-shares",
+                                          "thinking", "tools", NULL };
   g_autoptr(GError) error = NULL;
   g_autoptr(GVariant) dict = g_variant_parse (G_VARIANT_TYPE_VARDICT, text, NULL, NULL, &error);
   LlmCallOptions *options;

@@ -22,6 +22,8 @@ check_again (const LlmsvcLine *line)
     llmsvc_line_write_text (out, line->text, strlen (line->text));
   else if (line->kind == LLMSVC_LINE_ERROR)
     llmsvc_line_write_error (out, line->name, line->text);
+  else if (line->kind == LLMSVC_LINE_LOGPROBS)
+    llmsvc_line_write_logprobs (out, line->text);
   else
     return;
 

@@ -570,6 +570,57 @@ test_thinking (void)
   llm_test_folder_remove (folder);
 }
 
+static void
+take_result (GObject      *source,
+             GAsyncResult *result,
+             gpointer      data)
+{
+  *(GAsyncResult **) data = g_object_ref (result);
+}
+
+/* What comes in lines beside the text is in the answer; an answer goes on without a message. */
+static void
+test_options (void)
+{
+  g_autoptr(ClientRig) rig = rig_new (NULL);
+  g_autoptr(LlmsvcContext) context = NULL;
+  g_autoptr(LlmsvcOptions) begins = g_object_new (LLMSVC_TYPE_OPTIONS, "max-tokens", 4,
+                                                  "temperature", 0.0, "logprobs", 2, NULL);
+  g_autoptr(LlmsvcOptions) goes_on = g_object_new (LLMSVC_TYPE_OPTIONS, "max-tokens", 4,
+                                                   "temperature", 0.0, "continue", TRUE, NULL);
+  g_autoptr(LlmsvcAnswer) first = NULL;
+  g_autoptr(LlmsvcAnswer) alone = NULL;
+  g_autoptr(LlmsvcAnswer) more = NULL;
+  g_autoptr(LlmsvcGeneration) generation = NULL;
+  g_autoptr(GPtrArray) messages = NULL;
+  g_autoptr(GAsyncResult) result = NULL;
+  g_autoptr(GError) error = NULL;
+  g_autofree char *joined = NULL;
+
+  context = rig_create (rig->client, NULL, &error);
+  g_assert_no_error (error);
+  first = rig_ask (context, "Hello, how are you?", begins, &error);
+  g_assert_no_error (error);
+  g_assert_true (g_str_has_prefix (llmsvc_answer_get_logprobs (first), "[{\"id\":"));
+  g_assert_true (g_str_has_suffix (llmsvc_answer_get_logprobs (first), "}]}]"));
+  alone = rig_complete (rig->client, "Hello, how are you?", begins, NULL, &error);
+  g_assert_no_error (error);
+  g_assert_cmpstr (llmsvc_answer_get_text (alone), ==, llmsvc_answer_get_text (first));
+  g_assert_true (g_str_has_prefix (llmsvc_answer_get_logprobs (alone), "[{\"id\":"));
+
+  llmsvc_context_generate_async (context, NULL, 0, goes_on, NULL, take_result, &result);
+  generation = llmsvc_context_generate_finish (context, rig_wait (&result), &error);
+  g_assert_no_error (error);
+  more = rig_finish (generation, &error);
+  g_assert_no_error (error);
+  g_assert_cmpstr (llmsvc_answer_get_logprobs (more), ==, "");
+  messages = rig_list_messages (context);
+  g_assert_cmpuint (messages->len, ==, 2);
+  joined = g_strconcat (llmsvc_answer_get_text (first), llmsvc_answer_get_text (more), NULL);
+  g_assert_cmpstr (llmsvc_message_get_text (messages->pdata[1]), ==, joined);
+  g_assert_cmpuint (llmsvc_answer_get_revision (more), ==, 2);
+}
+
 int
 main (int   argc,
       char *argv[])
@@ -589,6 +640,7 @@ main (int   argc,
   g_test_add_func ("/libllmsvc/generation/back-pressure", test_back_pressure);
   g_test_add_func ("/libllmsvc/generation/model", test_model);
   g_test_add_func ("/libllmsvc/generation/thinking", test_thinking);
+  g_test_add_func ("/libllmsvc/generation/options", test_options);
 
   return g_test_run ();
 }

@@ -221,6 +221,48 @@ test_growth (void)
     }
 }
 
+/* An answer that is gone on with: all up to its last letter, and nothing behind it. */
+static void
+test_continued (void)
+{
+  static const char *const answers[] = { "Hi there", "Yes,", "With spaces \n", "" };
+  LlmMessage messages[] = { { (char *) "user", (char *) "Hello" },
+                            { (char *) "assistant", (char *) "Hi" },
+                            { (char *) "user", (char *) "Bye" },
+                            { (char *) "assistant", NULL } };
+
+  for (guint t = 0; t < G_N_ELEMENTS (templates); t++)
+    for (guint i = 0; i < G_N_ELEMENTS (answers); i++)
+      for (guint settled = 0; settled <= 2; settled += 2)
+        {
+          g_autoptr(LlmTemplate) self = open_template (templates[t]);
+          LlmPoint point = settled > 0 ? LLM_POINT_CLOSED_ANSWER : LLM_POINT_START;
+          const LlmTemplateCall call = { .messages = messages, .n_messages = 4, .point = point,
+                                         .n_settled = settled, .continues = TRUE };
+          g_autoptr(LlmPrompt) prompt = NULL;
+          g_autoptr(GError) error = NULL;
+          g_autofree char *text = NULL;
+          g_autofree char *open = render (self, point, messages, 3, settled, TRUE);
+          g_autofree char *whole = NULL;
+          g_autofree char *trimmed = NULL;
+
+          messages[3].text = (char *) answers[i];
+          prompt = llm_template_render (self, &call, &error);
+          g_assert_no_error (error);
+          text = join_parts (prompt);
+          if (*answers[i] == '\0')
+            {
+              g_assert_cmpstr (text, ==, open);
+              continue;
+            }
+          whole = render (self, point, messages, 4, settled, FALSE);
+          g_assert_true (g_str_has_suffix (text, answers[i]));
+          trimmed = g_strchomp (g_strdup (text));
+          g_assert_true (g_str_has_prefix (whole, trimmed));
+          g_assert_true (g_str_has_prefix (text, g_strchomp (open)));
+        }
+}
+
 /* An answer that is empty, or of which a template shows nothing, can be gone on from. */
 static void
 test_empty_answer (void)
@@ -733,6 +775,7 @@ main (int    argc,
       g_test_add_data_func (path, templates[i], test_golden);
     }
   g_test_add_func ("/template/growth", test_growth);
+  g_test_add_func ("/template/continued", test_continued);
   g_test_add_func ("/template/empty-answer", test_empty_answer);
   g_test_add_func ("/template/parts", test_parts);
   g_test_add_func ("/template/refused", test_refused);

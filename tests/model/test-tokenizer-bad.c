@@ -24,6 +24,8 @@ typedef struct
   gint64 bos;           /* -1: no such key */
   gint64 eos;
   gint64 add_bos;
+  const char *infill_keys[3];  /* (nullable): and their ids */
+  gint64 infill_ids[3];
 } Vocabulary;
 
 static void
@@ -122,6 +124,8 @@ open_vocabulary (const Vocabulary  *self,
     llm_test_gguf_add_int (file, "tokenizer.ggml.bos_token_id", LLM_GGUF_UINT32, self->bos);
   if (self->eos >= 0)
     llm_test_gguf_add_int (file, "tokenizer.ggml.eos_token_id", LLM_GGUF_UINT32, self->eos);
+  for (guint i = 0; i < G_N_ELEMENTS (self->infill_keys) && self->infill_keys[i] != NULL; i++)
+    llm_test_gguf_add_int (file, self->infill_keys[i], LLM_GGUF_UINT32, self->infill_ids[i]);
   if (self->add_bos >= 0)
     llm_test_gguf_add_int (file, "tokenizer.ggml.add_bos_token", LLM_GGUF_BOOL, self->add_bos);
 
@@ -241,6 +245,57 @@ test_byte_tokens (void)
   g_array_index (vocabulary.types, gint64, 3 + 0x41) = LLM_TOKEN_BYTE;
   add_token (&vocabulary, "<0xG0>", LLM_TOKEN_BYTE);
   assert_refused (&vocabulary, LLMSVC_ERROR_INVALID_MODEL, "tokens[259]", "byte");
+}
+
+/* The prompt of a text with a gap, by keys, those of older files, and names. */
+static void
+assert_infill (const Vocabulary *vocabulary,
+               const char       *wanted)
+{
+  g_autoptr(GError) error = NULL;
+  g_autoptr(LlmTokenizer) tokenizer = open_vocabulary (vocabulary, &error);
+  g_autoptr(GArray) ids = g_array_new (FALSE, FALSE, sizeof (gint32));
+  g_autoptr(GString) found = g_string_new (NULL);
+
+  g_assert_no_error (error);
+  g_assert_cmpint (llm_tokenizer_can_infill (tokenizer), ==, wanted != NULL);
+  if (wanted == NULL)
+    return;
+  llm_tokenizer_encode_infill (tokenizer, "ab", "c", ids);
+  for (guint i = 0; i < ids->len; i++)
+    g_string_append_printf (found, "%s%d", i > 0 ? " " : "", g_array_index (ids, gint32, i));
+  g_assert_cmpstr (found->str, ==, wanted);
+}
+
+static void
+test_infill (void)
+{
+  g_auto(Vocabulary) vocabulary = { 0 };
+
+  bpe_init (&vocabulary);
+  add_token (&vocabulary, "<fim_prefix>", LLM_TOKEN_NORMAL);        /* 27 */
+  add_token (&vocabulary, "<fim_middle>", LLM_TOKEN_USER_DEFINED);  /* 28 */
+  assert_infill (&vocabulary, NULL);
+  add_token (&vocabulary, "<fim_suffix>", LLM_TOKEN_CONTROL);       /* 29 */
+  add_token (&vocabulary, "<|fim_suffix|>", LLM_TOKEN_CONTROL);     /* 30: the first counts */
+  add_token (&vocabulary, "<one>", LLM_TOKEN_NORMAL);               /* 31 */
+  add_token (&vocabulary, "<two>", LLM_TOKEN_CONTROL);              /* 32 */
+  add_token (&vocabulary, "<s>", LLM_TOKEN_CONTROL);                /* 33 */
+  assert_infill (&vocabulary, "27 0 1 29 2 28");
+
+  /* a key comes before names, and the new one before that of older files */
+  vocabulary.bos = 33;
+  vocabulary.add_bos = 1;
+  vocabulary.infill_keys[0] = "tokenizer.ggml.prefix_token_id";
+  vocabulary.infill_ids[0] = 31;
+  vocabulary.infill_keys[1] = "tokenizer.ggml.fim_suf_token_id";
+  vocabulary.infill_ids[1] = 32;
+  assert_infill (&vocabulary, "33 31 0 1 32 2 28");
+  vocabulary.infill_keys[2] = "tokenizer.ggml.suffix_token_id";
+  vocabulary.infill_ids[2] = 30;
+  assert_infill (&vocabulary, "33 31 0 1 32 2 28");
+  vocabulary.infill_ids[1] = 34;
+  assert_refused (&vocabulary, LLMSVC_ERROR_INVALID_MODEL, "fim_suf_token_id", "34");
 }
 
 static void
@@ -417,6 +472,7 @@ main (int    argc,
   g_test_add_func ("/tokenizer-bad/no-tokens", test_no_tokens);
   g_test_add_func ("/tokenizer-bad/byte-tokens", test_byte_tokens);
   g_test_add_func ("/tokenizer-bad/ids", test_ids);
+  g_test_add_func ("/tokenizer-bad/infill", test_infill);
   g_test_add_func ("/tokenizer-bad/merges", test_merges);
   g_test_add_func ("/tokenizer-bad/merge-order", test_merge_order);
   g_test_add_func ("/tokenizer-bad/scores", test_scores);

@@ -40,6 +40,38 @@ open_demo (void)
   return open_tokenizer ("LLM_MODEL_DIR", "llmsvc-demo-8M-Q8_0.gguf");
 }
 
+/* A model of code: the three markers by their names, as its authors put them around a text with a
+ * gap; what the text says of them is letters. */
+static void
+test_infill (void)
+{
+  static const char *const markers[] = { "<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>" };
+  static const char prefix[] = "int f (int a)\n{\n  // <｜fim▁end｜>\n";
+  static const char suffix[] = "\n}\n";
+  g_autoptr(LlmTokenizer) tokenizer = open_vocabulary ("deepseek-coder");
+  g_autoptr(LlmTokenizer) other = open_vocabulary ("gpt-2");
+  g_autoptr(GArray) ids = g_array_new (FALSE, FALSE, sizeof (gint32));
+  g_autoptr(GArray) wanted = g_array_new (FALSE, FALSE, sizeof (gint32));
+  const LlmTextPart parts[] = {
+    { markers[0], strlen (markers[0]), TRUE }, { prefix, strlen (prefix), FALSE },
+    { markers[1], strlen (markers[1]), TRUE }, { suffix, strlen (suffix), FALSE },
+    { markers[2], strlen (markers[2]), TRUE },
+  };
+
+  g_assert_false (llm_tokenizer_can_infill (other));
+  g_assert_true (llm_tokenizer_can_infill (tokenizer));
+  llm_tokenizer_encode_infill (tokenizer, prefix, suffix, ids);
+  llm_tokenizer_encode (tokenizer, parts, G_N_ELEMENTS (parts), TRUE, wanted);
+  g_assert_cmpmem (ids->data, ids->len * sizeof (gint32), wanted->data,
+                   wanted->len * sizeof (gint32));
+  for (guint i = 0, n = 0; i < ids->len; i++)
+    {
+      n += llm_tokenizer_is_control (tokenizer, g_array_index (ids, gint32, i));
+      if (i + 1 == ids->len)
+        g_assert_cmpuint (n, ==, 3 + (tokenizer->adds_bos ? 1 : 0));
+    }
+}
+
 /* The smollm vocabulary with another pre-tokenizer: its name takes the place of
  * "smollm" in the file, which has no tensors that would move. */
 static LlmTokenizer *
@@ -528,6 +560,7 @@ main (int    argc,
       g_test_add_data_func (path, pres[i], test_golden_pre);
     }
   g_test_add_data_func ("/tokenizer/work/demo", "demo", test_work_is_bounded);
+  g_test_add_func ("/tokenizer/infill", test_infill);
   g_test_add_func ("/tokenizer/specials", test_specials);
   g_test_add_func ("/tokenizer/swallowed-spaces", test_swallowed_spaces);
   g_test_add_func ("/tokenizer/parts-are-one-text", test_parts_are_one_text);

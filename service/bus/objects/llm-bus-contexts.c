@@ -64,6 +64,9 @@ handle_generate (LlmBusCall *call,
 
   is_text = g_str_equal (llm_call_options_get_string (call->options, LLMSVC_OPTION_STREAM, "jsonl"),
                          "text");
+  if (is_text && llm_call_options_has (call->options, LLMSVC_OPTION_LOGPROBS))
+    return llm_fail (error, LLMSVC_ERROR_INVALID_OPTION,
+                     "logprobs: a stream of text alone has no place for them; use “jsonl”");
   sink = llm_bus_stream_new (call->caller, is_text, llm_bus_call_get_locale (call),
                              call->bus->stall_timeout_s, &call->fd, error);
   if (sink == NULL)
@@ -78,8 +81,13 @@ static gboolean
 handle_ask (LlmBusCall *call,
             GError    **error)
 {
-  g_autoptr(GVariant) messages =
-    g_variant_ref_sink (g_variant_new_parsed ("[('user', %s, @a{sv} {})]", call->text));
+  /* without text, Ask can go on with the last answer */
+  gboolean asks_nothing =
+    *call->text == '\0'
+    && llm_call_options_get_boolean (call->options, LLMSVC_OPTION_CONTINUE, FALSE);
+  g_autoptr(GVariant) messages = g_variant_ref_sink (
+    asks_nothing ? g_variant_new ("a(ssa{sv})", NULL)
+                 : g_variant_new_parsed ("[('user', %s, @a{sv} {})]", call->text));
   g_autoptr(LlmSink) sink = llm_bus_call_new_sink (call);
 
   llm_context_generate_async (call->object, call->caller, messages, call->options, sink,

@@ -92,6 +92,8 @@ llm_bus_messages_check (GVariant             *messages,
     options != NULL ? llm_call_options_get_variant (options, LLMSVC_OPTION_MESSAGES) : NULL;
   const char *system =
     options != NULL ? llm_call_options_get_string (options, LLMSVC_OPTION_SYSTEM, NULL) : NULL;
+  const char *suffix =
+    options != NULL ? llm_call_options_get_string (options, LLMSVC_OPTION_SUFFIX, NULL) : NULL;
   guint64 bytes = 0;
 
   if ((messages != NULL && !add_messages (messages, &bytes, error)) ||
@@ -99,6 +101,7 @@ llm_bus_messages_check (GVariant             *messages,
     return FALSE;
   bytes += prompt != NULL ? strlen (prompt) : 0;
   bytes += system != NULL ? strlen (system) : 0;
+  bytes += suffix != NULL ? strlen (suffix) : 0;
   return bytes <= limit ||
          llm_fail (error, LLMSVC_ERROR_MESSAGE_TOO_LARGE,
                    "The call brings %ju bytes of text; this service takes at "

@@ -187,6 +187,19 @@ accept_text (LlmSink    *sink,
   return push (self);
 }
 
+static gboolean
+accept_logprobs (LlmSink    *sink,
+                 const char *items)
+{
+  LlmBusStream *self = (LlmBusStream *) sink;
+
+  if (self->fd < 0 || self->is_finished)
+    return FALSE;
+
+  llmsvc_line_write_logprobs (self->pending, items);
+  return push (self);
+}
+
 static void
 write_failure (LlmBusStream *self,
                const GError *error)
@@ -284,7 +297,8 @@ llm_bus_stream_new (LlmCaller         *owner,
                     int               *read_fd,
                     GError           **error)
 {
-  static const LlmSinkClass class = { accept_text, finish, clear, accept_reasoning };
+  static const LlmSinkClass class = { accept_text, finish, clear, accept_reasoning,
+                                      accept_logprobs };
   LlmBusStream *self;
   int fds[2];
 

@@ -312,15 +312,43 @@ find_settled (LlmTemplate           *self,
   return TRUE;
 }
 
-/* @tail: (nullable): markup behind it. */
+/* Finds where the text of the last message, an answer, ends; @rest: (out): the spaces at its end
+ * that the template has left out. */
+static gboolean
+find_open_end (const LlmTemplateCall *call,
+               const LlmJinjaOutput  *out,
+               gsize                 *end,
+               const char           **rest,
+               GError               **error)
+{
+  guint16 origin = llm_origin_of_text (call->n_messages - 1);
+  const char *text = call->messages[call->n_messages - 1].text;
+  gsize length = strlen (text);
+  gsize n_spaces = 0, n_shown = 0;
+
+  if (!llm_template_has_origin (out, origin, end))
+    return llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
+                     "The chat template of this model leaves out the last answer: it can't be gone "
+                     "on with");
+  while (n_spaces < length && g_ascii_isspace (text[length - 1 - n_spaces]))
+    n_spaces++;
+  while (n_shown < n_spaces && n_shown < *end && out->origins[*end - 1 - n_shown] == origin
+         && g_ascii_isspace (out->text[*end - 1 - n_shown]))
+    n_shown++;
+  *rest = text + length - (n_spaces - n_shown);
+  return TRUE;
+}
+
+/* @tail: (nullable): what is behind it, markup or plain text. */
 static LlmPrompt *
 new_prompt (const LlmJinjaOutput *out,
             gsize                 start,
             gsize                 end,
-            const char           *tail)
+            const char           *tail,
+            gboolean              is_tail_markup)
 {
   LlmPrompt *prompt = g_new0 (LlmPrompt, 1);
-  LlmTextPart last = { NULL, tail != NULL ? strlen (tail) : 0, TRUE };
+  LlmTextPart last = { NULL, tail != NULL ? strlen (tail) : 0, is_tail_markup };
 
   prompt->parts = g_array_new (FALSE, FALSE, sizeof (LlmTextPart));
   prompt->text = g_malloc (end - start + last.length + 1);
@@ -337,7 +365,7 @@ new_prompt (const LlmJinjaOutput *out,
         }
       g_array_append_val (prompt->parts, part);
     }
-  if (tail != NULL)
+  if (last.length > 0)
     {
       last.text = memcpy (prompt->text + (end - start), tail, last.length);
       g_array_append_val (prompt->parts, last);
@@ -356,6 +384,7 @@ llm_template_render (LlmTemplate           *self,
   LlmThought thought = LLM_THOUGHT_OVER;
   gsize start = 0, end, n_bos;
   LlmPrompt *prompt;
+  const char *rest = "";
 
   g_return_val_if_fail ((call->point == LLM_POINT_START) == (call->n_settled == 0), NULL);
 
@@ -363,6 +392,15 @@ llm_template_render (LlmTemplate           *self,
     return llm_fail_null (error, LLMSVC_ERROR_UNSUPPORTED,
                           "thinking: the chat template of this model knows no way to think; leave "
                           "the option out, or use a model that reasons before it answers");
+  if (call->continues)
+    {
+      const char *text = call->messages[call->n_messages - 1].text;
+      gboolean is_empty = text == NULL || *text == '\0';
+
+      conversation.call.n_messages -= is_empty ? 1 : 0;
+      conversation.call.open_answer = is_empty;
+      conversation.call.continues = !is_empty;
+    }
   if (!check_roles (call, error)
       || (!self->features.has_system && !merge_systems (&conversation, error))
       || !run (self, &conversation.call, &out, error)
@@ -375,13 +413,17 @@ llm_template_render (LlmTemplate           *self,
   if (call->point == LLM_POINT_START && self->skips_bos && n_bos > 0 && out.length >= n_bos
       && out.origins[0] == LLM_ORIGIN_TEMPLATE && memcmp (out.text, self->bos, n_bos) == 0)
     start = n_bos;
-  if (call->open_answer && self->features.has_thinking)
+  if (conversation.call.open_answer && self->features.has_thinking)
     tail = llm_template_complete_thought (self, &out, call->thinking, &thought);
   end = out.length;
-  while (!call->open_answer && end > start && out.origins[end - 1] == LLM_ORIGIN_TEMPLATE
-         && g_ascii_isspace (out.text[end - 1]))
+  if (conversation.call.continues
+      && !find_open_end (&conversation.call, &out, &end, &rest, error))
+    return NULL;
+  while (!conversation.call.continues && !conversation.call.open_answer && end > start
+         && out.origins[end - 1] == LLM_ORIGIN_TEMPLATE && g_ascii_isspace (out.text[end - 1]))
     end--;
-  prompt = new_prompt (&out, start, end, tail);
+  prompt = conversation.call.continues ? new_prompt (&out, start, end, rest, FALSE)
+                                       : new_prompt (&out, start, end, tail, TRUE);
   prompt->thought = thought;
   return prompt;
 }

@@ -58,6 +58,9 @@ typedef struct
                              * START */
   gboolean open_answer;     /* end with what makes the model answer; else right behind the last
                              * message: what stands between messages comes with the next one */
+  gboolean continues;       /* the last message is an answer that is to be gone on with: all up to its
+                             * last letter, as the app gave it. One without text is what makes the
+                             * model answer */
   const char *tools;        /* (nullable): a JSON array, as OpenAI's */
   const char *variables;    /* (nullable): a JSON object: more for the template to see, as
                              * {"enable_thinking": false} */

@@ -329,6 +329,36 @@ llm_tokenizer_encode (LlmTokenizer      *self,
   return n_steps;
 }
 
+gboolean
+llm_tokenizer_can_infill (LlmTokenizer *self)
+{
+  const gint32 *markers = self->priv->vocab->infill;
+
+  return markers[LLM_INFILL_PREFIX] >= 0 && markers[LLM_INFILL_SUFFIX] >= 0
+         && markers[LLM_INFILL_MIDDLE] >= 0;
+}
+
+void
+llm_tokenizer_encode_infill (LlmTokenizer *self,
+                             const char   *prefix,
+                             const char   *suffix,
+                             GArray       *ids)
+{
+  const gint32 *markers = self->priv->vocab->infill;
+  const LlmTextPart parts[] = { { prefix, strlen (prefix), FALSE },
+                                { suffix, strlen (suffix), FALSE } };
+
+  g_return_if_fail (llm_tokenizer_can_infill (self));
+
+  if (self->adds_bos)
+    g_array_append_val (ids, self->bos);
+  g_array_append_val (ids, markers[LLM_INFILL_PREFIX]);
+  llm_tokenizer_encode (self, &parts[0], 1, FALSE, ids);
+  g_array_append_val (ids, markers[LLM_INFILL_SUFFIX]);
+  llm_tokenizer_encode (self, &parts[1], 1, FALSE, ids);
+  g_array_append_val (ids, markers[LLM_INFILL_MIDDLE]);
+}
+
 void
 llm_tokenizer_decode_token (LlmTokenizer *self,
                             gint32        id,

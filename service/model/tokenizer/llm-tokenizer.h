@@ -68,6 +68,15 @@ guint64       llm_tokenizer_encode       (LlmTokenizer      *self,
                                           gboolean           add_special,
                                           GArray            *ids);
 
+/* Whether the model was trained to fill in: the file has the three markers for it. */
+gboolean      llm_tokenizer_can_infill   (LlmTokenizer  *self);
+/* Appends the prompt that makes such a model write what stands between @prefix and @suffix: BOS
+ * where the file asks for it, and each part behind its marker, what is written last. */
+void          llm_tokenizer_encode_infill (LlmTokenizer *self,
+                                           const char   *prefix,
+                                           const char   *suffix,
+                                           GArray       *ids);
+
 /* Appends the bytes of one token to @out: perhaps a part of a UTF-8 character.
  * @show_control also writes the text of control tokens. */
 void          llm_tokenizer_decode_token (LlmTokenizer  *self,

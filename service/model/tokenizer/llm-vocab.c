@@ -24,6 +24,30 @@ static const struct { const char *name; gboolean ends_answer; } markers[] =
   { "<start_of_turn>", FALSE }, { "<end_of_turn>", TRUE },
   { "<|system|>", FALSE }, { "<|user|>", FALSE }, { "<|assistant|>", FALSE }, { "<|end|>", TRUE },
   { "<|endoftext|>", TRUE }, { "<EOT>", TRUE }, { "_<EOT>", TRUE }, { "<|EOT|>", TRUE },
+  { SPACE_MARK "<EOT>", TRUE },
+  /* behind what fills a gap: padding, the next file, the next repository */
+  { "<|fim_pad|>", TRUE }, { "<fim-pad>", TRUE }, { "<fim_pad>", TRUE }, { "<PAD>", TRUE },
+  { "<|fim_repo|>", TRUE }, { "<|repo_name|>", TRUE }, { "<fim-repo>", TRUE },
+  { "<REPO>", TRUE }, { "<reponame>", TRUE }, { "<|file_sep|>", TRUE },
+};
+
+/* Names of the markers of a text with a gap, as models have them. */
+static const char *const infill_names[LLM_N_INFILL][7] =
+{
+  [LLM_INFILL_PREFIX] = { "<|fim_prefix|>", "<fim-prefix>", "<fim_prefix>",
+                          "<｜fim▁begin｜>", "<PRE>", SPACE_MARK "<PRE>", "<|code_prefix|>" },
+  [LLM_INFILL_SUFFIX] = { "<|fim_suffix|>", "<fim-suffix>", "<fim_suffix>",
+                          "<｜fim▁hole｜>", "<SUF>", SPACE_MARK "<SUF>", "<|code_suffix|>" },
+  [LLM_INFILL_MIDDLE] = { "<|fim_middle|>", "<fim-middle>", "<fim_middle>",
+                          "<｜fim▁end｜>", "<MID>", SPACE_MARK "<MID>", "<|code_middle|>" },
+};
+
+/* The key of their ids, and that of older files. */
+static const char *const infill_keys[LLM_N_INFILL][2] =
+{
+  [LLM_INFILL_PREFIX] = { "tokenizer.ggml.fim_pre_token_id", "tokenizer.ggml.prefix_token_id" },
+  [LLM_INFILL_SUFFIX] = { "tokenizer.ggml.fim_suf_token_id", "tokenizer.ggml.suffix_token_id" },
+  [LLM_INFILL_MIDDLE] = { "tokenizer.ggml.fim_mid_token_id", "tokenizer.ggml.middle_token_id" },
 };
 
 /* Keys whose tokens are markers too. */
@@ -35,6 +59,9 @@ static const struct { const char *key; gboolean ends_answer; } marker_keys[] =
   { "tokenizer.ggml.eom_token_id", TRUE },
   { "tokenizer.ggml.cls_token_id", FALSE },
   { "tokenizer.ggml.seperator_token_id", FALSE },   /* spelt so in files */
+  { "tokenizer.ggml.fim_pad_token_id", TRUE },
+  { "tokenizer.ggml.fim_rep_token_id", TRUE },
+  { "tokenizer.ggml.fim_sep_token_id", TRUE },
 };
 
 /* With the kind in the half that slots keep: a text may be there once in each. */
@@ -208,6 +235,29 @@ add_ending (LlmVocab *self,
 }
 
 static gboolean
+read_infill_keys (LlmVocab  *self,
+                  LlmGguf   *gguf,
+                  GError   **error)
+{
+  for (guint i = 0; i < LLM_N_INFILL; i++)
+    {
+      self->infill[i] = -1;
+      for (guint j = 0; j < 2 && self->infill[i] < 0; j++)
+        {
+          guint64 id;
+
+          if (!llm_gguf_has (gguf, infill_keys[i][j]))
+            continue;
+          if (!llm_gguf_get_uint (gguf, infill_keys[i][j], 0, self->n_tokens - 1, NULL, &id, error))
+            return FALSE;
+          self->infill[i] = (gint32) id;
+          self->kinds[id] = LLM_TOKEN_CONTROL;
+        }
+    }
+  return TRUE;
+}
+
+static gboolean
 read_marker_keys (LlmVocab  *self,
                   LlmGguf   *gguf,
                   GError   **error)
@@ -234,17 +284,37 @@ read_marker_keys (LlmVocab  *self,
   return TRUE;
 }
 
-/* Looked at for every token of a large vocabulary: most end at their first letter. */
+static gboolean
+has_text (LlmGgufString token,
+          const char   *text)
+{
+  return strlen (text) == token.length && memcmp (text, token.text, token.length) == 0;
+}
+
+/* Looked at for every token of a large vocabulary: most end at their first letter. Of several with
+ * a name for the same marker of a gap the first counts, and none where a key names it. */
 static void
 check_marker_name (LlmVocab      *self,
                    gint32         id,
                    LlmGgufString  token)
 {
-  if (token.length == 0 || (token.text[0] != '<' && token.text[0] != '_'))
+  gsize at = token.length > SPACE_MARK_LENGTH
+                 && memcmp (token.text, SPACE_MARK, SPACE_MARK_LENGTH) == 0
+               ? SPACE_MARK_LENGTH
+               : 0;
+
+  if (token.length == 0 || (token.text[at] != '<' && token.text[at] != '_'))
     return;
+  for (guint i = 0; i < LLM_N_INFILL; i++)
+    for (guint j = 0; j < G_N_ELEMENTS (infill_names[i]); j++)
+      if (has_text (token, infill_names[i][j]))
+        {
+          self->kinds[id] = LLM_TOKEN_CONTROL;
+          if (self->infill[i] < 0)
+            self->infill[i] = id;
+        }
   for (guint i = 0; i < G_N_ELEMENTS (markers); i++)
-    if (strlen (markers[i].name) == token.length &&
-        memcmp (markers[i].name, token.text, token.length) == 0)
+    if (has_text (token, markers[i].name))
       {
         self->kinds[id] = LLM_TOKEN_CONTROL;
         if (markers[i].ends_answer)
@@ -290,7 +360,7 @@ llm_vocab_new (LlmGguf   *gguf,
   self->kinds = g_new (guint8, n_tokens);
   for (gsize i = 0; i < n_tokens; i++)
     self->kinds[i] = (guint8) kinds[i];
-  if (!read_marker_keys (self, gguf, error))
+  if (!read_marker_keys (self, gguf, error) || !read_infill_keys (self, gguf, error))
     return NULL;
 
   self->texts = g_malloc (total + 1);

@@ -26,6 +26,15 @@ typedef enum
 #define LLM_VOCAB_MAX_TEXT 4096
 #define LLM_VOCAB_MAX_TOKENS (4u << 20)
 
+/* What stands before the parts of a text that has a gap. */
+typedef enum
+{
+  LLM_INFILL_PREFIX,
+  LLM_INFILL_SUFFIX,
+  LLM_INFILL_MIDDLE,
+  LLM_N_INFILL
+} LlmInfill;
+
 typedef struct
 {
   guint n_tokens;
@@ -34,6 +43,7 @@ typedef struct
   gint32 bos;           /* the class token of encoders; -1: the file names none */
   gint32 eos;           /* their separator; likewise */
   GArray *endings;      /* (element-type gint32): what ends an answer */
+  gint32 infill[LLM_N_INFILL]; /* by LlmInfill: of models that fill in; -1: there is none */
 
   char *texts;          /* all texts, one behind the other */
   guint32 *offsets;     /* n_tokens + 1 of them */

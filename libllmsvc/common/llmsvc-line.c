@@ -21,7 +21,7 @@ struct _LlmsvcLineReader
 
 /* The key that tells the kind, in the order of LlmsvcLineKind. */
 #define N_KINDS LLMSVC_LINE_OTHER
-static const char *const kinds[N_KINDS] = { "t", "done", "error" };
+static const char *const kinds[N_KINDS] = { "t", "done", "error", "call" };
 
 static gboolean
 fail (GError     **error,
@@ -54,6 +54,16 @@ llmsvc_line_write_text (GString    *out,
   g_string_append (out, "{\"t\":\"");
   llmsvc_json_append_escaped (out, text, length);
   g_string_append (out, "\"}\n");
+}
+
+void
+llmsvc_line_write_call (GString    *out,
+                        const char *call)
+{
+  g_return_if_fail (out != NULL);
+  g_return_if_fail (call != NULL);
+
+  g_string_append_printf (out, "{\"call\":%s}\n", call);
 }
 
 void
@@ -175,6 +185,13 @@ llmsvc_line_parse (const char  *bytes,
           return fail (error, _("“error” has no name and message"));
         }
       line->kind = LLMSVC_LINE_ERROR;
+    }
+  if (of_kind[LLMSVC_LINE_CALL] != NULL)
+    {
+      if (!JSON_NODE_HOLDS_OBJECT (of_kind[LLMSVC_LINE_CALL]))
+        return fail (error, _("“call” is not an object"));
+      line->kind = LLMSVC_LINE_CALL;
+      line->text = json_to_string (of_kind[LLMSVC_LINE_CALL], FALSE);
     }
 
   return TRUE;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * The lines of a `jsonl` stream: one JSON object a line, `{"t":"…"}` for text
- * and `{"done":{…}}`, always last, or `{"error":{"name":"…","message":"…"}}` in
+ * The lines of a `jsonl` stream: one JSON object a line, `{"t":"…"}` for text, `{"call":{…}}` for a
+ * call of a tool, and `{"done":{…}}`, always last, or `{"error":{"name":"…","message":"…"}}` in
  * its place. Writer and reader in one place so that they can't drift apart. The
  * reader takes bytes from outside: untrusted, bounded.
  */
@@ -21,13 +21,14 @@ typedef enum
   LLMSVC_LINE_TEXT,
   LLMSVC_LINE_DONE,
   LLMSVC_LINE_ERROR,
+  LLMSVC_LINE_CALL,
   LLMSVC_LINE_OTHER, /* an object with keys from a later version: skip it */
 } LlmsvcLineKind;
 
 typedef struct
 {
   LlmsvcLineKind kind;
-  char *text;         /* (nullable) of TEXT; of ERROR the message */
+  char *text;         /* (nullable) of TEXT; of ERROR the message; of CALL the object as JSON */
   char *name;         /* (nullable) of ERROR: its name on the bus */
   GVariant *results;  /* (nullable) of DONE: a{sv} */
 } LlmsvcLine;
@@ -38,6 +39,9 @@ void      llmsvc_line_clear        (LlmsvcLine *line);
 void      llmsvc_line_write_text   (GString    *out,
                                     const char *text,
                                     gsize       length);
+/* Appends one line with a call of a tool; @call is a JSON object without newlines. */
+void      llmsvc_line_write_call   (GString    *out,
+                                    const char *call);
 /* Appends the last line; @results is an `a{sv}` of b, u, t, d, s, as. */
 void      llmsvc_line_write_done   (GString    *out,
                                     GVariant   *results);

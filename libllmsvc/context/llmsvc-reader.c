@@ -266,6 +266,55 @@ fail_answer (GTask  *task,
   end_read (task, NULL);
 }
 
+typedef struct
+{
+  LlmsvcReader *reader;
+  char *call;
+} CallToTell;
+
+static void
+free_call_to_tell (gpointer data)
+{
+  CallToTell *told = data;
+
+  g_object_unref (told->reader);
+  g_free (told->call);
+  g_free (told);
+}
+
+static gboolean
+tell_call (gpointer data)
+{
+  CallToTell *told = data;
+  g_autoptr(GObject) observer = g_weak_ref_get (&told->reader->observer);
+
+  if (observer != NULL)
+    g_signal_emit_by_name (observer, "tool-call", told->call);
+  return G_SOURCE_REMOVE;
+}
+
+/* @call: (transfer full) */
+static void
+take_call (LlmsvcReader *self,
+           char         *call)
+{
+  CallToTell *told = g_new (CallToTell, 1);
+
+  *told = (CallToTell) { g_object_ref (self), call };
+  if (g_thread_self () == self->thread)
+    {
+      tell_call (told);
+      free_call_to_tell (told);
+    }
+  else
+    {
+      g_autoptr(GSource) source = g_idle_source_new ();
+
+      g_source_set_callback (source, tell_call, told, free_call_to_tell);
+      g_source_attach (source, llmsvc_context_get_client (self->context)->home);
+    }
+}
+
 /* @line: its text is taken. FALSE when the read goes on behind it. */
 static gboolean
 take_line (GTask      *task,
@@ -296,6 +345,9 @@ take_line (GTask      *task,
     case LLMSVC_LINE_ERROR:
       fail_answer (task, make_line_error (line));
       return TRUE;
+    case LLMSVC_LINE_CALL:
+      take_call (self, g_steal_pointer (&line->text));
+      return FALSE;
     case LLMSVC_LINE_OTHER:
     default:
       return FALSE;

@@ -40,6 +40,13 @@ llm_sink_accept (LlmSink    *self,
   return self->class->accept (self, text, length);
 }
 
+gboolean
+llm_sink_call (LlmSink    *self,
+               const char *call)
+{
+  return self->class->call == NULL || self->class->call (self, call);
+}
+
 void
 llm_sink_finish (LlmSink      *self,
                  GVariant     *results,

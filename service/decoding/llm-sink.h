@@ -24,6 +24,9 @@ typedef struct
                       GVariant     *results,
                       const GError *error);
   void     (*clear)  (LlmSink      *self);
+  /* (nullable): of those that tell calls before the end */
+  gboolean (*call)   (LlmSink      *self,
+                      const char   *call);
 } LlmSinkClass;
 
 typedef void (*LlmSinkFunc) (gpointer data);
@@ -47,6 +50,10 @@ void     llm_sink_unref  (gpointer            self);
 gboolean llm_sink_accept (LlmSink            *self,
                           const char         *text,
                           gsize               length);
+
+/* A call of a tool that is complete, as a JSON object. FALSE as above. */
+gboolean llm_sink_call   (LlmSink            *self,
+                          const char         *call);
 
 /* Called once, after the turn was committed or given up: @results (a{sv}) or
  * @error, the other NULL. */

@@ -8,7 +8,7 @@
 
 #pragma once
 
-#include "constraints/tools/llm-call-format.h"
+#include "constraints/tools/llm-call-read.h"
 #include "engine/llm-engine-private.h"
 #include "engine/llm-prepare.h"
 
@@ -37,6 +37,7 @@ struct _LlmCall
   GArray *tokens;           /* (nullable) (element-type gint32): the prompt */
   LlmMaskTable *masks;      /* (nullable): what the answer is held to */
   LlmCallFormat *format;    /* (nullable): how it writes calls of tools */
+  LlmTools *tools;          /* (nullable): those, where their schemas are needed to read calls */
   guint n_system;           /* of these, of the system messages, if it slides */
   gboolean slides;          /* goes on with the newest part of what is too long */
   gboolean counts_held;     /* tokenizes what the context holds, without the messages */

@@ -40,7 +40,9 @@ struct _LlmGeneration
   const LlmRequestResult *result; /* (nullable) (unowned): of the request, once it has ended */
   GVariant *results;        /* (nullable): what the caller is told, while being committed */
   GQueue waiting_end;       /* (element-type GTask) (owned): of cancel calls */
-  char *calls;              /* (nullable): of tools, as JSON, once the request has ended */
+  LlmCallReader *reader;    /* (nullable): finds calls of tools */
+  guint n_calls;            /* of these, told to the sink */
+  char *calls;              /* (nullable): as JSON, once the request has ended */
   gboolean has_cut_call;    /* and one that is not whole */
   gint64 arrived_us;
   guint stall_timer;        /* source */
@@ -55,6 +57,11 @@ void           llm_generation_request_admitted (LlmRequest             *request,
                                                 gpointer                data);
 void           llm_generation_request_text     (LlmRequest             *request,
                                                 const char             *text,
+                                                gsize                   length,
+                                                gpointer                data);
+/* Likewise: tokens of an answer that may have calls of tools. */
+void           llm_generation_request_bytes    (LlmRequest             *request,
+                                                const char             *bytes,
                                                 gsize                   length,
                                                 gpointer                data);
 /* llm-generation-results.c: likewise; takes the request's reference to the generation. */

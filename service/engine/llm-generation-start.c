@@ -54,9 +54,10 @@ check_length (LlmCall *call,
 
 /* The text ends where calls of tools begin. */
 static void
-set_tools (LlmCall    *call,
-           LlmRequest *request)
+set_tools (LlmGeneration *self,
+           LlmRequest    *request)
 {
+  LlmCall *call = self->call;
   const char *choice =
     llm_call_options_get_string (call->options, LLMSVC_OPTION_TOOL_CHOICE, "auto");
   LlmTemplate *template;
@@ -67,6 +68,12 @@ set_tools (LlmCall    *call,
   call->format =
     llm_call_format_new (template != NULL ? llm_template_get_features (template) : NULL,
                          llm_model_get_tokenizer (call->model));
+  /* they have been checked, or there is an error already */
+  if (call->format->arguments != NULL)
+    call->tools = llm_tools_read (
+      llm_call_options_get_string (call->options, LLMSVC_OPTION_TOOLS, ""), "auto", TRUE, NULL);
+  self->reader = llm_call_reader_new (call->format, call->tools);
+  request->on_bytes = llm_generation_request_bytes;
   request->calls_marker = g_strdup (call->format->marker);
   request->calls_at_start = call->format->is_at_start;
 }
@@ -97,7 +104,7 @@ fill_request (LlmGeneration *self,
   request->slides = slides_past (call, n_ctx, call->n_system);
   request->n_system = call->n_system;
   request->strips_space = call->raw == NULL;
-  set_tools (call, request);
+  set_tools (self, request);
   request->on_admitted = llm_generation_request_admitted;
   request->on_text = llm_generation_request_text;
   request->on_done = llm_generation_request_done;

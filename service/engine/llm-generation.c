@@ -35,6 +35,7 @@ llm_generation_settle (LlmGeneration *self,
   if (call->has_claimed)
     call->context->generation = NULL;
   llm_call_release (hold);
+  g_clear_pointer (&self->reader, llm_call_reader_free);
   if (error != NULL && g_error_matches (error, LLMSVC_ERROR, LLMSVC_ERROR_CANCELLED))
     engine->counters.cancelled++;
   else if (error != NULL)
@@ -90,6 +91,16 @@ on_stalled (gpointer data)
   return G_SOURCE_REMOVE;
 }
 
+/* The sink is full. */
+static void
+wait_for_reader (LlmGeneration *self)
+{
+  __atomic_store_n (&self->request->is_blocked, TRUE, __ATOMIC_RELEASE);
+  if (self->stall_timer == 0)
+    self->stall_timer =
+      g_timeout_add_seconds (self->engine->settings->stall_timeout_s, on_stalled, self);
+}
+
 void
 llm_generation_request_text (LlmRequest *request,
                              const char *text,
@@ -98,12 +109,25 @@ llm_generation_request_text (LlmRequest *request,
 {
   LlmGeneration *self = data;
 
-  if (self->is_done || self->is_left || llm_sink_accept (self->call->sink, text, length))
+  if (!self->is_done && !self->is_left && !llm_sink_accept (self->call->sink, text, length))
+    wait_for_reader (self);
+}
+
+void
+llm_generation_request_bytes (LlmRequest *request,
+                              const char *bytes,
+                              gsize       length,
+                              gpointer    data)
+{
+  LlmGeneration *self = data;
+  guint n_calls;
+
+  if (self->is_done || self->is_left)
     return;
-  __atomic_store_n (&request->is_blocked, TRUE, __ATOMIC_RELEASE);
-  if (self->stall_timer == 0)
-    self->stall_timer =
-      g_timeout_add_seconds (self->engine->settings->stall_timeout_s, on_stalled, self);
+  n_calls = llm_call_reader_push (self->reader, bytes, length);
+  for (; self->n_calls < n_calls; self->n_calls++)
+    if (!llm_sink_call (self->call->sink, llm_call_reader_get (self->reader, self->n_calls)))
+      wait_for_reader (self);
 }
 
 static void
@@ -189,6 +213,7 @@ llm_generation_finalize (GObject *object)
   g_clear_pointer (&self->request, llm_request_unref);
   g_clear_pointer (&self->results, g_variant_unref);
   llm_caller_unref (self->caller);
+  g_clear_pointer (&self->reader, llm_call_reader_free);
   g_free (self->calls);
   g_free (self->id);
   G_OBJECT_CLASS (llm_generation_parent_class)->finalize (object);

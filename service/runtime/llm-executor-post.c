@@ -31,6 +31,8 @@ clear_command (gpointer data)
   g_clear_pointer (&self->request, llm_request_unref);
   if (self->text != NULL)
     g_string_free (self->text, TRUE);
+  if (self->token_bytes != NULL)
+    g_string_free (self->token_bytes, TRUE);
   g_clear_pointer (&self->table, g_hash_table_unref);
   g_clear_pointer (&self->pieces, g_array_unref);
   g_clear_pointer (&self->memory, llm_context_memory_free);
@@ -80,7 +82,10 @@ deliver_text (LlmCommand *command)
 {
   LlmRequest *request = command->request;
 
-  request->on_text (request, command->text->str, command->text->len, request->data);
+  if (command->text->len > 0)
+    request->on_text (request, command->text->str, command->text->len, request->data);
+  if (command->token_bytes->len > 0)
+    request->on_bytes (request, command->token_bytes->str, command->token_bytes->len, request->data);
   __atomic_fetch_sub (&request->n_unread, command->text->len, __ATOMIC_RELEASE);
 }
 
@@ -90,11 +95,13 @@ llm_executor_post_text (LlmExecutor *self,
 {
   LlmCommand *command;
 
-  if (request->text->len == 0)
+  if (request->text->len == 0 && request->bytes->len == 0)
     return;
   command = command_for (request);
   command->text = g_steal_pointer (&request->text);
   request->text = g_string_new (NULL);
+  command->token_bytes = g_steal_pointer (&request->bytes);
+  request->bytes = g_string_new (NULL);
   g_string_append_len (request->result.text, command->text->str, (gssize) command->text->len);
   __atomic_fetch_add (&request->n_unread, command->text->len, __ATOMIC_RELEASE);
   llm_command_reply (command, deliver_text);

@@ -133,6 +133,7 @@ typedef struct _LlmCommand
   LlmWeights *weights;      /* (nullable) (owned) */
   LlmRequest *request;      /* (nullable) (owned) */
   GString *text;            /* (nullable) (owned) */
+  GString *token_bytes;     /* (nullable) (owned) */
   GHashTable *table;        /* (nullable) (owned) */
   GArray *pieces;           /* (nullable) (owned) (element-type LlmWeightPiece) */
   LlmContextMemory *memory; /* (nullable) (owned) */

@@ -15,6 +15,7 @@ llm_request_new (LlmApp *app)
   self->arrived_us = llm_clock_now_us ();
   self->slo = llm_slo_for_class (LLM_SLO_RESPONSIVE);
   self->text = g_string_new (NULL);
+  self->bytes = g_string_new (NULL);
   self->result.tokens = g_array_new (FALSE, FALSE, sizeof (gint32));
   self->result.text = g_string_new (NULL);
   return self;
@@ -43,6 +44,7 @@ llm_request_unref (LlmRequest *self)
   g_free (self->calls_marker);
   g_clear_pointer (&self->states, g_byte_array_unref);
   g_string_free (self->text, TRUE);
+  g_string_free (self->bytes, TRUE);
   g_clear_error (&self->result.error);
   g_array_unref (self->result.tokens);
   g_string_free (self->result.text, TRUE);

@@ -107,6 +107,7 @@ struct _LlmRequest
   LlmRequestAdmitted on_admitted; /* (nullable): before anything else is heard of it. Without, it is
                                    * never refused because others wait */
   LlmRequestText on_text;
+  LlmRequestText on_bytes; /* (nullable): what all of the tokens are, as in LlmTokenTrie */
   LlmRequestDone on_done;
   gpointer data;
 
@@ -124,6 +125,7 @@ struct _LlmRequest
   LlmTextStream *stream;    /* (nullable) (owned) */
   GByteArray *states;       /* (owned): llm_row_state() of each token of the prompt */
   GString *text;            /* (owned): what is to be posted next */
+  GString *bytes;           /* (owned): likewise, for on_bytes */
   LlmDraftTree rows;        /* of decode in the step under way; empty: it has none */
   guint length_before;      /* of the session before that step */
   guint n_known;            /* tokens of the prompt that the session had */

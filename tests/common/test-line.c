@@ -110,6 +110,24 @@ test_done (void)
 }
 
 static void
+test_call (void)
+{
+  static const char call[] = "{\"id\":\"a\",\"function\":{\"arguments\":\"{\\\"x\\\":[1]}\"}}";
+  g_autoptr(GString) out = g_string_new (NULL);
+  g_autoptr(GError) error = NULL;
+  LlmsvcLine line;
+
+  llmsvc_line_write_call (out, call);
+  g_assert_true (llmsvc_line_parse (out->str, out->len - 1, &line, &error));
+  g_assert_no_error (error);
+  g_assert_cmpint (line.kind, ==, LLMSVC_LINE_CALL);
+  g_assert_cmpstr (line.text, ==, call);
+  llmsvc_line_clear (&line);
+  g_assert_false (llmsvc_line_parse ("{\"call\":\"x\"}", 12, &line, &error));
+  g_assert_nonnull (strstr (error->message, "call"));
+}
+
+static void
 test_other (void)
 {
   static const char *const lines[] = {
@@ -226,7 +244,7 @@ test_reader (void)
           g_assert_no_error (error);
         }
 
-      g_assert_cmpstr (seen->str, ==, "0:one\n;0:zwei \xc3\xa4;3:;1:;");
+      g_assert_cmpstr (seen->str, ==, "0:one\n;0:zwei \xc3\xa4;4:;1:;");
     }
 }
 
@@ -295,6 +313,7 @@ main (int   argc,
   g_test_add_func ("/line/text-with-nul", test_text_with_nul);
   g_test_add_func ("/line/done", test_done);
   g_test_add_func ("/line/error", test_error);
+  g_test_add_func ("/line/call", test_call);
   g_test_add_func ("/line/other", test_other);
   g_test_add_func ("/line/bad", test_bad);
   g_test_add_func ("/line/bounds", test_bounds);

@@ -171,6 +171,20 @@ accept_text (LlmSink    *sink,
   return push (self);
 }
 
+static gboolean
+accept_call (LlmSink    *sink,
+             const char *call)
+{
+  LlmBusStream *self = (LlmBusStream *) sink;
+
+  if (self->is_text)
+    return TRUE;
+  if (self->fd < 0 || self->is_finished)
+    return FALSE;
+  llmsvc_line_write_call (self->pending, call);
+  return push (self);
+}
+
 static void
 write_failure (LlmBusStream *self,
                const GError *error)
@@ -268,7 +282,7 @@ llm_bus_stream_new (LlmCaller         *owner,
                     int               *read_fd,
                     GError           **error)
 {
-  static const LlmSinkClass class = { accept_text, finish, clear };
+  static const LlmSinkClass class = { accept_text, finish, clear, accept_call };
   LlmBusStream *self;
   int fds[2];
 

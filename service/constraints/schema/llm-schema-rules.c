@@ -52,6 +52,13 @@ add_texts (LlmRules     *self,
 
   if (llm_automaton_is_empty (texts))
     return TRUE;
+  if (are_strings && self->syntax != NULL)
+    {
+      rule = llm_rules_find_strings (self, texts, FALSE);
+      if (rule != LLM_DEAD)
+        llm_nfa_add_call (nfa, from, rule, to);
+      return rule != LLM_DEAD;
+    }
   if (found == NULL)
     {
       rule = llm_grammar_builder_add (self->builder, NULL);
@@ -80,6 +87,13 @@ add_texts (LlmRules     *self,
       found = GUINT_TO_POINTER (rule + 1);
     }
   llm_nfa_add_call (nfa, from, GPOINTER_TO_UINT (found) - 1, to);
+  if (are_strings && self->is_python)
+    {
+      rule = llm_rules_find_strings (self, texts, TRUE);
+      if (rule == LLM_DEAD)
+        return FALSE;
+      llm_nfa_add_call (nfa, from, rule, to);
+    }
   return TRUE;
 }
 
@@ -111,13 +125,15 @@ make_rule (LlmRules *self,
   add_word (nfa, shape->has_null, "null", start, end);
   add_word (nfa, shape->has_false, "false", start, end);
   add_word (nfa, shape->has_true, "true", start, end);
+  if (self->is_python)
+    llm_rules_add_words (nfa, shape, start, end);
   if (!add_texts (self, nfa, shape->numbers, FALSE, start, end)
       || !add_texts (self, nfa, shape->strings, TRUE, start, end))
     return FALSE;
   for (guint i = 0; i < shape->arrays->len; i++)
     if (!llm_rules_add_array (self, nfa, g_ptr_array_index (shape->arrays, i), start, end))
       return FALSE;
-  if (!llm_rules_add_objects (self, nfa, shape->objects, start, end))
+  if (!llm_rules_add_objects (self, nfa, shape->objects, NULL, start, end))
     return FALSE;
   automaton = llm_nfa_determinize (nfa, start, end);
   *n_states += automaton != NULL ? automaton->n_states : 0;
@@ -132,18 +148,32 @@ make_rule (LlmRules *self,
 }
 
 gboolean
-llm_schema_make_rules (LlmSchema         *self,
-                       LlmTerm            root,
-                       LlmGrammarBuilder *builder,
-                       guint32           *rule)
+llm_schema_make_rules (LlmSchema              *self,
+                       LlmTerm                 root,
+                       LlmGrammarBuilder      *builder,
+                       const LlmArgumentTexts *syntax,
+                       guint32                *rule)
 {
   g_autoptr(GHashTable) rules = g_hash_table_new (NULL, NULL);
   g_autoptr(GHashTable) texts = g_hash_table_new (NULL, NULL);
   g_autoptr(GArray) pending = g_array_new (FALSE, FALSE, sizeof (LlmTerm));
-  LlmRules made = { self, builder, rules, texts, pending };
+  g_autoptr(GHashTable) mixed = g_hash_table_new (NULL, NULL);
+  gboolean is_nested = syntax != NULL && syntax->is_nested;
+  LlmRules made = { self, builder, rules, texts, mixed, is_nested ? syntax : NULL,
+                    is_nested ? NULL : syntax,
+                    syntax != NULL && g_str_equal (syntax->quote, "'"), pending };
   guint n_states = 0;
 
-  *rule = llm_rules_find (&made, root);
+  if (made.flat != NULL)
+    {
+      *rule = llm_grammar_builder_add (builder, NULL);
+      if (!llm_rules_make_arguments (&made, root, *rule))
+        return FALSE;
+    }
+  else
+    {
+      *rule = llm_rules_find (&made, root);
+    }
   for (guint i = 0; i < pending->len; i++)
     {
       self->at = NULL;

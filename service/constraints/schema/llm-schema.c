@@ -2,6 +2,8 @@
 
 #include "constraints/schema/llm-schema.h"
 
+#include <string.h>
+
 #include "common/llmsvc-error-private.h"
 #include "constraints/llm-json-values.h"
 #include "constraints/schema/llm-schema-private.h"
@@ -49,6 +51,7 @@ gboolean
 llm_schema_add_rules (LlmGrammarBuilder *builder,
                       const char        *text,
                       gsize              length,
+                      const LlmArgumentTexts *syntax,
                       guint32           *rule,
                       GError           **error)
 {
@@ -66,12 +69,45 @@ llm_schema_add_rules (LlmGrammarBuilder *builder,
   if (schema_init (&self))
     {
       llm_schema_index (&self);
-      is_made = llm_schema_make_rules (&self, llm_term_schema (&self, self.root), builder, rule);
+      is_made = llm_schema_make_rules (&self, llm_term_schema (&self, self.root), builder,
+                                       syntax, rule);
     }
   schema_clear (&self);
   if (!is_made)
     g_propagate_error (error, self.error);
   return is_made;
+}
+
+guint8 *
+llm_schema_find_kinds (const char        *text,
+                       gsize              length,
+                       const char *const *keys)
+{
+  LlmSchema self = { 0 };
+  const LlmShape *shape = NULL;
+  guint8 *found = NULL;
+
+  self.root = llm_json_read (text, length, NULL);
+  if (self.root == NULL)
+    return NULL;
+  if (schema_init (&self))
+    {
+      llm_schema_index (&self);
+      shape = llm_term_get_shape (&self, llm_term_schema (&self, self.root));
+    }
+  if (shape != NULL)
+    found = g_new0 (guint8, g_strv_length ((char **) keys) + 1);
+  for (guint i = 0; shape != NULL && keys[i] != NULL; i++)
+    {
+      LlmArgumentKinds kinds = llm_schema_get_kinds (&self, shape->objects, keys[i],
+                                                     strlen (keys[i]), LLM_TERM_NONE);
+
+      found[i] = (guint8) ((kinds.has_strings ? LLM_ARGUMENT_STRINGS : 0)
+                           | (kinds.has_others ? LLM_ARGUMENT_OTHERS : 0));
+    }
+  schema_clear (&self);
+  g_clear_error (&self.error);
+  return found;
 }
 
 LlmGrammar *
@@ -84,7 +120,7 @@ llm_schema_compile (const char  *text,
   LlmGrammar *grammar;
   guint32 rule;
 
-  if (!llm_schema_add_rules (builder, text, length, &rule, error))
+  if (!llm_schema_add_rules (builder, text, length, NULL, &rule, error))
     return NULL;
   grammar = llm_grammar_new (builder, rule, &cause);
   if (grammar == NULL)

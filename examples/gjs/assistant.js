@@ -105,7 +105,7 @@ async function ask(prompt) {
     for (let round = 0; round < MAX_ROUNDS; round++) {
         const generation = await context.generate_async(messages, options, null);
         answer = await generation.finish_async(null);
-        const calls = JSON.parse(answer.toolCalls ?? '[]');
+        const calls = JSON.parse(answer.toolCalls || '[]');
         if (calls.length === 0)
             break;
         messages = await Promise.all(calls.map(runCall));

@@ -100,8 +100,8 @@ class Desktop:
 
 
 def check_assistant(command):
-    """The program asks the desktop because the model calls its functions, gives back what it heard,
-    and says what the model makes of that."""
+    """The program asks the desktop because the model calls its functions, and says what the model makes of
+    that."""
     desktop = Desktop()
     loop = GLib.MainLoop()
     done = []

@@ -126,33 +126,31 @@ get_events (JsonObject  *arguments,
 
 /* The message with what the function that the model calls has to say. */
 static LlmsvcMessage *
-run_call (JsonObject *call)
+run_call (JsonNode  *call,
+          GError   **error)
 {
-  JsonObject *function = json_object_get_object_member (call, "function");
+  JsonObject *function =
+    json_object_get_object_member (json_node_get_object (call), "function");
   const char *name = json_object_get_string_member (function, "name");
   g_autoptr(JsonNode) arguments =
     json_from_string (json_object_get_string_member (function, "arguments"), NULL);
   g_autoptr(JsonNode) node = json_node_new (JSON_NODE_OBJECT);
   g_autoptr(JsonObject) result = json_object_new ();
-  g_autoptr(GError) error = NULL;
+  g_autoptr(GError) failure = NULL;
+  g_autofree char *call_text = json_to_string (call, FALSE);
   g_autofree char *text = NULL;
-  GVariantDict extras;
   gboolean is_done;
 
   if (g_str_equal (name, "get_battery"))
-    is_done = get_battery (result, &error);
+    is_done = get_battery (result, &failure);
   else
-    is_done = get_events (json_node_get_object (arguments), result, &error);
+    is_done = get_events (json_node_get_object (arguments), result, &failure);
   if (!is_done)
-    json_object_set_string_member (result, "error", error->message);
+    json_object_set_string_member (result, "error", failure->message);
   json_node_set_object (node, result);
   text = json_to_string (node, FALSE);
 
-  g_variant_dict_init (&extras, NULL);
-  g_variant_dict_insert (&extras, "tool-call-id", "s", json_object_get_string_member (call, "id"));
-  g_variant_dict_insert (&extras, "name", "s", name);
-  return g_object_new (LLMSVC_TYPE_MESSAGE, "role", LLMSVC_ROLE_TOOL, "text", text, "extras",
-                       g_variant_dict_end (&extras), NULL);
+  return llmsvc_message_new_tool_result (call_text, text, error);
 }
 
 static LlmsvcAnswer *
@@ -161,12 +159,10 @@ ask (LlmsvcContext *context,
      GError       **error)
 {
   g_autoptr(LlmsvcOptions) options =
-    g_object_new (LLMSVC_TYPE_OPTIONS, "max-tokens", 128, "temperature", 0.0, NULL);
+    g_object_new (LLMSVC_TYPE_OPTIONS, "max-tokens", 128, "temperature", 0.0, "tools", tools, NULL);
   g_autoptr(GPtrArray) messages = g_ptr_array_new_with_free_func (g_object_unref);
   LlmsvcAnswer *answer = NULL;
 
-  if (!llmsvc_options_set_value (options, "tools", g_variant_new_string (tools), error))
-    return NULL;
   g_ptr_array_add (messages, llmsvc_message_new (LLMSVC_ROLE_USER, prompt));
   for (guint round = 0; round < MAX_ROUNDS && messages->len > 0; round++)
     {
@@ -188,7 +184,16 @@ ask (LlmsvcContext *context,
       calls = json_from_string (llmsvc_answer_get_tool_calls (answer), NULL);
       array = calls != NULL ? json_node_get_array (calls) : NULL;
       for (guint i = 0; array != NULL && i < json_array_get_length (array); i++)
-        g_ptr_array_add (messages, run_call (json_array_get_object_element (array, i)));
+        {
+          LlmsvcMessage *result = run_call (json_array_get_element (array, i), error);
+
+          if (result == NULL)
+            {
+              g_clear_object (&answer);
+              return NULL;
+            }
+          g_ptr_array_add (messages, result);
+        }
     }
   return answer;
 }

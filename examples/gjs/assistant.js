@@ -87,19 +87,13 @@ async function runCall(call) {
     } catch (error) {
         result = {error: error.message};
     }
-    const extras = {
-        'tool-call-id': new GLib.Variant('s', call.id),
-        'name': new GLib.Variant('s', call.function.name),
-    };
-    return new Llmsvc.Message({role: 'tool', text: JSON.stringify(result),
-                               extras: new GLib.Variant('a{sv}', extras)});
+    return Llmsvc.Message.new_tool_result(JSON.stringify(call), JSON.stringify(result));
 }
 
 async function ask(prompt) {
     const client = await Llmsvc.Client.new_async(Gio.BusType.NONE, null, null);
     const context = await client.create_context_async(null, null);
-    const options = new Llmsvc.Options({maxTokens: 128, temperature: 0});
-    options.set_value('tools', new GLib.Variant('s', JSON.stringify(TOOLS)));
+    const options = new Llmsvc.Options({maxTokens: 128, temperature: 0, tools: JSON.stringify(TOOLS)});
     let messages = [new Llmsvc.Message({role: 'user', text: prompt})];
     let answer;
     for (let round = 0; round < MAX_ROUNDS; round++) {

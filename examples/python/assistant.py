@@ -79,17 +79,13 @@ def run_call(call):
         result = FUNCTIONS[function["name"]](**json.loads(function["arguments"]))
     except GLib.Error as error:
         result = {"error": error.message}
-    extras = {"tool-call-id": GLib.Variant("s", call["id"]),
-              "name": GLib.Variant("s", function["name"])}
-    return Llmsvc.Message(role="tool", text=json.dumps(result),
-                          extras=GLib.Variant("a{sv}", extras))
+    return Llmsvc.Message.new_tool_result(json.dumps(call), json.dumps(result))
 
 
 def ask(prompt):
     client = Llmsvc.Client.new_sync(Gio.BusType.NONE, None, None)
     context = client.create_context_sync(None, None)
-    options = Llmsvc.Options(max_tokens=128, temperature=0)
-    options.set_value("tools", GLib.Variant("s", TOOLS))
+    options = Llmsvc.Options(max_tokens=128, temperature=0, tools=TOOLS)
     messages = [Llmsvc.Message(role="user", text=prompt)]
     for _ in range(MAX_ROUNDS):
         answer = context.generate_sync(messages, options, None).finish_sync(None)

@@ -107,17 +107,37 @@ accepts (LlmGrammar *grammar,
   return can_end;
 }
 
+/* Of the format that is tried: compiling one takes long. */
+static GHashTable *grammars;
+
+static void
+forget_grammars (void)
+{
+  g_clear_pointer (&grammars, g_hash_table_unref);
+}
+
 static gboolean
 allows (const LlmCallFormat *format,
         const char          *choice,
         gboolean             is_parallel,
         const char          *text)
 {
-  g_autoptr(LlmTools) tools = read_tools (choice, is_parallel);
-  g_autoptr(GError) error = NULL;
-  g_autoptr(LlmGrammar) grammar = llm_tool_grammar_new (tools, format, &error);
+  g_autofree char *key = g_strdup_printf ("%s %d", choice, is_parallel);
+  LlmGrammar *grammar;
 
-  g_assert_no_error (error);
+  if (grammars == NULL)
+    grammars = g_hash_table_new_full (g_str_hash, g_str_equal, g_free,
+                                      (GDestroyNotify) llm_grammar_unref);
+  grammar = g_hash_table_lookup (grammars, key);
+  if (grammar == NULL)
+    {
+      g_autoptr(LlmTools) tools = read_tools (choice, is_parallel);
+      g_autoptr(GError) error = NULL;
+
+      grammar = llm_tool_grammar_new (tools, format, &error);
+      g_assert_no_error (error);
+      g_hash_table_insert (grammars, g_steal_pointer (&key), grammar);
+    }
   return accepts (grammar, text, strlen (text), NULL);
 }
 
@@ -255,6 +275,7 @@ test_formats (void)
       g_string_assign (wrong, cases[i].one);
       g_string_replace (wrong, "days", "hours", 0);
       g_assert_false (allows (format, "required", FALSE, wrong->str));
+      forget_grammars ();
     }
 }
 
@@ -499,6 +520,7 @@ test_control (void)
   g_assert_false (allows (format, "required", FALSE, call));
   g_assert_true (allows (format, "none", FALSE, call));
   g_assert_false (allows (format, "none", FALSE, token));
+  forget_grammars ();
 }
 
 static void

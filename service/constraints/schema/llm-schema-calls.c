@@ -271,30 +271,3 @@ llm_rules_add_argument (LlmRules         *self,
     }
   return TRUE;
 }
-
-gboolean
-llm_rules_make_arguments (LlmRules *self,
-                          LlmTerm   root,
-                          guint32   rule)
-{
-  const LlmShape *shape = llm_term_get_shape (self->schema, root);
-  g_autoptr(LlmNfa) nfa = llm_nfa_new ();
-  guint start = llm_nfa_add_state (nfa);
-  guint end = llm_nfa_add_state (nfa);
-  LlmAutomaton *automaton = NULL;
-
-  if (shape == NULL)
-    return FALSE;
-  self->schema->at = llm_term_get_node (self->schema, root);
-  if (llm_rules_add_objects (self, nfa, shape->objects, self->flat, start, end))
-    automaton = llm_nfa_determinize (nfa, start, end);
-  /* the values within are JSON */
-  g_hash_table_remove_all (self->texts);
-  if (automaton == NULL)
-    {
-      llm_schema_fail (self->schema, NULL, "it is too large: its automaton has too many states");
-      return FALSE;
-    }
-  llm_grammar_builder_set (self->builder, rule, automaton);
-  return TRUE;
-}

@@ -240,6 +240,8 @@ typedef struct
   GArray *pending;          /* (element-type LlmTerm): whose rules are not made yet */
 } LlmRules;
 
+/* --- llm-schema-rule-find.c --- */
+
 /* The rule of a term. */
 guint32          llm_rules_find           (LlmRules            *self,
                                            LlmTerm              term);
@@ -299,10 +301,6 @@ gboolean         llm_rules_add_argument   (LlmRules            *self,
                                            LlmTerm              term,
                                            LlmArgumentKinds     kinds,
                                            guint                to);
-/* The arguments of @root as the texts of @rule. */
-gboolean         llm_rules_make_arguments (LlmRules            *self,
-                                           LlmTerm              root,
-                                           guint32              rule);
 
 /* Adds them to @builder; @rule: (out): that of @root. FALSE with the error set. */
 gboolean         llm_schema_make_rules    (LlmSchema              *self,

@@ -11,32 +11,6 @@
 /* Of all automata. */
 #define MAX_STATES LLM_GRAMMAR_MAX_STATES
 
-guint32
-llm_rules_find (LlmRules *self,
-                LlmTerm   term)
-{
-  gpointer found = g_hash_table_lookup (self->rules, GUINT_TO_POINTER (term));
-  guint32 rule;
-
-  if (found != NULL)
-    return GPOINTER_TO_UINT (found) - 1;
-  rule = llm_grammar_builder_add (self->builder, NULL);
-  g_hash_table_insert (self->rules, GUINT_TO_POINTER (term), GUINT_TO_POINTER (rule + 1));
-  g_array_append_val (self->pending, term);
-  return rule;
-}
-
-guint
-llm_rules_add_space (LlmNfa *nfa,
-                     guint   from)
-{
-  guint to = llm_nfa_add_state (nfa);
-
-  llm_nfa_add_bytes (nfa, from, ' ', ' ', to);
-  llm_nfa_add_empty (nfa, from, to, LLM_EDGE_FREE);
-  return to;
-}
-
 /* A rule for the texts of strings (with quotes) or numbers: the same for the same automaton. */
 static gboolean
 add_texts (LlmRules     *self,
@@ -147,6 +121,34 @@ make_rule (LlmRules *self,
   return TRUE;
 }
 
+/* The arguments of @root as the texts of @rule. */
+static gboolean
+make_arguments (LlmRules *self,
+                LlmTerm   root,
+                guint32   rule)
+{
+  const LlmShape *shape = llm_term_get_shape (self->schema, root);
+  g_autoptr(LlmNfa) nfa = llm_nfa_new ();
+  guint start = llm_nfa_add_state (nfa);
+  guint end = llm_nfa_add_state (nfa);
+  LlmAutomaton *automaton = NULL;
+
+  if (shape == NULL)
+    return FALSE;
+  self->schema->at = llm_term_get_node (self->schema, root);
+  if (llm_rules_add_objects (self, nfa, shape->objects, self->flat, start, end))
+    automaton = llm_nfa_determinize (nfa, start, end);
+  /* the values within are JSON */
+  g_hash_table_remove_all (self->texts);
+  if (automaton == NULL)
+    {
+      llm_schema_fail (self->schema, NULL, "it is too large: its automaton has too many states");
+      return FALSE;
+    }
+  llm_grammar_builder_set (self->builder, rule, automaton);
+  return TRUE;
+}
+
 gboolean
 llm_schema_make_rules (LlmSchema              *self,
                        LlmTerm                 root,
@@ -167,7 +169,7 @@ llm_schema_make_rules (LlmSchema              *self,
   if (made.flat != NULL)
     {
       *rule = llm_grammar_builder_add (builder, NULL);
-      if (!llm_rules_make_arguments (&made, root, *rule))
+      if (!make_arguments (&made, root, *rule))
         return FALSE;
     }
   else

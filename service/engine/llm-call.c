@@ -17,7 +17,6 @@ call_free (LlmCall *call)
   g_clear_pointer (&call->tokens, g_array_unref);
   g_clear_pointer (&call->masks, llm_mask_table_unref);
   g_clear_pointer (&call->format, llm_call_format_free);
-  g_clear_pointer (&call->tools, llm_tools_free);
   g_clear_pointer (&call->request, llm_request_unref);
   g_clear_pointer (&call->turn, llm_turn_free);
   g_clear_pointer (&call->quotas, g_ptr_array_unref);

@@ -37,7 +37,6 @@ struct _LlmCall
   GArray *tokens;           /* (nullable) (element-type gint32): the prompt */
   LlmMaskTable *masks;      /* (nullable): what the answer is held to */
   LlmCallFormat *format;    /* (nullable): how it writes calls of tools */
-  LlmTools *tools;          /* (nullable): those, where their schemas are needed to read calls */
   guint n_system;           /* of these, of the system messages, if it slides */
   gboolean slides;          /* goes on with the newest part of what is too long */
   gboolean counts_held;     /* tokenizes what the context holds, without the messages */

@@ -68,11 +68,8 @@ set_tools (LlmGeneration *self,
   call->format =
     llm_call_format_new (template != NULL ? llm_template_get_features (template) : NULL,
                          llm_model_get_tokenizer (call->model));
-  /* they have been checked, or there is an error already */
-  if (call->format->arguments != NULL)
-    call->tools = llm_tools_read (
-      llm_call_options_get_string (call->options, LLMSVC_OPTION_TOOLS, ""), "auto", TRUE, NULL);
-  self->reader = llm_call_reader_new (call->format, call->tools);
+  self->reader = llm_call_reader_new (
+    call->format, call->masks != NULL ? llm_mask_table_get_grammar (call->masks) : NULL);
   request->on_bytes = llm_generation_request_bytes;
   request->calls_marker = g_strdup (call->format->marker);
   request->calls_at_start = call->format->is_at_start;

@@ -17,7 +17,7 @@ may_be_bare (guint8 byte)
 
 /* --- what an argument may be --- */
 
-static gboolean
+static void
 add_kinds (LlmSchema        *self,
            LlmTerm           term,
            LlmArgumentKinds *kinds)
@@ -25,39 +25,23 @@ add_kinds (LlmSchema        *self,
   const LlmShape *shape = llm_term_get_shape (self, term);
 
   if (shape == NULL)
-    return FALSE;
+    return;
   kinds->has_strings |= !llm_automaton_is_empty (shape->strings);
   kinds->has_others |= shape->has_null || shape->has_false || shape->has_true
                        || !llm_automaton_is_empty (shape->numbers) || shape->arrays->len > 0
                        || shape->objects->len > 0;
-  return TRUE;
 }
 
 LlmArgumentKinds
 llm_schema_get_kinds (LlmSchema  *self,
                       GPtrArray  *shapes,
                       const char *key,
-                      gsize       length,
-                      LlmTerm     value)
+                      gsize       length)
 {
-  LlmArgumentKinds kinds = { FALSE, FALSE };
-  gboolean is_declared = FALSE;
+  LlmArgumentKinds kinds = { key == NULL, key == NULL };
 
-  if (key == NULL && shapes->len == 1)
-    {
-      (void) add_kinds (self, value, &kinds);
-      return kinds;
-    }
   for (guint i = 0; key != NULL && i < shapes->len; i++)
-    {
-      const LlmObjectShape *shape = g_ptr_array_index (shapes, i);
-
-      is_declared |= llm_object_shape_find (shape, key, length) != NULL;
-      (void) add_kinds (self, llm_object_shape_get (shape, key, length), &kinds);
-    }
-  /* each of several shapes has its own idea of keys that none declares */
-  if (!is_declared && shapes->len > 1)
-    kinds = (LlmArgumentKinds) { TRUE, TRUE };
+    add_kinds (self, llm_object_shape_get (g_ptr_array_index (shapes, i), key, length), &kinds);
   return kinds;
 }
 

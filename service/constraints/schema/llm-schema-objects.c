@@ -90,11 +90,9 @@ add_value (Builder         *self,
 static LlmArgumentKinds
 get_kinds (Builder    *self,
            const char *key,
-           gsize       length,
-           LlmTerm     value)
+           gsize       length)
 {
-  return self->flat != NULL ? llm_schema_get_kinds (self->rules->schema, self->shapes, key, length,
-                                                    value)
+  return self->flat != NULL ? llm_schema_get_kinds (self->rules->schema, self->shapes, key, length)
                             : (LlmArgumentKinds) { FALSE, FALSE };
 }
 
@@ -108,7 +106,7 @@ add_member_in (Builder    *self,
   const LlmMember *member = g_ptr_array_index (self->shape->members, place.at);
   LlmSchema *schema = self->rules->schema;
   Place to = { place.at + 1, place.n + 1, place.n_different + 1, place.some };
-  LlmArgumentKinds kinds = get_kinds (self, member->key, member->length, member->value);
+  LlmArgumentKinds kinds = get_kinds (self, member->key, member->length);
 
   from = llm_nfa_add_text (self->nfa, from, quote, strlen (quote));
   from = llm_nfa_add_text (self->nfa, from, member->key, member->length);
@@ -152,7 +150,7 @@ add_region (Builder      *self,
 
   from = llm_nfa_add_text (self->nfa, from, quote, strlen (quote));
   llm_nfa_add_automaton (self->nfa, from, keys, end);
-  add_value (self, end, quote, value, get_kinds (self, NULL, 0, value), to);
+  add_value (self, end, quote, value, get_kinds (self, NULL, 0), to);
 }
 
 /* Keys may come twice: only the first of these is known to be different. */

@@ -272,12 +272,11 @@ typedef struct
 } LlmArgumentKinds;
 
 /* Of the member @key, as in LlmMember, of objects in any of @shapes; @key: (nullable): of one that
- * no shape declares, whose value is @value. */
+ * no shape declares, which may be both. */
 LlmArgumentKinds llm_schema_get_kinds     (LlmSchema           *self,
                                            GPtrArray           *shapes,
                                            const char          *key,
-                                           gsize                length,
-                                           LlmTerm              value);
+                                           gsize                length);
 /* A key without quotes; FALSE with the error set if it can't be told from what follows. */
 gboolean         llm_rules_check_bare_key (LlmRules            *self,
                                            const LlmMember     *member);

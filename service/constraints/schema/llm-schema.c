@@ -78,36 +78,41 @@ llm_schema_add_rules (LlmGrammarBuilder *builder,
   return is_made;
 }
 
-guint8 *
-llm_schema_find_kinds (const char        *text,
-                       gsize              length,
-                       const char *const *keys)
+void
+llm_schema_find_kinds (const char *text,
+                       gsize       length,
+                       const char *tool,
+                       GHashTable *kinds)
 {
   LlmSchema self = { 0 };
   const LlmShape *shape = NULL;
-  guint8 *found = NULL;
 
   self.root = llm_json_read (text, length, NULL);
   if (self.root == NULL)
-    return NULL;
+    return;
   if (schema_init (&self))
     {
       llm_schema_index (&self);
       shape = llm_term_get_shape (&self, llm_term_schema (&self, self.root));
     }
-  if (shape != NULL)
-    found = g_new0 (guint8, g_strv_length ((char **) keys) + 1);
-  for (guint i = 0; shape != NULL && keys[i] != NULL; i++)
+  for (guint i = 0; shape != NULL && i < shape->objects->len; i++)
     {
-      LlmArgumentKinds kinds = llm_schema_get_kinds (&self, shape->objects, keys[i],
-                                                     strlen (keys[i]), LLM_TERM_NONE);
+      const LlmObjectShape *object = g_ptr_array_index (shape->objects, i);
 
-      found[i] = (guint8) ((kinds.has_strings ? LLM_ARGUMENT_STRINGS : 0)
-                           | (kinds.has_others ? LLM_ARGUMENT_OTHERS : 0));
+      for (guint k = 0; k < object->members->len; k++)
+        {
+          const LlmMember *member = g_ptr_array_index (object->members, k);
+          LlmArgumentKinds found =
+            llm_schema_get_kinds (&self, shape->objects, member->key, member->length);
+          guint bits = (found.has_strings ? LLM_ARGUMENT_STRINGS : 0u)
+                       | (found.has_others ? LLM_ARGUMENT_OTHERS : 0u);
+
+          g_hash_table_insert (kinds, g_strconcat (tool, " ", member->key, NULL),
+                               GUINT_TO_POINTER (bits));
+        }
     }
   schema_clear (&self);
   g_clear_error (&self.error);
-  return found;
 }
 
 LlmGrammar *

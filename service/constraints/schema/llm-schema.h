@@ -30,16 +30,16 @@ gboolean    llm_schema_add_rules (LlmGrammarBuilder      *builder,
                                   guint32                *rule,
                                   GError                **error) G_GNUC_WARN_UNUSED_RESULT;
 
-/* Of arguments that keep to a schema: for those named @keys whether they may be strings
- * (LLM_ARGUMENT_STRINGS), and anything else (LLM_ARGUMENT_OTHERS). (transfer full) (nullable): NULL
- * if it is no such schema. */
+/* Whether an argument may be a string, and anything else. */
 enum
 {
   LLM_ARGUMENT_STRINGS = 1 << 0,
   LLM_ARGUMENT_OTHERS = 1 << 1,
 };
-guint8     *llm_schema_find_kinds (const char        *text,
-                                   gsize              length,
-                                   const char *const *keys);
+/* Adds that of the arguments that a schema declares to @kinds, as "@tool argument". */
+void        llm_schema_find_kinds (const char *text,
+                                   gsize       length,
+                                   const char *tool,
+                                   GHashTable *kinds);
 
 G_END_DECLS

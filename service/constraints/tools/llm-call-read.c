@@ -10,16 +10,15 @@
 struct _LlmCallReader
 {
   const LlmCallFormat *format; /* (unowned) */
-  const LlmTools *tools;       /* (nullable) (unowned) */
+  const LlmGrammar *grammar;   /* (nullable) (unowned) */
   GString *answer;             /* so far */
   GPtrArray *calls;            /* (element-type utf8) */
-  GHashTable *kinds;           /* "tool key" → LLM_ARGUMENT_… + 1 */
   GString *id;                 /* of the call that is read */
   GString *next_id;            /* what the text behind it has */
   gsize at;                    /* behind what is read: the name of the next call, or the end of the
                                 * arguments of the last */
   const char *middle;          /* (unowned): behind that name */
-  const LlmTool *tool;         /* (nullable) (unowned): that is called */
+  char *tool;                  /* (nullable): that is called */
   char *call;                  /* (nullable): what comes of its name and arguments */
   gboolean has_begun;          /* the first name comes at @at */
   gboolean is_whole;           /* the end was behind the last call */
@@ -28,15 +27,14 @@ struct _LlmCallReader
 
 LlmCallReader *
 llm_call_reader_new (const LlmCallFormat *format,
-                     const LlmTools      *tools)
+                     const LlmGrammar    *grammar)
 {
   LlmCallReader *self = g_new0 (LlmCallReader, 1);
 
   self->format = format;
-  self->tools = tools;
+  self->grammar = grammar;
   self->answer = g_string_new (NULL);
   self->calls = g_ptr_array_new_with_free_func (g_free);
-  self->kinds = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
   self->id = g_string_new (NULL);
   self->next_id = g_string_new (NULL);
   self->middle = format->middle;
@@ -48,7 +46,7 @@ llm_call_reader_free (LlmCallReader *self)
 {
   g_string_free (self->answer, TRUE);
   g_ptr_array_unref (self->calls);
-  g_hash_table_unref (self->kinds);
+  g_free (self->tool);
   g_string_free (self->id, TRUE);
   g_string_free (self->next_id, TRUE);
   g_free (self->call);
@@ -69,37 +67,13 @@ find_kinds (const char *key,
             gpointer    data)
 {
   LlmCallReader *self = data;
-  const char *const keys[] = { key, NULL };
-  g_autofree char *name = NULL;
-  g_autofree guint8 *kinds = NULL;
-  guint found;
+  g_autofree char *name = g_strconcat (self->tool, " ", key, NULL);
+  gpointer kinds;
 
-  if (self->tool == NULL)
-    return LLM_ARGUMENT_STRINGS | LLM_ARGUMENT_OTHERS;
-  name = g_strconcat (self->tool->name, " ", key, NULL);
-  found = GPOINTER_TO_UINT (g_hash_table_lookup (self->kinds, name));
-  if (found == 0)
-    {
-      kinds = llm_schema_find_kinds (self->tool->parameters, strlen (self->tool->parameters), keys);
-      found = 1u + (kinds != NULL ? kinds[0] : LLM_ARGUMENT_STRINGS | LLM_ARGUMENT_OTHERS);
-      g_hash_table_insert (self->kinds, g_steal_pointer (&name), GUINT_TO_POINTER (found));
-    }
-  return (guint8) (found - 1);
-}
-
-static const LlmTool *
-find_tool (LlmCallReader *self,
-           const char    *name,
-           gsize          length)
-{
-  for (guint i = 0; self->tools != NULL && i < self->tools->tools->len; i++)
-    {
-      const LlmTool *tool = g_ptr_array_index (self->tools->tools, i);
-
-      if (strlen (tool->name) == length && memcmp (tool->name, name, length) == 0)
-        return tool;
-    }
-  return NULL;
+  if (self->grammar != NULL && self->grammar->kinds != NULL
+      && g_hash_table_lookup_extended (self->grammar->kinds, name, NULL, &kinds))
+    return (guint8) GPOINTER_TO_UINT (kinds);
+  return LLM_ARGUMENT_STRINGS | LLM_ARGUMENT_OTHERS;
 }
 
 /* Name and arguments at @at: the place behind them, or NULL while they are not whole. */
@@ -120,7 +94,8 @@ read_call (LlmCallReader *self,
   at = length > 0 ? llm_call_match (self->middle, at, end, self->id) : NULL;
   if (at == NULL)
     return NULL;
-  self->tool = find_tool (self, name, (gsize) length);
+  g_free (self->tool);
+  self->tool = g_strndup (name, (gsize) length);
   if (self->format->arguments != NULL)
     {
       behind = llm_arguments_read (self->format->arguments, at, end, find_kinds, self, arguments);
@@ -270,12 +245,12 @@ llm_call_reader_end (LlmCallReader *self,
 
 char *
 llm_call_format_read (const LlmCallFormat *format,
-                      const LlmTools      *tools,
+                      const LlmGrammar    *grammar,
                       const char          *answer,
                       gsize                length,
                       gboolean            *is_cut)
 {
-  g_autoptr(LlmCallReader) reader = llm_call_reader_new (format, tools);
+  g_autoptr(LlmCallReader) reader = llm_call_reader_new (format, grammar);
 
   llm_call_reader_push (reader, answer, length);
   return llm_call_reader_end (reader, is_cut);

@@ -6,17 +6,17 @@
 
 #pragma once
 
+#include "constraints/llm-grammar.h"
 #include "constraints/tools/llm-call-format.h"
-#include "constraints/tools/llm-tools.h"
 
 G_BEGIN_DECLS
 
 typedef struct _LlmCallReader LlmCallReader;
 
-/* @format: (unowned). @tools: (nullable) (unowned): what may be called; where a model writes strings
- * without quotes, their schemas tell strings from other values. Both outlive it. */
+/* @format: (unowned). @grammar: (nullable) (unowned): that the answer is held to; where a model writes
+ * strings without quotes, it tells strings from other values. Both outlive it. */
 LlmCallReader *llm_call_reader_new  (const LlmCallFormat *format,
-                                     const LlmTools      *tools);
+                                     const LlmGrammar    *grammar);
 void           llm_call_reader_free (LlmCallReader       *self);
 /* More of the answer, as the bytes of its tokens in LlmTokenTrie. Returns how many calls are complete
  * so far. */
@@ -35,7 +35,7 @@ char          *llm_call_reader_end  (LlmCallReader       *self,
 
 /* All that at once. */
 char          *llm_call_format_read (const LlmCallFormat *format,
-                                     const LlmTools      *tools,
+                                     const LlmGrammar    *grammar,
                                      const char          *answer,
                                      gsize                length,
                                      gboolean            *is_cut);

@@ -135,6 +135,7 @@ llm_tool_grammar_new (const LlmTools      *tools,
   guint32 root = llm_grammar_builder_add (builder, NULL);
   g_autofree guint32 *rules = g_new0 (guint32, tools->tools->len);
   g_autoptr(GError) cause = NULL;
+  g_autoptr(GHashTable) kinds = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
   LlmAutomaton *answer;
   LlmGrammar *grammar;
 
@@ -150,6 +151,8 @@ llm_tool_grammar_new (const LlmTools      *tools,
           g_propagate_error (error, g_steal_pointer (&local));
           return NULL;
         }
+      if (format->arguments != NULL && !format->arguments->is_nested)
+        llm_schema_find_kinds (tool->parameters, strlen (tool->parameters), tool->name, kinds);
     }
   answer = make_answer (tools, format, rules);
   if (answer == NULL)
@@ -159,5 +162,7 @@ llm_tool_grammar_new (const LlmTools      *tools,
   if (grammar == NULL)
     g_propagate_error (error,
                        llmsvc_error_new (cause->code, cause, "tools: #: %s", cause->message));
+  else
+    grammar->kinds = g_steal_pointer (&kinds);
   return grammar;
 }

@@ -20,7 +20,8 @@ G_BEGIN_DECLS
 LLMSVC_AVAILABLE_IN_0_1
 G_DECLARE_FINAL_TYPE (LlmsvcGeneration, llmsvc_generation, LLMSVC, GENERATION, GObject)
 
-/* Properties: "context", "request-id", "is-done" (notify), "answer" (notify, nullable). */
+/* Properties: "context", "request-id", "is-done" (notify), "answer" (notify, nullable). Signal:
+ * "tool-call" (string): a call of a tool is complete. */
 
 /* (transfer full) (nullable): the next piece of text, at least one character and never
  * part of one; NULL without @error at the end. One at a time, and not together with the stream. */

@@ -56,6 +56,11 @@ G_DECLARE_FINAL_TYPE (LlmsvcMessage, llmsvc_message, LLMSVC, MESSAGE, GObject)
 LLMSVC_AVAILABLE_IN_0_1
 LlmsvcMessage *llmsvc_message_new        (const char    *role,
                                           const char    *text);
+/* What the function of a call, a JSON object, returned. */
+LLMSVC_AVAILABLE_IN_0_1
+LlmsvcMessage *llmsvc_message_new_tool_result (const char  *call,
+                                               const char  *text,
+                                               GError     **error) G_GNUC_WARN_UNUSED_RESULT;
 LLMSVC_AVAILABLE_IN_0_1
 const char    *llmsvc_message_get_role   (LlmsvcMessage *self);
 LLMSVC_AVAILABLE_IN_0_1

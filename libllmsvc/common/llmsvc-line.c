@@ -21,7 +21,8 @@ struct _LlmsvcLineReader
 
 /* The key that tells the kind, in the order of LlmsvcLineKind. */
 #define N_KINDS LLMSVC_LINE_OTHER
-static const char *const kinds[N_KINDS] = { "t", "done", "error", "reasoning", "logprobs" };
+static const char *const kinds[N_KINDS] = { "t", "done", "error", "reasoning", "logprobs",
+                                            "call" };
 
 static gboolean
 fail (GError     **error,
@@ -81,6 +82,16 @@ llmsvc_line_write_logprobs (GString    *out,
   g_return_if_fail (items != NULL);
 
   g_string_append_printf (out, "{\"logprobs\":[%s]}\n", items);
+}
+
+void
+llmsvc_line_write_call (GString    *out,
+                        const char *call)
+{
+  g_return_if_fail (out != NULL);
+  g_return_if_fail (call != NULL);
+
+  g_string_append_printf (out, "{\"call\":%s}\n", call);
 }
 
 void
@@ -224,6 +235,13 @@ llmsvc_line_parse (const char  *bytes,
         return fail (error, local->message);
       line->text = g_strndup (array + 1, strlen (array) - 2);
       line->kind = LLMSVC_LINE_LOGPROBS;
+    }
+  if (of_kind[LLMSVC_LINE_CALL] != NULL)
+    {
+      if (!JSON_NODE_HOLDS_OBJECT (of_kind[LLMSVC_LINE_CALL]))
+        return fail (error, _("“call” is not an object"));
+      line->kind = LLMSVC_LINE_CALL;
+      line->text = json_to_string (of_kind[LLMSVC_LINE_CALL], FALSE);
     }
 
   return TRUE;

@@ -3,7 +3,7 @@
 /*
  * The lines of a `jsonl` stream: one JSON object a line, `{"reasoning":"…"}` for
  * what the model thinks before the text, `{"t":"…"}` for text, `{"logprobs":[…]}`
- * where they were asked for, and `{"done":{…}}`, always last, or `{"error":{"name":"…","message":"…"}}` in
+ * where they were asked for, `{"call":{…}}` for a call of a tool, and `{"done":{…}}`, always last, or `{"error":{"name":"…","message":"…"}}` in
  * its place. Writer and reader in one place so that they can't drift apart. The
  * reader takes bytes from outside: untrusted, bounded.
  */
@@ -24,6 +24,7 @@ typedef enum
   LLMSVC_LINE_ERROR,
   LLMSVC_LINE_REASONING,
   LLMSVC_LINE_LOGPROBS,
+  LLMSVC_LINE_CALL,
   LLMSVC_LINE_OTHER, /* an object with keys from a later version: skip it */
 } LlmsvcLineKind;
 
@@ -31,7 +32,7 @@ typedef struct
 {
   LlmsvcLineKind kind;
   char *text;         /* (nullable) of TEXT and REASONING; of ERROR the message; of LOGPROBS the
-                       * members of a JSON array */
+                       * members of a JSON array; of CALL the object as JSON */
   char *name;         /* (nullable) of ERROR: its name on the bus */
   GVariant *results;  /* (nullable) of DONE: a{sv} */
 } LlmsvcLine;
@@ -49,6 +50,9 @@ void      llmsvc_line_write_reasoning (GString    *out,
 /* Appends one line of log-probabilities; @items: members of a JSON array. */
 void      llmsvc_line_write_logprobs (GString  *out,
                                     const char *items);
+/* Appends one line with a call of a tool; @call is a JSON object without newlines. */
+void      llmsvc_line_write_call   (GString    *out,
+                                    const char *call);
 /* Appends the last line; @results is an `a{sv}` of b, u, t, d, s, as. */
 void      llmsvc_line_write_done   (GString    *out,
                                     GVariant   *results);

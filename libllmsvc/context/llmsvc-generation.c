@@ -78,7 +78,21 @@ llmsvc_generation_class_init (LlmsvcGenerationClass *klass)
    */
   g_signal_new ("reasoning", LLMSVC_TYPE_GENERATION, G_SIGNAL_RUN_LAST, 0, NULL, NULL, NULL,
                 G_TYPE_NONE, 1, G_TYPE_STRING);
+  /**
+   * LlmsvcGeneration::tool-call:
+   * @self: the generation
+   * @call: a JSON object: `id`, and `function` with `name` and `arguments`, a string that holds JSON
+   *
+   * The answer calls a function, and this call is complete, while others may follow: emitted while
+   * the answer is read. [property@Llmsvc.Answer:tool-calls] has all of them in the end. A handler
+   * can start the function at once; what it returns goes to the model with the next call.
+   *
+   * Since: 0.1
+   */
+  g_signal_new ("tool-call", G_TYPE_FROM_CLASS (klass), G_SIGNAL_RUN_LAST, 0, NULL, NULL, NULL,
+                G_TYPE_NONE, 1, G_TYPE_STRING);
 }
+
 
 static void
 llmsvc_generation_init (LlmsvcGeneration *self)

@@ -285,54 +285,55 @@ fail_answer (GTask  *task,
   end_read (task, NULL);
 }
 
-/* A piece of reasoning on its way to the thread of the observer. */
+/* What the observer is told on its way to its thread. */
 typedef struct
 {
   LlmsvcReader *reader;  /* (owned) */
+  const char *signal;
   char *text;
-} Thought;
+} Told;
 
 static void
-thought_free (gpointer data)
+told_free (gpointer data)
 {
-  Thought *thought = data;
+  Told *told = data;
 
-  g_object_unref (thought->reader);
-  g_free (thought->text);
-  g_free (thought);
+  g_object_unref (told->reader);
+  g_free (told->text);
+  g_free (told);
 }
 
 static gboolean
-tell_thought (gpointer data)
+tell (gpointer data)
 {
-  Thought *thought = data;
-  g_autoptr(GObject) observer = g_weak_ref_get (&thought->reader->observer);
+  Told *told = data;
+  g_autoptr(GObject) observer = g_weak_ref_get (&told->reader->observer);
 
   if (observer != NULL)
-    g_signal_emit_by_name (observer, "reasoning", thought->text);
+    g_signal_emit_by_name (observer, told->signal, told->text);
   return G_SOURCE_REMOVE;
 }
 
-/* @text: (transfer full) */
+/* Emits @signal of the observer. @text: (transfer full) */
 static void
-take_reasoning (LlmsvcReader *self,
-                char         *text)
+tell_observer (LlmsvcReader *self,
+               const char   *signal,
+               char         *text)
 {
-  Thought *thought = g_new0 (Thought, 1);
+  Told *told = g_new (Told, 1);
 
-  thought->reader = g_object_ref (self);
-  thought->text = text;
+  *told = (Told) { g_object_ref (self), signal, text };
   if (g_thread_self () == self->thread)
     {
-      tell_thought (thought);
-      thought_free (thought);
+      tell (told);
+      told_free (told);
     }
   else
     {
       g_autoptr(GSource) source = g_idle_source_new ();
 
       g_source_set_priority (source, G_PRIORITY_DEFAULT);
-      g_source_set_callback (source, tell_thought, thought, thought_free);
+      g_source_set_callback (source, tell, told, told_free);
       g_source_attach (source, llmsvc_context_get_client (self->context)->home);
     }
 }
@@ -375,7 +376,7 @@ take_line (GTask      *task,
       return TRUE;
     case LLMSVC_LINE_REASONING:
       if (line->text[0] != '\0')
-        take_reasoning (self, g_steal_pointer (&line->text));
+        tell_observer (self, "reasoning", g_steal_pointer (&line->text));
       return FALSE;
     case LLMSVC_LINE_LOGPROBS:
       return line->text[0] != '\0' && !add_text (task, self->logprobs, ",", line->text);
@@ -385,6 +386,9 @@ take_line (GTask      *task,
     case LLMSVC_LINE_ERROR:
       fail_answer (task, make_line_error (line));
       return TRUE;
+    case LLMSVC_LINE_CALL:
+      tell_observer (self, "tool-call", g_steal_pointer (&line->text));
+      return FALSE;
     case LLMSVC_LINE_OTHER:
     default:
       return FALSE;

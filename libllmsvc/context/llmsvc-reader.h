@@ -37,7 +37,8 @@ struct _LlmsvcReader
   char *request_id;
   LlmsvcTurn before;
   gboolean is_standalone;
-  GWeakRef observer;        /* notifies its "is-done" and "answer" when it is known how it ended */
+  GWeakRef observer;        /* notifies its "is-done" and "answer" when it is known how it ended, and
+                             * emits "tool-call" */
 
   int fd;                   /* -1 when it is closed, which it is not during a read */
   LlmsvcLineReader *lines;  /* (owned) */

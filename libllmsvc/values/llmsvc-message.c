@@ -7,7 +7,9 @@
 #include "values/llmsvc-message-private.h"
 
 #include <glib/gi18n-lib.h>
+#include <string.h>
 
+#include "common/llmsvc-json.h"
 #include "llmsvc-error.h"
 #include "values/llmsvc-options-private.h"
 
@@ -118,6 +120,67 @@ llmsvc_message_new (const char *role,
   g_return_val_if_fail (text != NULL, NULL);
 
   return g_object_new (LLMSVC_TYPE_MESSAGE, "role", role, "text", text, NULL);
+}
+
+/* (nullable): the string @key of @object (nullable). */
+static const char *
+get_string (JsonObject *object,
+            const char *key)
+{
+  JsonNode *node = object != NULL ? json_object_get_member (object, key) : NULL;
+
+  return node != NULL && json_node_get_value_type (node) == G_TYPE_STRING
+           ? json_node_get_string (node) : NULL;
+}
+
+/**
+ * llmsvc_message_new_tool_result:
+ * @call: a call of a function, as the signal [signal@Llmsvc.Generation::tool-call] has it, or one
+ *   element of [property@Llmsvc.Answer:tool-calls]: a JSON object
+ * @text: what the function returned, UTF-8, often JSON
+ * @error: return location for an error of %LLMSVC_ERROR: %LLMSVC_ERROR_INVALID_ARGUMENT when @call
+ *   is no such object
+ *
+ * Makes the message that answers a call: with the role `tool`, and in its extras the id and the name
+ * that the model gave.
+ *
+ * Returns: (transfer full): a message
+ *
+ * Since: 0.1
+ */
+LlmsvcMessage *
+llmsvc_message_new_tool_result (const char  *call,
+                                const char  *text,
+                                GError     **error)
+{
+  g_autoptr(JsonNode) root = NULL;
+  JsonObject *object, *function;
+  JsonNode *member;
+  const char *id, *name;
+  GVariantDict extras;
+
+  g_return_val_if_fail (call != NULL, NULL);
+  g_return_val_if_fail (text != NULL, NULL);
+
+  root = llmsvc_json_parse (call, strlen (call), NULL);
+  object = root != NULL && JSON_NODE_HOLDS_OBJECT (root) ? json_node_get_object (root) : NULL;
+  member = object != NULL ? json_object_get_member (object, "function") : NULL;
+  function = member != NULL && JSON_NODE_HOLDS_OBJECT (member) ? json_node_get_object (member)
+                                                               : NULL;
+  id = get_string (object, "id");
+  name = get_string (function, "name");
+  if (id == NULL || name == NULL)
+    {
+      g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
+                           _("This is no call of a function: it needs “id” and “function” with "
+                             "“name”"));
+      return NULL;
+    }
+  g_variant_dict_init (&extras, NULL);
+  g_variant_dict_insert (&extras, "tool-call-id", "s", id);
+  g_variant_dict_insert (&extras, "name", "s", name);
+  return g_object_new (LLMSVC_TYPE_MESSAGE, "role", LLMSVC_ROLE_TOOL, "text", text, "extras",
+                       g_variant_dict_end (&extras), NULL);
 }
 
 gboolean

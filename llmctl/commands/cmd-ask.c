@@ -16,6 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/llmsvc-json.h"
 #include "llmctl/chat/llmctl-answer.h"
 #include "llmctl/bus/llmctl-contexts.h"
 #include "llmctl/llmctl-options.h"
@@ -104,7 +105,32 @@ read_prompt (const char  *argument,
   return llmctl_set_invalid_null (error, _("The standard input is empty: there is no prompt"));
 }
 
-/* The option @key is the text of the file at @path (nullable). */
+/* Whether @text, of the file at @path, is JSON: what the service says of it has no name of a file. */
+static gboolean
+check_json (const char *path,
+            const char *text,
+            GError    **error)
+{
+  const LlmsvcJsonLimits limits = { LLMSVC_JSON_MAX_DEPTH, G_MAXUINT, G_MAXUINT };
+  const char *at = text;
+  const char *fault;
+  guint line = 1, column = 1;
+
+  if (!g_utf8_validate (text, -1, NULL))
+    return llmctl_set_invalid (error, _("%s: it is not UTF-8 text"), path);
+  fault = llmsvc_json_find_fault (text, strlen (text), &limits, &at);
+  if (fault == NULL)
+    return TRUE;
+  for (const char *before = text; before < at && *before != '\0';
+       before = g_utf8_next_char (before))
+    {
+      line += *before == '\n';
+      column = *before == '\n' ? 1 : column + 1;
+    }
+  return llmctl_set_invalid (error, _("%s: line %u, column %u: %s"), path, line, column, fault);
+}
+
+/* The option @key is the text of the file at @path (nullable), which is JSON. */
 static gboolean
 set_from_file (LlmsvcOptions *collected,
                const char    *key,
@@ -116,7 +142,7 @@ set_from_file (LlmsvcOptions *collected,
   if (path == NULL)
     return TRUE;
   text = llmctl_term_read (path, MAX_FILE_BYTES, error);
-  return text != NULL
+  return text != NULL && check_json (path, text, error)
          && llmsvc_options_set_value (collected, key, g_variant_new_string (text), error);
 }
 

@@ -60,6 +60,7 @@ llm_grammar_unref (LlmGrammar *self)
   if (!g_atomic_ref_count_dec (&self->ref_count))
     return;
   g_ptr_array_unref (self->automata);
+  g_clear_pointer (&self->kinds, g_hash_table_unref);
   g_free (self->states);
   g_free (self->calls);
   g_free (self->rules);

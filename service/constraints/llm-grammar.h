@@ -54,6 +54,8 @@ typedef struct
   LlmGrammarRule *rules;
   guint32 *next;            /* states, or LLM_DEAD; none from which no end can be reached */
   gsize n_next;
+  GHashTable *kinds;        /* (nullable) (owned): of a grammar of calls: "tool argument" →
+                             * LLM_ARGUMENT_…: how what has no quotes is to be read */
 } LlmGrammar;
 
 typedef struct

@@ -42,6 +42,94 @@ llm_json_string (const char *text,
   return llm_nfa_determinize (nfa, start, at);
 }
 
+/* --- in other ways than JSON's --- */
+
+static guint32
+step (const LlmAutomaton *self,
+      guint32             state,
+      char                byte)
+{
+  return state != LLM_DEAD ? self->next[state * self->n_classes + self->classes[(guint8) byte]]
+                           : LLM_DEAD;
+}
+
+static void
+add_bytes (LlmNfa     *nfa,
+           guint       from,
+           const char *bytes,
+           gsize       n_bytes,
+           guint32     to)
+{
+  if (to != LLM_DEAD)
+    llm_nfa_add_empty (nfa, llm_nfa_add_text (nfa, from, bytes, n_bytes), to, LLM_EDGE_FREE);
+}
+
+/* What follows a backslash in JSON. */
+static void
+add_escapes (LlmNfa             *nfa,
+             const LlmAutomaton *strings,
+             guint32             state,
+             gboolean            is_python)
+{
+  static const char letters[] = "\bb\ff\nn\rr\tt\"\"\\\\";
+  guint32 escaped = step (strings, state, '\\');
+
+  for (const char *at = letters; *at != '\0'; at += 2)
+    {
+      const char in_quotes[] = { '\\', at[1] };
+      gboolean is_plain = !is_python || *at == '"';
+
+      add_bytes (nfa, state, is_plain ? at : in_quotes, is_plain ? 1 : 2,
+                 step (strings, escaped, at[1]));
+    }
+  escaped = step (strings, step (strings, step (strings, escaped, 'u'), '0'), '0');
+  for (guint c = 1; c < 0x20; c++)
+    {
+      char digits[8];
+      const char byte = (char) c;
+
+      g_snprintf (digits, sizeof digits, "\\u%04x", c);
+      add_bytes (nfa, state, is_python ? digits : &byte, is_python ? 6 : 1,
+                 step (strings, step (strings, escaped, digits[4]), digits[5]));
+    }
+}
+
+LlmAutomaton *
+llm_json_strings_to_write (const LlmAutomaton *strings,
+                           gboolean            is_python)
+{
+  g_autoptr(LlmNfa) nfa = llm_nfa_new ();
+  guint end, open, start, close;
+
+  for (guint state = 0; state < strings->n_states; state++)
+    (void) llm_nfa_add_state (nfa);
+  end = llm_nfa_add_state (nfa);
+  for (guint state = 0; state < strings->n_states; state++)
+    {
+      if (strings->is_final[state])
+        llm_nfa_add_empty (nfa, state, end, LLM_EDGE_FREE);
+      add_escapes (nfa, strings, state, is_python);
+      for (guint byte = 0x20; byte < 256; byte++)
+        {
+          guint32 to = step (strings, state, (char) byte);
+
+          if (to == LLM_DEAD || byte == '\\')
+            continue;
+          if (is_python && byte == '\'')
+            add_bytes (nfa, state, "\\'", 2, to);
+          else
+            llm_nfa_add_bytes (nfa, state, (guint8) byte, (guint8) byte, to);
+        }
+    }
+  if (!is_python || strings->n_states == 0)
+    return llm_nfa_determinize (nfa, 0, end);
+  start = llm_nfa_add_state (nfa);
+  open = llm_nfa_add_text (nfa, start, "'", 1);
+  llm_nfa_add_empty (nfa, open, 0, LLM_EDGE_FREE);
+  close = llm_nfa_add_text (nfa, end, "'", 1);
+  return llm_nfa_determinize (nfa, start, close);
+}
+
 #define BYTE_255 "(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
 #define IPV4 BYTE_255 "(?:\\." BYTE_255 "){3}"
 #define HEX4 "[0-9a-fA-F]{1,4}"

@@ -35,6 +35,9 @@ LlmAutomaton *llm_json_strings         (guint               min,
                                         guint               max);
 LlmAutomaton *llm_json_string          (const char         *text,
                                         gsize               length);
+/* Of strings as above: as they are, or between single quotes as Python has them. */
+LlmAutomaton *llm_json_strings_to_write (const LlmAutomaton *strings,
+                                         gboolean            is_python);
 /* Strings of a format of JSON Schema; NULL, too, if @name is not one of the supported. */
 LlmAutomaton *llm_json_format          (const char         *name);
 

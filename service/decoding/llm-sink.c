@@ -62,6 +62,13 @@ llm_sink_accept_logprobs (LlmSink    *self,
   return self->class->accept_logprobs (self, items);
 }
 
+gboolean
+llm_sink_call (LlmSink    *self,
+               const char *call)
+{
+  return self->class->call == NULL || self->class->call (self, call);
+}
+
 void
 llm_sink_finish (LlmSink      *self,
                  GVariant     *results,

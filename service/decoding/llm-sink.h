@@ -31,6 +31,9 @@ typedef struct
   /* (nullable): takes log-probabilities as they come; without, they are among the results. */
   gboolean (*accept_logprobs) (LlmSink    *self,
                                const char *items);
+  /* (nullable): of those that tell calls before the end */
+  gboolean (*call)   (LlmSink      *self,
+                      const char   *call);
 } LlmSinkClass;
 
 typedef void (*LlmSinkFunc) (gpointer data);
@@ -63,6 +66,9 @@ gboolean llm_sink_accept_reasoning (LlmSink    *self,
 gboolean llm_sink_takes_logprobs (LlmSink    *self);
 gboolean llm_sink_accept_logprobs (LlmSink   *self,
                                    const char *items);
+/* A call of a tool that is complete, as a JSON object. FALSE as above. */
+gboolean llm_sink_call   (LlmSink            *self,
+                          const char         *call);
 
 /* Called once, after the turn was committed or given up: @results (a{sv}) or
  * @error, the other NULL. */

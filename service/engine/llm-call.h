@@ -8,7 +8,7 @@
 
 #pragma once
 
-#include "constraints/tools/llm-call-format.h"
+#include "constraints/tools/llm-call-read.h"
 #include "engine/llm-engine-private.h"
 #include "engine/llm-prepare.h"
 

@@ -41,7 +41,9 @@ struct _LlmGeneration
   GVariant *results;        /* (nullable): what the caller is told, while being committed */
   GQueue waiting_end;       /* (element-type GTask) (owned): of cancel calls */
   GString *logprobs;        /* (owned): members of a JSON array, where the sink takes none */
-  char *calls;              /* (nullable): of tools, as JSON, once the request has ended */
+  LlmCallReader *reader;    /* (nullable): finds calls of tools */
+  guint n_calls;            /* of these, told to the sink */
+  char *calls;              /* (nullable): as JSON, once the request has ended */
   gboolean has_cut_call;    /* and one that is not whole */
   gint64 arrived_us;
   guint stall_timer;        /* source */
@@ -64,6 +66,11 @@ void           llm_generation_request_reasoning (LlmRequest            *request,
                                                 gpointer                data);
 void           llm_generation_request_logprobs (LlmRequest             *request,
                                                 const char             *items,
+                                                gpointer                data);
+/* Likewise: tokens of an answer that may have calls of tools. */
+void           llm_generation_request_bytes    (LlmRequest             *request,
+                                                const char             *bytes,
+                                                gsize                   length,
                                                 gpointer                data);
 /* llm-generation-results.c: likewise; takes the request's reference to the generation. */
 void           llm_generation_request_done     (LlmRequest             *request,

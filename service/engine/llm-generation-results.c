@@ -195,27 +195,6 @@ make_turn (LlmGeneration          *self,
   return turn;
 }
 
-/* Finds the calls of tools in the answer. */
-static void
-read_calls (LlmGeneration          *self,
-            const LlmRequestResult *result)
-{
-  LlmTokenizer *tokenizer = llm_model_get_tokenizer (self->call->model);
-  g_autoptr(GString) answer = g_string_new (NULL);
-
-  if (self->call->format == NULL)
-    return;
-  for (guint i = result->n_reasoning; i < result->tokens->len; i++)
-    {
-      gint32 token = g_array_index (result->tokens, gint32, i);
-
-      if (!llm_tokenizer_ends_answer (tokenizer, token))
-        llm_token_trie_decode (tokenizer, token, answer);
-    }
-  self->calls = llm_call_format_read (self->call->format, answer->str, answer->len,
-                                      &self->has_cut_call);
-}
-
 static void
 finish_well (LlmGeneration          *self,
              const LlmRequestResult *result)
@@ -226,7 +205,8 @@ finish_well (LlmGeneration          *self,
   counters->prompt_tokens += result->n_prompt;
   counters->reused_tokens += result->n_reused;
   counters->output_tokens += result->tokens->len;
-  read_calls (self, result);
+  if (self->reader != NULL)
+    self->calls = llm_call_reader_end (self->reader, &self->has_cut_call);
   self->results = make_results (self, result);
   if (context != NULL)
     llm_call_commit (self->task,

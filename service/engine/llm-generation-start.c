@@ -54,9 +54,10 @@ check_length (LlmCall *call,
 
 /* The text ends where calls of tools begin. */
 static void
-set_tools (LlmCall    *call,
-           LlmRequest *request)
+set_tools (LlmGeneration *self,
+           LlmRequest    *request)
 {
+  LlmCall *call = self->call;
   const char *choice =
     llm_call_options_get_string (call->options, LLMSVC_OPTION_TOOL_CHOICE, "auto");
   LlmTemplate *template;
@@ -67,6 +68,9 @@ set_tools (LlmCall    *call,
   call->format =
     llm_call_format_new (template != NULL ? llm_template_get_features (template) : NULL,
                          llm_model_get_tokenizer (call->model));
+  self->reader = llm_call_reader_new (
+    call->format, call->masks != NULL ? llm_mask_table_get_grammar (call->masks) : NULL);
+  request->on_bytes = llm_generation_request_bytes;
   request->calls_marker = g_strdup (call->format->marker);
   request->calls_at_start = call->format->is_at_start;
 }
@@ -115,7 +119,7 @@ fill_request (LlmGeneration *self,
   request->strips_space = call->raw == NULL;
   if (call->continues)
     llm_call_fill_continue (call, request);
-  set_tools (call, request);
+  set_tools (self, request);
   set_reasoning (call, request);
   request->on_admitted = llm_generation_request_admitted;
   request->on_text = llm_generation_request_text;

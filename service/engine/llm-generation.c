@@ -35,6 +35,7 @@ llm_generation_settle (LlmGeneration *self,
   if (call->has_claimed)
     call->context->generation = NULL;
   llm_call_release (hold);
+  g_clear_pointer (&self->reader, llm_call_reader_free);
   if (error != NULL && g_error_matches (error, LLMSVC_ERROR, LLMSVC_ERROR_CANCELLED))
     engine->counters.cancelled++;
   else if (error != NULL)
@@ -92,7 +93,7 @@ on_stalled (gpointer data)
 
 /* The sink is full. */
 static void
-block (LlmGeneration *self)
+wait_for_reader (LlmGeneration *self)
 {
   __atomic_store_n (&self->request->is_blocked, TRUE, __ATOMIC_RELEASE);
   if (self->stall_timer == 0)
@@ -109,7 +110,7 @@ llm_generation_request_text (LlmRequest *request,
   LlmGeneration *self = data;
 
   if (!self->is_done && !self->is_left && !llm_sink_accept (self->call->sink, text, length))
-    block (self);
+    wait_for_reader (self);
 }
 
 void
@@ -122,7 +123,7 @@ llm_generation_request_reasoning (LlmRequest *request,
 
   if (!self->is_done && !self->is_left
       && !llm_sink_accept_reasoning (self->call->sink, text, length))
-    block (self);
+    wait_for_reader (self);
 }
 
 void
@@ -137,7 +138,24 @@ llm_generation_request_logprobs (LlmRequest *request,
   if (!llm_sink_takes_logprobs (self->call->sink))
     g_string_append_printf (self->logprobs, "%s%s", self->logprobs->len > 0 ? "," : "", items);
   else if (!llm_sink_accept_logprobs (self->call->sink, items))
-    block (self);
+    wait_for_reader (self);
+}
+
+void
+llm_generation_request_bytes (LlmRequest *request,
+                              const char *bytes,
+                              gsize       length,
+                              gpointer    data)
+{
+  LlmGeneration *self = data;
+  guint n_calls;
+
+  if (self->is_done || self->is_left)
+    return;
+  n_calls = llm_call_reader_push (self->reader, bytes, length);
+  for (; self->n_calls < n_calls; self->n_calls++)
+    if (!llm_sink_call (self->call->sink, llm_call_reader_get (self->reader, self->n_calls)))
+      wait_for_reader (self);
 }
 
 static void
@@ -223,6 +241,7 @@ llm_generation_finalize (GObject *object)
   g_clear_pointer (&self->request, llm_request_unref);
   g_clear_pointer (&self->results, g_variant_unref);
   llm_caller_unref (self->caller);
+  g_clear_pointer (&self->reader, llm_call_reader_free);
   g_free (self->calls);
   g_string_free (self->logprobs, TRUE);
   g_free (self->id);

@@ -7,6 +7,8 @@
 #include "decoding/llm-logprobs.h"
 #include "runtime/llm-executor-private.h"
 
+#include "constraints/llm-token-trie.h"
+
 /* Steps of decode before what they cost counts as measured. */
 #define N_MEASURED 3
 
@@ -192,9 +194,16 @@ take_token (LlmRequest *request,
     }
 
   if (request->reasoning != NULL && !llm_reasoning_is_over (request->reasoning))
-    has_stop = take_reasoning (request, token);
+    {
+      has_stop = take_reasoning (request, token);
+    }
   else
-    has_stop = llm_text_stream_push (request->stream, token, request->text);
+    {
+      has_stop = llm_text_stream_push (request->stream, token, request->text);
+      if (request->on_bytes != NULL)
+        llm_token_trie_decode (llm_model_get_tokenizer (request->runner->instance->model), token,
+                               request->bytes);
+    }
   if (decoder->class->holds_text == NULL || !decoder->class->holds_text (decoder))
     llm_executor_post_text (request->executor, request);
   if (has_stop)

@@ -35,6 +35,8 @@ clear_command (gpointer data)
     g_string_free (self->thoughts, TRUE);
   if (self->logprobs != NULL)
     g_string_free (self->logprobs, TRUE);
+  if (self->token_bytes != NULL)
+    g_string_free (self->token_bytes, TRUE);
   g_clear_pointer (&self->table, g_hash_table_unref);
   g_clear_pointer (&self->pieces, g_array_unref);
   g_clear_pointer (&self->memory, llm_context_memory_free);
@@ -89,6 +91,8 @@ deliver_text (LlmCommand *command)
     request->on_reasoning (request, thoughts->str, thoughts->len, request->data);
   if (command->text->len > 0)
     request->on_text (request, command->text->str, command->text->len, request->data);
+  if (command->token_bytes->len > 0)
+    request->on_bytes (request, command->token_bytes->str, command->token_bytes->len, request->data);
   if (command->logprobs->len > 0)
     request->on_logprobs (request, command->logprobs->str, request->data);
   __atomic_fetch_sub (&request->n_unread,
@@ -114,13 +118,16 @@ llm_executor_post_text (LlmExecutor *self,
 {
   LlmCommand *command;
 
-  if (request->text->len + request->thoughts->len + request->logprobs->len == 0)
+  if (request->text->len + request->thoughts->len + request->logprobs->len
+        + request->bytes->len == 0)
     return;
   command = command_for (request);
   command->text = take_text (&request->text, request->result.text);
   command->thoughts = take_text (&request->thoughts, request->result.reasoning);
   command->logprobs = g_steal_pointer (&request->logprobs);
   request->logprobs = g_string_new (NULL);
+  command->token_bytes = g_steal_pointer (&request->bytes);
+  request->bytes = g_string_new (NULL);
   __atomic_fetch_add (&request->n_unread,
                       command->text->len + command->thoughts->len + command->logprobs->len,
                       __ATOMIC_RELEASE);

@@ -135,6 +135,7 @@ typedef struct _LlmCommand
   GString *text;            /* (nullable) (owned) */
   GString *thoughts;        /* (nullable) (owned): what comes before it */
   GString *logprobs;        /* (nullable) (owned) */
+  GString *token_bytes;     /* (nullable) (owned) */
   GHashTable *table;        /* (nullable) (owned) */
   GArray *pieces;           /* (nullable) (owned) (element-type LlmWeightPiece) */
   LlmContextMemory *memory; /* (nullable) (owned) */

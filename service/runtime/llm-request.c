@@ -18,6 +18,7 @@ llm_request_new (LlmApp *app)
   self->thoughts = g_string_new (NULL);
   self->logprobs = g_string_new (NULL);
   self->n_logprobs = -1;
+  self->bytes = g_string_new (NULL);
   self->result.tokens = g_array_new (FALSE, FALSE, sizeof (gint32));
   self->result.text = g_string_new (NULL);
   self->result.reasoning = g_string_new (NULL);
@@ -52,6 +53,7 @@ llm_request_unref (LlmRequest *self)
   g_string_free (self->logprobs, TRUE);
   if (self->begun != NULL)
     g_string_free (self->begun, TRUE);
+  g_string_free (self->bytes, TRUE);
   g_clear_error (&self->result.error);
   g_array_unref (self->result.tokens);
   g_string_free (self->result.text, TRUE);

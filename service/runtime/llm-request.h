@@ -120,6 +120,7 @@ struct _LlmRequest
   LlmRequestText on_text;
   LlmRequestText on_reasoning; /* (nullable) */
   LlmRequestLogprobs on_logprobs; /* (nullable) unless @n_logprobs >= 0 */
+  LlmRequestText on_bytes; /* (nullable): what all of the tokens are, as in LlmTokenTrie */
   LlmRequestDone on_done;
   gpointer data;
 
@@ -139,6 +140,7 @@ struct _LlmRequest
   GString *text;            /* (owned): what is to be posted next, */
   GString *thoughts;        /* (owned): and of the reasoning, before it */
   GString *logprobs;        /* (owned): likewise */
+  GString *bytes;           /* (owned): likewise, for on_bytes */
   LlmDraftTree rows;        /* of decode in the step under way; empty: it has none */
   guint length_before;      /* of the session before that step */
   guint n_known;            /* tokens of the prompt that the session had */

@@ -84,6 +84,14 @@ class ModelTest(unittest.TestCase):
                           GLib.Variant("s", "hot"))
         self.assert_fails(Llmsvc.Error.INVALID_OPTION, options.set_from_string, "max-tokens", "0")
 
+    def test_tool_result(self):
+        call = '{"id": "abc", "type": "function", "function": {"name": "f", "arguments": "{}"}}'
+        message = Llmsvc.Message.new_tool_result(call, '{"x": 1}')
+        self.assertEqual((message.props.role, message.props.text), ("tool", '{"x": 1}'))
+        self.assertEqual(message.props.extras.unpack(), {"tool-call-id": "abc", "name": "f"})
+        for wrong in ("", "[]", '{"id": "abc"}', '{"id": 1, "function": {"name": "f"}}'):
+            self.assert_fails(Llmsvc.Error.INVALID_ARGUMENT, Llmsvc.Message.new_tool_result, wrong, "")
+
     def test_client(self):
         self.assertEqual(self.client.props.availability, Llmsvc.Availability.READY)
         self.assertEqual(self.client.props.bus_type, Gio.BusType.SESSION)

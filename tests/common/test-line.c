@@ -152,6 +152,24 @@ test_logprobs (void)
 }
 
 static void
+test_call (void)
+{
+  static const char call[] = "{\"id\":\"a\",\"function\":{\"arguments\":\"{\\\"x\\\":[1]}\"}}";
+  g_autoptr(GString) out = g_string_new (NULL);
+  g_autoptr(GError) error = NULL;
+  LlmsvcLine line;
+
+  llmsvc_line_write_call (out, call);
+  g_assert_true (llmsvc_line_parse (out->str, out->len - 1, &line, &error));
+  g_assert_no_error (error);
+  g_assert_cmpint (line.kind, ==, LLMSVC_LINE_CALL);
+  g_assert_cmpstr (line.text, ==, call);
+  llmsvc_line_clear (&line);
+  g_assert_false (llmsvc_line_parse ("{\"call\":\"x\"}", 12, &line, &error));
+  g_assert_nonnull (strstr (error->message, "call"));
+}
+
+static void
 test_other (void)
 {
   static const char *const lines[] = {
@@ -340,6 +358,7 @@ main (int   argc,
   g_test_add_func ("/line/done", test_done);
   g_test_add_func ("/line/error", test_error);
   g_test_add_func ("/line/logprobs", test_logprobs);
+  g_test_add_func ("/line/call", test_call);
   g_test_add_func ("/line/other", test_other);
   g_test_add_func ("/line/bad", test_bad);
   g_test_add_func ("/line/bounds", test_bounds);

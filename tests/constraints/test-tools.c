@@ -8,6 +8,7 @@
 
 #include "common/llmsvc-error.h"
 #include "constraints/llm-mask.h"
+#include "constraints/tools/llm-call-read.h"
 #include "constraints/tools/llm-tool-grammar.h"
 #include "constraints/tools/llm-tool-messages.h"
 
@@ -18,6 +19,23 @@
   "\"minimum\": 1, \"maximum\": 9}}, \"required\": [\"city\"]}}}, " \
   "{\"type\": \"function\", \"function\": {\"name\": \"get_time\"}}]"
 #define WEATHER "{\"city\": \"Bonn\", \"days\": 3}"
+#define QWEN_WEATHER                                                                             \
+  "<tool_call>\n<function=get_weather>\n<parameter=city>\nBonn\n</parameter>\n<parameter=days>\n3\n"  \
+  "</parameter>\n</function>\n</tool_call>"
+#define QWEN_TIME "<tool_call>\n<function=get_time>\n</function>\n</tool_call>"
+#define DSML_WEATHER                                                                             \
+  "<｜DSML｜invoke name=\"get_weather\">\n<｜DSML｜parameter name=\"city\" string=\"true\">Bonn"       \
+  "</｜DSML｜parameter>\n<｜DSML｜parameter name=\"days\" string=\"false\">3</｜DSML｜parameter>\n"       \
+  "</｜DSML｜invoke>\n"
+#define DSML_TIME "<｜DSML｜invoke name=\"get_time\">\n</｜DSML｜invoke>\n"
+#define DSML_END "</｜DSML｜function_calls><｜end▁of▁sentence｜>"
+#define LAGUNA_WEATHER                                                                           \
+  "<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>Bonn</arg_value>\n"                \
+  "<arg_key>days</arg_key>\n<arg_value>3</arg_value>\n</tool_call>\n"
+#define LAGUNA_TIME "<tool_call>get_time\n</tool_call>\n"
+#define GEMMA_WEATHER                                                                            \
+  "<|tool_call>call:get_weather{city:<|\"|>Bonn<|\"|>,days:3}<tool_call|>"
+#define GEMMA_END "<turn|>\n"
 #define EXTRAS                                                                                    \
   "{\"tool_calls\": [{\"id\": \"abcdefghi\", \"type\": \"function\", \"function\": {\"name\": "     \
   "\"get_weather\", \"arguments\": " WEATHER "}}%s]}"
@@ -89,18 +107,46 @@ accepts (LlmGrammar *grammar,
   return can_end;
 }
 
+/* Of the format that is tried: compiling one takes long. */
+static GHashTable *grammars;
+
+static void
+forget_grammars (void)
+{
+  g_clear_pointer (&grammars, g_hash_table_unref);
+}
+
+static LlmGrammar *
+get_grammar (const LlmCallFormat *format,
+             const char          *choice,
+             gboolean             is_parallel)
+{
+  g_autofree char *key = g_strdup_printf ("%s %d", choice, is_parallel);
+  LlmGrammar *grammar;
+
+  if (grammars == NULL)
+    grammars = g_hash_table_new_full (g_str_hash, g_str_equal, g_free,
+                                      (GDestroyNotify) llm_grammar_unref);
+  grammar = g_hash_table_lookup (grammars, key);
+  if (grammar == NULL)
+    {
+      g_autoptr(LlmTools) tools = read_tools (choice, is_parallel);
+      g_autoptr(GError) error = NULL;
+
+      grammar = llm_tool_grammar_new (tools, format, &error);
+      g_assert_no_error (error);
+      g_hash_table_insert (grammars, g_steal_pointer (&key), grammar);
+    }
+  return grammar;
+}
+
 static gboolean
 allows (const LlmCallFormat *format,
         const char          *choice,
         gboolean             is_parallel,
         const char          *text)
 {
-  g_autoptr(LlmTools) tools = read_tools (choice, is_parallel);
-  g_autoptr(GError) error = NULL;
-  g_autoptr(LlmGrammar) grammar = llm_tool_grammar_new (tools, format, &error);
-
-  g_assert_no_error (error);
-  return accepts (grammar, text, strlen (text), NULL);
+  return accepts (get_grammar (format, choice, is_parallel), text, strlen (text), NULL);
 }
 
 /* The calls in @text are the first @n of the two above. */
@@ -112,7 +158,8 @@ check_calls (const LlmCallFormat *format,
   static const char *const names[] = { "get_weather", "get_time" };
   static const char *const arguments[] = { WEATHER, "{}" };
   gboolean is_cut;
-  g_autofree char *calls = llm_call_format_read (format, text, strlen (text), &is_cut);
+  const LlmGrammar *grammar = get_grammar (format, "required", TRUE);
+  g_autofree char *calls = llm_call_format_read (format, grammar, text, strlen (text), &is_cut);
   g_autoptr(JsonNode) root = NULL;
 
   g_assert_nonnull (calls);
@@ -176,8 +223,20 @@ static const struct
   { "public/upstage-Solar-Open-100B",
     "<|tool_calls|><|tool_call:begin|>abcdefghi<|tool_call:name|>get_weather<|tool_call:args|>" WEATHER
     "<|tool_call:end|><|calls|>", NULL },
-  /* each argument in tags of its own: the general way */
-  { "public/Qwen3.5-4B",
+  /* each argument in tags of its own, or as code */
+  { "public/Qwen3.5-4B", QWEN_WEATHER, QWEN_WEATHER "\n" QWEN_TIME },
+  { "public/StepFun3.5-Flash", QWEN_WEATHER, QWEN_WEATHER QWEN_TIME },
+  { "public/deepseek-ai-DeepSeek-V3.2", "<｜DSML｜function_calls>\n" DSML_WEATHER DSML_END,
+    "<｜DSML｜function_calls>\n" DSML_WEATHER DSML_TIME DSML_END },
+  { "public/poolside-Laguna-XS.2", LAGUNA_WEATHER "</assistant>\n",
+    LAGUNA_WEATHER LAGUNA_TIME "</assistant>\n" },
+  { "public/google-gemma-4-31B-it-interleaved", GEMMA_WEATHER GEMMA_END,
+    GEMMA_WEATHER "<|tool_call>call:get_time{}<tool_call|>" GEMMA_END },
+  { "public/LFM2.5-8B-A1B",
+    "<|tool_call_start|>[get_weather(city='Bonn', days=3)]<|tool_call_end|>",
+    "<|tool_call_start|>[get_weather(city=\"Bonn\", days=3), get_time()]<|tool_call_end|>" },
+  /* tags within tags: the general way */
+  { "public/MiniMax-M3",
     "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": " WEATHER "}\n</tool_call>", NULL },
 };
 
@@ -219,11 +278,12 @@ test_formats (void)
       g_string_replace (wrong, "get_weather", "get_whether", 0);
       g_assert_false (allows (format, "auto", FALSE, wrong->str));
       g_string_assign (wrong, cases[i].one);
-      g_string_replace (wrong, "3}", "30}", 0);
+      g_string_replace (wrong, "3", "30", 0);
       g_assert_false (allows (format, "auto", FALSE, wrong->str));
       g_string_assign (wrong, cases[i].one);
-      g_string_replace (wrong, "\"days\"", "\"hours\"", 0);
+      g_string_replace (wrong, "days", "hours", 0);
       g_assert_false (allows (format, "required", FALSE, wrong->str));
+      forget_grammars ();
     }
 }
 
@@ -285,9 +345,140 @@ test_templates (void)
           check_calls (format, at, n);
           n_parallel += n == 2;
         }
+      forget_grammars ();
     }
   g_assert_cmpuint (n_known, >=, 14);
   g_assert_cmpuint (n_parallel, >=, 10);
+}
+
+#define RICH_TOOLS                                                                               \
+  "[{\"type\": \"function\", \"function\": {\"name\": \"note\", \"description\": \"x\", "            \
+  "\"parameters\": {\"type\": \"object\", \"properties\": {"                                       \
+  "\"a_text\": {\"type\": \"string\", \"description\": \"x\"}, "                                   \
+  "\"b_ratio\": {\"type\": \"number\", \"description\": \"x\"}, "                                  \
+  "\"c_loud\": {\"type\": \"boolean\", \"description\": \"x\"}, "                                  \
+  "\"d_maybe\": {\"type\": [\"string\", \"null\", \"integer\"], \"description\": \"x\"}, "         \
+  "\"e_list\": {\"type\": \"array\", \"description\": \"x\", \"items\": {\"type\": \"string\"}}, "   \
+  "\"f_more\": {\"type\": \"object\", \"description\": \"x\", \"properties\": {\"x\": {\"type\": "    \
+  "\"array\", \"items\": {\"type\": \"integer\"}}, \"y\": {\"type\": \"string\"}}, "               \
+  "\"additionalProperties\": false}}, \"additionalProperties\": {\"type\": \"string\"}}}}]"
+
+/* What the template writes of a call with @arguments. */
+static char *
+render_call (LlmTemplate *template,
+             const char  *arguments)
+{
+  g_autofree char *extras = g_strdup_printf (
+    "{\"tool_calls\": [{\"id\": \"abcdefghi\", \"type\": \"function\", \"function\": {\"name\": "
+    "\"note\", \"arguments\": %s}}]}", arguments);
+  const LlmMessage messages[] = { { (char *) "user", (char *) "How is it?" },
+                                  { (char *) "assistant", (char *) "", extras } };
+  const LlmTemplateCall call = { .messages = messages, .n_messages = 2, .tools = RICH_TOOLS };
+  g_autoptr(GError) error = NULL;
+  g_autoptr(LlmPrompt) prompt = llm_template_render (template, &call, &error);
+  GString *text = g_string_new (NULL);
+  const LlmTextPart *parts;
+  guint n_parts;
+
+  g_assert_no_error (error);
+  parts = llm_prompt_get_parts (prompt, &n_parts);
+  for (guint i = 0; i < n_parts; i++)
+    g_string_append_len (text, parts[i].text, (gssize) parts[i].length);
+  return g_string_free (text, FALSE);
+}
+
+/* Values of all types, as the template writes them, are allowed and come back the same; what breaks
+ * the schema is not. */
+static void
+test_arguments (void)
+{
+  static const struct
+  {
+    const char *file;
+    const char *awkward;    /* (nullable): a string, in JSON, that its way can carry */
+  } files[] = {
+    { "public/Qwen3.5-4B", "\"It's \\\"<b>\\\"\\n\\n{\\\\n} \xc3\xbc\\n\"" },
+    { "public/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", "\" a </parameter \\t\"" },
+    { "public/StepFun3.5-Flash", "\"\\n\\n\"" },
+    { "public/deepseek-ai-DeepSeek-V3.2", "\"It's \\\"<b>\\\"\\n\\\\n\"" },
+    { "public/deepseek-ai-DeepSeek-V4-Flash-0731", "\"</parameter>\"" },
+    { "public/poolside-Laguna-XS-2.1", "\"It's \\\"<b>\\\"\\n\\\\n\"" },
+    { "public/tencent-Hy3", "\"It's \\\"<b>\\\"\\n\\\\n\"" },
+    { "public/google-gemma-4-31B-it", "\"It's \\\"<b>\\\"\\n\\\\n: {},\"" },
+    { "public/LFM2.5-8B-A1B", "\"\xc3\xbc, (\\\"x\\\")\"" },
+  };
+  static const char *const good[] = {
+    "{}",
+    "{\"a_text\": \"\"}",
+    "{\"a_text\": \"5\"}",
+    "{\"a_text\": \"true\", \"b_ratio\": 0.5, \"c_loud\": true}",
+    "{\"b_ratio\": -3, \"c_loud\": false, \"d_maybe\": 7}",
+    "{\"d_maybe\": \"seven\"}",
+    "{\"e_list\": [\"a\", \"b c\"], \"f_more\": {\"x\": [1, 2], \"y\": \"z\"}}",
+    "{\"e_list\": [], \"f_more\": {}}",
+    "{\"a_text\": \"x\", \"g_other\": \"a [1]\"}",
+    NULL,
+  };
+  static const char *const bad[] = {
+    "{\"b_ratio\": \"much\"}",
+    "{\"c_loud\": 1}",
+    "{\"d_maybe\": 0.5}",
+    "{\"e_list\": [1]}",
+    "{\"f_more\": {\"z\": 1}}",
+  };
+  g_autoptr(GError) error = NULL;
+  g_autoptr(LlmTools) tools = llm_tools_read (RICH_TOOLS, "required", TRUE, &error);
+
+  g_assert_no_error (error);
+  for (guint i = 0; i < G_N_ELEMENTS (files); i++)
+    {
+      g_autoptr(LlmTemplate) template = open_template (files[i].file, NULL);
+      g_autoptr(LlmCallFormat) format =
+        llm_call_format_new (llm_template_get_features (template), NULL);
+      g_autoptr(LlmGrammar) grammar = llm_tool_grammar_new (tools, format, &error);
+      g_autofree char *awkward = g_strdup_printf ("{\"a_text\": %s, \"c_loud\": true}",
+                                                  files[i].awkward);
+
+      g_assert_no_error (error);
+      g_assert_nonnull (format->arguments);
+      for (guint k = 0; k < G_N_ELEMENTS (good); k++)
+        {
+          const char *arguments = good[k] != NULL ? good[k] : awkward;
+          g_autofree char *text = render_call (template, arguments);
+          const char *at = g_strrstr (text, format->marker);
+          g_autoptr(JsonNode) wanted = json_from_string (arguments, NULL);
+          g_autoptr(JsonNode) calls = NULL;
+          g_autoptr(JsonNode) read = NULL;
+          g_autofree char *found = NULL;
+          gsize n_ends = 0;
+          gboolean is_cut;
+
+          g_test_message ("%s: %s", files[i].file, at);
+          accepts (grammar, at, strlen (at), &n_ends);
+          g_assert_cmpuint (n_ends, >, 0);
+          found = llm_call_format_read (format, grammar, at, n_ends, &is_cut);
+          g_assert_nonnull (found);
+          g_assert_false (is_cut);
+          g_test_message ("%s", found);
+          calls = json_from_string (found, NULL);
+          read = json_from_string (
+            json_object_get_string_member (
+              json_object_get_object_member (
+                json_array_get_object_element (json_node_get_array (calls), 0), "function"),
+              "arguments"), NULL);
+          g_assert_true (json_node_equal (read, wanted));
+        }
+      for (guint k = 0; k < G_N_ELEMENTS (bad); k++)
+        {
+          g_autofree char *text = render_call (template, bad[k]);
+          const char *at = g_strrstr (text, format->marker);
+          gsize n_ends = 0;
+
+          g_test_message ("%s: %s", files[i].file, at);
+          accepts (grammar, at, strlen (at), &n_ends);
+          g_assert_cmpuint (n_ends, ==, 0);
+        }
+    }
 }
 
 /* The beginning of an answer that was cut: only calls that are whole count. */
@@ -303,7 +494,7 @@ test_cut (void)
   for (gsize n = 0; n < strlen (two); n++)
     {
       gboolean is_cut;
-      g_autofree char *calls = llm_call_format_read (format, two, n, &is_cut);
+      g_autofree char *calls = llm_call_format_read (format, NULL, two, n, &is_cut);
 
       g_test_message ("%.*s", (int) n, two);
       g_assert_cmpint (calls != NULL, ==, n >= whole);
@@ -338,6 +529,7 @@ test_control (void)
   g_assert_false (allows (format, "required", FALSE, call));
   g_assert_true (allows (format, "none", FALSE, call));
   g_assert_false (allows (format, "none", FALSE, token));
+  forget_grammars ();
 }
 
 static void
@@ -440,6 +632,7 @@ main (int    argc,
   g_test_init (&argc, &argv, NULL);
   g_test_add_func ("/constraints/tools/formats", test_formats);
   g_test_add_func ("/constraints/tools/templates", test_templates);
+  g_test_add_func ("/constraints/tools/arguments", test_arguments);
   g_test_add_func ("/constraints/tools/cut", test_cut);
   g_test_add_func ("/constraints/tools/control", test_control);
   g_test_add_func ("/constraints/tools/refused", test_refused);

@@ -6,7 +6,7 @@
     check-example.py answer COMMAND…       with the demo model
     check-example.py interrupt COMMAND…    with tests/bindings/mock.json
     check-example.py fail COMMAND…         likewise
-    check-example.py battery COMMAND…      with tests/examples/tools.json
+    check-example.py assistant COMMAND…    with tests/examples/tools.json
 """
 
 import os
@@ -60,27 +60,56 @@ def check_fail(command):
 
 UPOWER = """<node><interface name="org.freedesktop.UPower.Device">
   <property name="Percentage" type="d" access="read"/></interface></node>"""
+CALENDAR = """<node><interface name="org.gnome.Shell.CalendarServer">
+  <method name="SetTimeRange"><arg type="x" direction="in"/><arg type="x" direction="in"/>
+    <arg type="b" direction="in"/></method>
+  <signal name="EventsAddedOrUpdated"><arg type="a(ssxxa{sv})"/></signal></interface></node>"""
+CALENDAR_NAME = "org.gnome.Shell.CalendarServer"
+CALENDAR_PATH = "/org/gnome/Shell/CalendarServer"
+DAY_S = 86400
 
 
-def check_battery(command):
-    """The program reads the battery because the model asks for it, and says what comes of it."""
-    reads = []
-    loop = GLib.MainLoop()
-    bus = Gio.bus_get_sync(Gio.BusType.SESSION, None)
+class Desktop:
+    """UPower and the calendar as far as the examples ask them, on the bus it finds."""
 
-    def read(_bus, _sender, _path, _interface, name):
-        reads.append(name)
+    def __init__(self):
+        self.reads, self.ranges = [], []
+        self.bus = Gio.bus_get_sync(Gio.BusType.SESSION, None)
+        self.own("org.freedesktop.UPower", "/org/freedesktop/UPower/devices/DisplayDevice", UPOWER,
+                 None, self.read)
+        self.own(CALENDAR_NAME, CALENDAR_PATH, CALENDAR, self.find_events, None)
+
+    def own(self, name, path, interface, on_call, on_read):
+        self.bus.register_object(path, Gio.DBusNodeInfo.new_for_xml(interface).interfaces[0],
+                                 on_call, on_read, None)
+        Gio.bus_own_name_on_connection(self.bus, name, Gio.BusNameOwnerFlags.NONE,
+                                       lambda *_: None, lambda *_: None)
+
+    def read(self, _bus, _sender, _path, _interface, name):
+        self.reads.append(name)
         return GLib.Variant("d", 7)
+
+    def find_events(self, _bus, _sender, _path, _interface, _method, arguments, invocation):
+        since, until, _reload = arguments.unpack()
+        self.ranges.append(until - since)
+        invocation.return_value(None)
+        # in two parts, behind the reply, as the desktop's calendar does
+        for key, summary, start in (("a", "Dentist", since + 600), ("b", "Choir", since + 7200)):
+            events = GLib.Variant("(a(ssxxa{sv}))", ([(key, summary, start, start + 60, {})],))
+            self.bus.emit_signal(None, CALENDAR_PATH, CALENDAR_NAME, "EventsAddedOrUpdated", events)
+
+
+def check_assistant(command):
+    """The program asks the desktop because the model calls its functions, and says what the model makes of
+    that."""
+    desktop = Desktop()
+    loop = GLib.MainLoop()
+    done = []
 
     def on_done(program, result):
         done.append((program.communicate_utf8_finish(result), program.get_exit_status()))
         loop.quit()
 
-    done = []
-    bus.register_object("/org/freedesktop/UPower/devices/DisplayDevice",
-                        Gio.DBusNodeInfo.new_for_xml(UPOWER).interfaces[0], None, read, None)
-    Gio.bus_own_name_on_connection(bus, "org.freedesktop.UPower", Gio.BusNameOwnerFlags.NONE,
-                                   lambda *_: None, lambda *_: None)
     launcher = Gio.SubprocessLauncher.new(Gio.SubprocessFlags.STDOUT_PIPE
                                           | Gio.SubprocessFlags.STDERR_PIPE)
     launcher.setenv("DBUS_SYSTEM_BUS_ADDRESS", os.environ["DBUS_SESSION_BUS_ADDRESS"], True)
@@ -88,11 +117,13 @@ def check_battery(command):
     program.communicate_utf8_async(None, None, on_done)
     loop.run()
     (_ok, text, errors), status = done[0]
-    assert (status, text, errors) == (0, "The battery is nearly empty.\n", ""), done
-    assert reads == ["Percentage"], reads
+    assert (status, errors) == (0, ""), done
+    assert text == "You see the dentist soon, and the battery is nearly empty.\n", text
+    assert desktop.reads == ["Percentage"], desktop.reads
+    assert desktop.ranges == [2 * DAY_S], desktop.ranges
     print(text)
 
 
 CHECKS = {"answer": check_answer, "interrupt": check_interrupt, "fail": check_fail,
-          "battery": check_battery}
+          "assistant": check_assistant}
 CHECKS[sys.argv[1]](sys.argv[2:])

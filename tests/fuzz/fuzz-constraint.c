@@ -11,7 +11,7 @@
 #include "common/llmsvc-error.h"
 #include "constraints/llm-constraint-cache.h"
 #include "constraints/llm-constraint.h"
-#include "constraints/tools/llm-call-format.h"
+#include "constraints/tools/llm-call-read.h"
 
 int LLVMFuzzerTestOneInput (const uint8_t *data, size_t size);
 
@@ -88,7 +88,7 @@ read_calls (const GString *answer,
 {
   g_autoptr(LlmCallFormat) format = llm_call_format_new (NULL, NULL);
   gboolean is_cut;
-  g_autofree char *calls = llm_call_format_read (format, answer->str, answer->len, &is_cut);
+  g_autofree char *calls = llm_call_format_read (format, NULL, answer->str, answer->len, &is_cut);
 
   if (is_whole)
     {

@@ -17,6 +17,9 @@ static const char script[] =
   "\"error\":{\"name\":\"Overloaded\",\"message\":\"Too much\"}},"
   "{\"when\":{\"prompt\":\"broken\"},\"text\":\"Half \","
   "\"error\":{\"name\":\"NoMemory\",\"message\":\"No room\"}},"
+  "{\"when\":{\"prompt\":\"calls\"},\"pieces\":[\"I look.\\n<tool_call>\\n{\\\"name\\\": \\\"clock\\\", "
+  "\\\"arguments\\\": {}}\\n</tool\",\"_call>\\n<tool_call>\\n{\\\"name\\\": \\\"clock\\\", "
+  "\\\"arguments\\\": {\\\"zone\\\": \\\"UTC\\\"}}\\n</tool_call>\"]},"
   "{\"text\":\"You said: {prompt}\"}]}";
 static const LlmTestDaemonSetup setup = { .script = script };
 
@@ -128,6 +131,55 @@ test_pieces (Fixture       *fixture,
   /* read anew after the answer */
   g_assert_cmpuint (llmsvc_context_get_revision (fixture->context), ==, 1);
   g_assert_cmpuint (llmsvc_context_get_tokens (fixture->context), >, 0);
+}
+
+#define TOOLS                                                                                     \
+  "[{\"type\": \"function\", \"function\": {\"name\": \"clock\", \"parameters\": {\"type\": "           \
+  "\"object\", \"properties\": {\"zone\": {\"type\": \"string\"}}}}}]"
+
+typedef struct
+{
+  LlmsvcGeneration *generation;
+  GString *calls;
+  gboolean is_early;      /* the first came while there was no answer */
+} Told;
+
+static void
+on_tool_call (LlmsvcGeneration *generation,
+              const char       *call,
+              gpointer          data)
+{
+  Told *told = data;
+
+  told->is_early |= !llmsvc_generation_get_is_done (generation);
+  g_string_append_printf (told->calls, "%s%s", told->calls->len > 0 ? "," : "", call);
+}
+
+/* Each call is told when it is complete; together they are what the answer has in the end. */
+static void
+test_calls (Fixture       *fixture,
+            gconstpointer  data)
+{
+  g_autoptr(LlmsvcOptions) options = llmsvc_options_new ();
+  g_autoptr(LlmsvcGeneration) generation = NULL;
+  g_autoptr(LlmsvcAnswer) answer = NULL;
+  g_autoptr(GError) error = NULL;
+  Told told = { NULL, g_string_new (NULL), FALSE };
+  g_autofree char *together = NULL;
+
+  llmsvc_options_set_value (options, "tools", g_variant_new_string (TOOLS), &error);
+  g_assert_no_error (error);
+  generation = rig_prompt (fixture->context, "calls", options, &error);
+  g_assert_no_error (error);
+  g_signal_connect (generation, "tool-call", G_CALLBACK (on_tool_call), &told);
+  answer = rig_finish (generation, &error);
+  g_assert_no_error (error);
+  g_assert_cmpstr (llmsvc_answer_get_text (answer), ==, "I look.\n");
+  together = g_strdup_printf ("[%s]", told.calls->str);
+  g_assert_cmpstr (llmsvc_answer_get_tool_calls (answer), ==, together);
+  g_assert_nonnull (strstr (together, "UTC"));
+  g_assert_true (told.is_early);
+  g_string_free (told.calls, TRUE);
 }
 
 /* Bytes, three at a time. */
@@ -630,6 +682,7 @@ main (int   argc,
 #define ADD(path, function) \
   g_test_add ("/libllmsvc/generation/" path, Fixture, NULL, set_up, function, tear_down)
   ADD ("pieces", test_pieces);
+  ADD ("calls", test_calls);
   ADD ("stream", test_stream);
   ADD ("blocking", test_blocking);
   ADD ("whole", test_whole);

@@ -44,6 +44,10 @@ class Files(unittest.TestCase):
 
     def test_wrong_files(self):
         for option in ("--schema", "--tools"):
+            wrong = self.write("w.json", '{"a": 1,\n"b": tru}')
+            outcome = self.ask(option, wrong, "Hello")
+            self.assertEqual(outcome.status, 2, outcome.complaint)
+            self.assertIn(f"{wrong}: line 2", outcome.complaint)
             for wrong, said in (("{", "line 1"), ('{"type": 7}', "#")):
                 with self.subTest(option + wrong):
                     outcome = self.ask(option, self.write("w.json", wrong), "Hello")

@@ -551,10 +551,11 @@ test_features (void)
     { "public/moonshotai-Kimi-K2", "system, tools (kimi)", LLM_TOOL_FORMAT_JSON,
       "<|tool_calls_section_begin|><|tool_call_begin|>functions.", ":0<|tool_call_argument_begin|>",
       "<|tool_call_end|><|tool_calls_section_end|>" },
-    { "public/Qwen3.5-4B", "system, tools (qwen-xml), thinking", LLM_TOOL_FORMAT_TAGS, NULL, NULL,
-      NULL },
-    { "public/LFM2.5-8B-A1B", "system, tools (lfm2), thinking", LLM_TOOL_FORMAT_OTHER, NULL, NULL,
-      NULL },
+    { "public/Qwen3.5-4B", "system, tools (qwen-xml), thinking", LLM_TOOL_FORMAT_TAGS,
+      "\n\n<tool_call>\n<function=", "", "" },
+    { "public/LFM2.5-8B-A1B", "system, tools (lfm2), thinking", LLM_TOOL_FORMAT_OTHER,
+      "<|tool_call_start|>[", "", "]<|tool_call_end|>" },
+    { "public/MiniMax-M3", "system, tools (hermes)", LLM_TOOL_FORMAT_TAGS, NULL, NULL, NULL },
   };
 
   for (guint i = 0; i < G_N_ELEMENTS (cases); i++)

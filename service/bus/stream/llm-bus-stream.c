@@ -200,6 +200,20 @@ accept_logprobs (LlmSink    *sink,
   return push (self);
 }
 
+static gboolean
+accept_call (LlmSink    *sink,
+             const char *call)
+{
+  LlmBusStream *self = (LlmBusStream *) sink;
+
+  if (self->is_text)
+    return TRUE;
+  if (self->fd < 0 || self->is_finished)
+    return FALSE;
+  llmsvc_line_write_call (self->pending, call);
+  return push (self);
+}
+
 static void
 write_failure (LlmBusStream *self,
                const GError *error)
@@ -298,7 +312,7 @@ llm_bus_stream_new (LlmCaller         *owner,
                     GError           **error)
 {
   static const LlmSinkClass class = { accept_text, finish, clear, accept_reasoning,
-                                      accept_logprobs };
+                                      accept_logprobs, accept_call };
   LlmBusStream *self;
   int fds[2];
 

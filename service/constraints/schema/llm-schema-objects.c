@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "constraints/llm-loose-text.h"
 #include "constraints/schema/llm-schema-private.h"
 
 #define MAX_PLACES 20000
@@ -23,6 +24,9 @@ typedef struct
   LlmRules *rules;
   LlmNfa *nfa;
   const LlmObjectShape *shape;
+  GPtrArray *shapes;     /* (element-type LlmObjectShape): it is one of these */
+  const LlmArgumentTexts *flat; /* (nullable) */
+  gboolean is_bare;      /* keys have no quotes */
   GHashTable *states;    /* Place → state + 1: behind a member, or the opening brace */
   GArray *pending;          /* (element-type Place) */
   GArray *others;        /* (element-type LlmRegion): keys that are not declared */
@@ -63,31 +67,50 @@ find_state (Builder *self,
   return state;
 }
 
-/* Behind a key: a colon and a value. */
+/* Behind a key, with the quote that it is in: a colon and a value. */
 static void
-add_value (Builder *self,
-           guint    from,
-           LlmTerm  value,
-           Place    to)
+add_value (Builder         *self,
+           guint            from,
+           const char      *quote,
+           LlmTerm          value,
+           LlmArgumentKinds kinds,
+           Place            to)
 {
-  from = llm_rules_add_space (self->nfa, llm_nfa_add_text (self->nfa, from, "\":", 2));
+  if (self->flat != NULL)
+    {
+      (void) llm_rules_add_argument (self->rules, self->nfa, from, value, kinds,
+                                     find_state (self, to));
+      return;
+    }
+  from = llm_nfa_add_text (self->nfa, from, quote, strlen (quote));
+  from = llm_rules_add_space (self->nfa, llm_nfa_add_text (self->nfa, from, ":", 1));
   llm_nfa_add_call (self->nfa, from, llm_rules_find (self->rules, value), find_state (self, to));
 }
 
+static LlmArgumentKinds
+get_kinds (Builder    *self,
+           const char *key,
+           gsize       length)
+{
+  return self->flat != NULL ? llm_schema_get_kinds (self->rules->schema, self->shapes, key, length)
+                            : (LlmArgumentKinds) { FALSE, FALSE };
+}
+
+/* The member at @place, its key in @quote. */
 static void
-add_member (Builder *self,
-            guint    from,
-            Place    place)
+add_member_in (Builder    *self,
+               guint       from,
+               const char *quote,
+               Place       place)
 {
   const LlmMember *member = g_ptr_array_index (self->shape->members, place.at);
   LlmSchema *schema = self->rules->schema;
   Place to = { place.at + 1, place.n + 1, place.n_different + 1, place.some };
+  LlmArgumentKinds kinds = get_kinds (self, member->key, member->length);
 
-  if (member->value == LLM_TERM_NONE)
-    return;
-  from = llm_nfa_add_text (self->nfa, from, "\"", 1);
+  from = llm_nfa_add_text (self->nfa, from, quote, strlen (quote));
   from = llm_nfa_add_text (self->nfa, from, member->key, member->length);
-  add_value (self, from, member->value, to);
+  add_value (self, from, quote, member->value, kinds, to);
   for (guint i = 0; i < self->shape->some->len; i++)
     {
       const LlmRegion *some = &g_array_index (self->shape->some, LlmRegion, i);
@@ -96,8 +119,23 @@ add_member (Builder *self,
       to.some = place.some | 1u << i;
       if (to.some != place.some && value != LLM_TERM_NONE
           && llm_automaton_accepts (some->keys, member->key, member->length))
-        add_value (self, from, value, to);
+        add_value (self, from, quote, value, kinds, to);
     }
+}
+
+static void
+add_member (Builder *self,
+            guint    from,
+            Place    place)
+{
+  const LlmMember *member = g_ptr_array_index (self->shape->members, place.at);
+
+  if (member->value == LLM_TERM_NONE
+      || (self->is_bare && !llm_rules_check_bare_key (self->rules, member)))
+    return;
+  add_member_in (self, from, self->is_bare ? "" : "\"", place);
+  if (self->rules->is_python && !self->is_bare && strpbrk (member->key, "'\\") == NULL)
+    add_member_in (self, from, "'", place);
 }
 
 static void
@@ -107,10 +145,12 @@ add_region (Builder      *self,
             LlmTerm       value,
             Place         to)
 {
+  const char *quote = self->is_bare ? "" : "\"";
   guint end = llm_nfa_add_state (self->nfa);
 
-  llm_nfa_add_automaton (self->nfa, llm_nfa_add_text (self->nfa, from, "\"", 1), keys, end);
-  add_value (self, end, value, to);
+  from = llm_nfa_add_text (self->nfa, from, quote, strlen (quote));
+  llm_nfa_add_automaton (self->nfa, from, keys, end);
+  add_value (self, end, quote, value, get_kinds (self, NULL, 0), to);
 }
 
 /* Keys may come twice: only the first of these is known to be different. */
@@ -182,6 +222,8 @@ find_others (Builder *self)
       if (region.value == LLM_TERM_NONE)
         continue;
       region.keys = llm_schema_combine (schema, region.keys, declared, LLM_COMBINE_WITHOUT);
+      if (self->is_bare && region.keys != NULL)
+        region.keys = llm_rules_find_bare_keys (self->rules, region.keys);
       if (region.keys == NULL)
         return FALSE;
       if (!llm_automaton_is_empty (region.keys))
@@ -215,26 +257,72 @@ check (Builder *self)
   return TRUE;
 }
 
+/* What stands before the first key; the state behind it. */
+static guint
+open_object (Builder *self,
+             guint    from)
+{
+  return self->flat != NULL ? from
+                            : llm_rules_add_space (self->nfa,
+                                                   llm_nfa_add_text (self->nfa, from, "{", 1));
+}
+
+/* What stands before a key, with spaces behind a string as they are. */
+static guint
+separate (Builder *self,
+          guint    from,
+          gboolean is_first)
+{
+  if (self->flat != NULL)
+    {
+      const char *text = is_first ? self->flat->begin : self->flat->between;
+
+      return llm_nfa_add_loose (self->nfa, from, text, is_first ? 0 : strspn (text, " \n"));
+    }
+  return is_first ? from
+                  : llm_rules_add_space (self->nfa, llm_nfa_add_text (self->nfa, from, ",", 1));
+}
+
+/* What stands behind the last member. */
+static void
+close_object (Builder *self,
+              guint    from,
+              gboolean is_empty,
+              guint    to)
+{
+  const char *text;
+
+  if (self->flat == NULL)
+    {
+      llm_nfa_add_bytes (self->nfa, llm_rules_add_space (self->nfa, from), '}', '}', to);
+      return;
+    }
+  text = is_empty ? self->flat->empty : self->flat->end;
+  from = llm_nfa_add_loose (self->nfa, from, text, is_empty ? 0 : strspn (text, " \n"));
+  llm_nfa_add_empty (self->nfa, from, to, LLM_EDGE_FREE);
+}
+
 static gboolean
-add_object (LlmRules             *self,
-            LlmNfa               *nfa,
-            const LlmObjectShape *shape,
-            guint                 from,
-            guint                 to)
+add_object (LlmRules               *self,
+            LlmNfa                 *nfa,
+            GPtrArray              *shapes,
+            const LlmObjectShape   *shape,
+            const LlmArgumentTexts *flat,
+            guint                   from,
+            guint                   to)
 {
   g_autoptr(GHashTable) states = g_hash_table_new_full (place_hash, place_equal, g_free, NULL);
   g_autoptr(GArray) pending = g_array_new (FALSE, FALSE, sizeof (Place));
   g_autoptr(GArray) others = g_array_new (FALSE, FALSE, sizeof (LlmRegion));
-  Builder builder = { self, nfa, shape, states, pending, others };
+  Builder builder = { self, nfa, shape, shapes, flat,
+                      flat != NULL || self->syntax != NULL, states, pending, others };
   guint n_declared = shape->members->len;
-  guint end = llm_nfa_add_state (nfa);
   Place first = { 0 };
 
   if (!find_others (&builder) || !check (&builder))
     return FALSE;
-  llm_nfa_add_bytes (nfa, end, '}', '}', to);
-  from = llm_rules_add_space (nfa, llm_nfa_add_text (nfa, from, "{", 1));
-  llm_nfa_add_empty (nfa, from, find_state (&builder, first), LLM_EDGE_FREE);
+  llm_nfa_add_empty (nfa, open_object (&builder, from), find_state (&builder, first),
+                     LLM_EDGE_FREE);
   for (guint i = 0; i < pending->len && self->schema->error == NULL; i++)
     {
       Place place = g_array_index (pending, Place, i);
@@ -242,8 +330,8 @@ add_object (LlmRules             *self,
       gboolean has_room = shape->max == LLM_NO_MAX || place.n < shape->max;
       guint key = state;
 
-      if (place.n > 0 && has_room)
-        key = llm_rules_add_space (nfa, llm_nfa_add_text (nfa, state, ",", 1));
+      if (has_room)
+        key = separate (&builder, state, place.n == 0);
       if (place.at < n_declared)
         {
           const LlmMember *member = g_ptr_array_index (shape->members, place.at);
@@ -259,7 +347,7 @@ add_object (LlmRules             *self,
       else
         {
           if (place.n_different >= shape->min && place.some == (1u << shape->some->len) - 1)
-            llm_nfa_add_empty (nfa, llm_rules_add_space (nfa, state), end, LLM_EDGE_FREE);
+            close_object (&builder, state, place.n == 0, to);
           if (has_room && !add_others (&builder, key, place))
             return FALSE;
         }
@@ -307,16 +395,57 @@ declare_all (LlmSchema            *self,
   return all;
 }
 
-gboolean
-llm_rules_add_objects (LlmRules  *self,
-                       LlmNfa    *nfa,
-                       GPtrArray *shapes,
-                       guint      from,
-                       guint      to)
+static int
+compare_keys (gconstpointer a,
+              gconstpointer b)
 {
+  const LlmMember *const *members[] = { a, b };
+
+  return g_ascii_strcasecmp ((*members[0])->key, (*members[1])->key);
+}
+
+/* With the declared keys in order. */
+static const LlmObjectShape *
+sort_keys (LlmSchema            *self,
+           const LlmObjectShape *shape)
+{
+  LlmObjectShape *sorted = llm_object_shape_new (self);
+
+  for (guint i = 0; i < shape->members->len; i++)
+    {
+      const LlmMember *member = g_ptr_array_index (shape->members, i);
+
+      llm_object_shape_add (self, sorted, member->key, member->length, member->value)
+        ->is_required = member->is_required;
+    }
+  g_ptr_array_sort (sorted->members, compare_keys);
+  g_array_set_size (sorted->regions, 0);
+  g_array_append_vals (sorted->regions, shape->regions->data, shape->regions->len);
+  g_array_append_vals (sorted->some, shape->some->data, shape->some->len);
+  sorted->min = shape->min;
+  sorted->max = shape->max;
+  return sorted;
+}
+
+gboolean
+llm_rules_add_objects (LlmRules               *self,
+                       LlmNfa                 *nfa,
+                       GPtrArray              *shapes,
+                       const LlmArgumentTexts *flat,
+                       guint                   from,
+                       guint                   to)
+{
+  const LlmArgumentTexts *texts = flat != NULL ? flat : self->syntax;
+
   for (guint i = 0; i < shapes->len; i++)
-    if (!add_object (self, nfa,
-                     declare_all (self->schema, shapes, g_ptr_array_index (shapes, i)), from, to))
-      return FALSE;
+    {
+      const LlmObjectShape *shape =
+        declare_all (self->schema, shapes, g_ptr_array_index (shapes, i));
+
+      if (texts != NULL && texts->is_sorted)
+        shape = sort_keys (self->schema, shape);
+      if (!add_object (self, nfa, shapes, shape, flat, from, to))
+        return FALSE;
+    }
   return TRUE;
 }

@@ -13,6 +13,7 @@
 #include "constraints/llm-automaton.h"
 #include "constraints/llm-grammar.h"
 #include "constraints/llm-json-tree.h"
+#include "model/template/llm-template.h"
 
 G_BEGIN_DECLS
 
@@ -232,8 +233,14 @@ typedef struct
   LlmGrammarBuilder *builder;
   GHashTable *rules;     /* term → rule + 1 */
   GHashTable *texts;     /* automaton → rule + 1 */
+  GHashTable *mixed;     /* likewise, of strings beside which there are other values */
+  const LlmArgumentTexts *syntax; /* (nullable): how all of it is written; NULL: as JSON */
+  const LlmArgumentTexts *flat;   /* (nullable): how the members of the root are */
+  gboolean is_python;    /* values may also be as Python writes them */
   GArray *pending;          /* (element-type LlmTerm): whose rules are not made yet */
 } LlmRules;
+
+/* --- llm-schema-rule-find.c --- */
 
 /* The rule of a term. */
 guint32          llm_rules_find           (LlmRules            *self,
@@ -247,16 +254,58 @@ gboolean         llm_rules_add_array      (LlmRules            *self,
                                            const LlmArrayShape *shape,
                                            guint                from,
                                            guint                to);
-gboolean         llm_rules_add_objects    (LlmRules            *self,
-                                           LlmNfa              *nfa,
+/* @flat: (nullable): how the members are written, if not as the rules' syntax has it */
+gboolean         llm_rules_add_objects    (LlmRules               *self,
+                                           LlmNfa                 *nfa,
+                                           GPtrArray              *shapes,
+                                           const LlmArgumentTexts *flat,
+                                           guint                   from,
+                                           guint                   to);
+
+/* --- llm-schema-calls.c: arguments that are no JSON --- */
+
+/* Whether an argument may be a string, and anything else. */
+typedef struct
+{
+  gboolean has_strings;
+  gboolean has_others;
+} LlmArgumentKinds;
+
+/* Of the member @key, as in LlmMember, of objects in any of @shapes; @key: (nullable): of one that
+ * no shape declares, which may be both. */
+LlmArgumentKinds llm_schema_get_kinds     (LlmSchema           *self,
                                            GPtrArray           *shapes,
+                                           const char          *key,
+                                           gsize                length);
+/* A key without quotes; FALSE with the error set if it can't be told from what follows. */
+gboolean         llm_rules_check_bare_key (LlmRules            *self,
+                                           const LlmMember     *member);
+/* (nullable): the keys of @keys that can be. */
+LlmAutomaton    *llm_rules_find_bare_keys (LlmRules            *self,
+                                           LlmAutomaton        *keys);
+/* A rule for the texts of strings in the rules' syntax; LLM_DEAD with the error set.
+ * @is_mixed: and none that could be another value. */
+guint32          llm_rules_find_strings   (LlmRules            *self,
+                                           LlmAutomaton        *strings,
+                                           gboolean             is_mixed);
+/* Python's words for those of JSON that are in @shape. */
+void             llm_rules_add_words      (LlmNfa              *nfa,
+                                           const LlmShape      *shape,
                                            guint                from,
+                                           guint                to);
+/* A value of @term, with what stands before it. */
+gboolean         llm_rules_add_argument   (LlmRules            *self,
+                                           LlmNfa              *nfa,
+                                           guint                from,
+                                           LlmTerm              term,
+                                           LlmArgumentKinds     kinds,
                                            guint                to);
 
 /* Adds them to @builder; @rule: (out): that of @root. FALSE with the error set. */
-gboolean         llm_schema_make_rules    (LlmSchema           *self,
-                                           LlmTerm              root,
-                                           LlmGrammarBuilder   *builder,
-                                           guint32             *rule);
+gboolean         llm_schema_make_rules    (LlmSchema              *self,
+                                           LlmTerm                 root,
+                                           LlmGrammarBuilder      *builder,
+                                           const LlmArgumentTexts *syntax,
+                                           guint32                *rule);
 
 G_END_DECLS

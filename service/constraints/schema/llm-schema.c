@@ -2,6 +2,8 @@
 
 #include "constraints/schema/llm-schema.h"
 
+#include <string.h>
+
 #include "common/llmsvc-error-private.h"
 #include "constraints/llm-json-values.h"
 #include "constraints/schema/llm-schema-private.h"
@@ -49,6 +51,7 @@ gboolean
 llm_schema_add_rules (LlmGrammarBuilder *builder,
                       const char        *text,
                       gsize              length,
+                      const LlmArgumentTexts *syntax,
                       guint32           *rule,
                       GError           **error)
 {
@@ -66,12 +69,50 @@ llm_schema_add_rules (LlmGrammarBuilder *builder,
   if (schema_init (&self))
     {
       llm_schema_index (&self);
-      is_made = llm_schema_make_rules (&self, llm_term_schema (&self, self.root), builder, rule);
+      is_made = llm_schema_make_rules (&self, llm_term_schema (&self, self.root), builder,
+                                       syntax, rule);
     }
   schema_clear (&self);
   if (!is_made)
     g_propagate_error (error, self.error);
   return is_made;
+}
+
+void
+llm_schema_find_kinds (const char *text,
+                       gsize       length,
+                       const char *tool,
+                       GHashTable *kinds)
+{
+  LlmSchema self = { 0 };
+  const LlmShape *shape = NULL;
+
+  self.root = llm_json_read (text, length, NULL);
+  if (self.root == NULL)
+    return;
+  if (schema_init (&self))
+    {
+      llm_schema_index (&self);
+      shape = llm_term_get_shape (&self, llm_term_schema (&self, self.root));
+    }
+  for (guint i = 0; shape != NULL && i < shape->objects->len; i++)
+    {
+      const LlmObjectShape *object = g_ptr_array_index (shape->objects, i);
+
+      for (guint k = 0; k < object->members->len; k++)
+        {
+          const LlmMember *member = g_ptr_array_index (object->members, k);
+          LlmArgumentKinds found =
+            llm_schema_get_kinds (&self, shape->objects, member->key, member->length);
+          guint bits = (found.has_strings ? LLM_ARGUMENT_STRINGS : 0u)
+                       | (found.has_others ? LLM_ARGUMENT_OTHERS : 0u);
+
+          g_hash_table_insert (kinds, g_strconcat (tool, " ", member->key, NULL),
+                               GUINT_TO_POINTER (bits));
+        }
+    }
+  schema_clear (&self);
+  g_clear_error (&self.error);
 }
 
 LlmGrammar *
@@ -84,7 +125,7 @@ llm_schema_compile (const char  *text,
   LlmGrammar *grammar;
   guint32 rule;
 
-  if (!llm_schema_add_rules (builder, text, length, &rule, error))
+  if (!llm_schema_add_rules (builder, text, length, NULL, &rule, error))
     return NULL;
   grammar = llm_grammar_new (builder, rule, &cause);
   if (grammar == NULL)

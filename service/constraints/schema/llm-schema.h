@@ -11,6 +11,7 @@
 #pragma once
 
 #include "constraints/llm-grammar.h"
+#include "model/template/llm-template.h"
 
 G_BEGIN_DECLS
 
@@ -19,12 +20,26 @@ LlmGrammar *llm_schema_compile (const char *text,
                                 gsize       length,
                                 GError    **error) G_GNUC_WARN_UNUSED_RESULT;
 
-/* Adds the rules of a schema to a grammar that is being made. @rule: (out): whose texts its
- * instances are. */
-gboolean    llm_schema_add_rules (LlmGrammarBuilder *builder,
-                                  const char        *text,
-                                  gsize              length,
-                                  guint32           *rule,
-                                  GError           **error) G_GNUC_WARN_UNUSED_RESULT;
+/* Adds the rules of a schema to a grammar that is being made. @syntax: (nullable): how its instances
+ * are written as the arguments of a call, with control tokens as in LlmTokenTrie; NULL: as JSON.
+ * @rule: (out): whose texts they are. */
+gboolean    llm_schema_add_rules (LlmGrammarBuilder      *builder,
+                                  const char             *text,
+                                  gsize                   length,
+                                  const LlmArgumentTexts *syntax,
+                                  guint32                *rule,
+                                  GError                **error) G_GNUC_WARN_UNUSED_RESULT;
+
+/* Whether an argument may be a string, and anything else. */
+enum
+{
+  LLM_ARGUMENT_STRINGS = 1 << 0,
+  LLM_ARGUMENT_OTHERS = 1 << 1,
+};
+/* Adds that of the arguments that a schema declares to @kinds, as "@tool argument". */
+void        llm_schema_find_kinds (const char *text,
+                                   gsize       length,
+                                   const char *tool,
+                                   GHashTable *kinds);
 
 G_END_DECLS

@@ -4,7 +4,6 @@
 
 #include <string.h>
 
-#include "common/llmsvc-json.h"
 #include "constraints/llm-token-trie.h"
 
 static const LlmTemplateFeatures general = {
@@ -20,7 +19,8 @@ static const LlmTemplateFeatures general = {
 gboolean
 llm_call_format_is_known (const LlmTemplateFeatures *features)
 {
-  return features != NULL && features->format == LLM_TOOL_FORMAT_JSON;
+  return features != NULL
+         && (features->format == LLM_TOOL_FORMAT_JSON || features->arguments != NULL);
 }
 
 /* --- the texts --- */
@@ -156,6 +156,30 @@ find_marker (LlmCallFormat *self,
   return g_strchomp (g_strndup (self->begin, strcspn (self->begin, stops)));
 }
 
+/* (transfer full) (nullable): NULL where a token in it would end the answer. */
+static LlmArgumentTexts *
+convert_arguments (const LlmArgumentTexts *texts,
+                   const Controls         *controls)
+{
+  LlmArgumentTexts *self = g_new0 (LlmArgumentTexts, 1);
+
+  self->begin = convert (texts->begin, controls, FALSE, NULL);
+  self->middle_text = convert (texts->middle_text, controls, FALSE, NULL);
+  self->middle = convert (texts->middle, controls, FALSE, NULL);
+  self->between = convert (texts->between, controls, FALSE, NULL);
+  self->end = convert (texts->end, controls, FALSE, NULL);
+  self->empty = convert (texts->empty, controls, FALSE, NULL);
+  self->quote = convert (texts->quote, controls, FALSE, NULL);
+  self->stop = texts->stop != NULL ? convert (texts->stop, controls, FALSE, NULL) : NULL;
+  self->is_nested = texts->is_nested;
+  self->is_sorted = texts->is_sorted;
+  if (self->begin == NULL || self->middle_text == NULL || self->middle == NULL
+      || self->between == NULL || self->end == NULL || self->empty == NULL || self->quote == NULL
+      || (self->stop == NULL && texts->stop != NULL))
+    g_clear_pointer (&self, llm_argument_texts_free);
+  return self;
+}
+
 static LlmCallFormat *
 new_of_texts (const LlmTemplateFeatures *features,
               const Controls            *controls)
@@ -167,17 +191,22 @@ new_of_texts (const LlmTemplateFeatures *features,
   self->begin = convert (begin, controls, FALSE, &first);
   self->middle = convert (features->call_middle, controls, FALSE, NULL);
   self->end = convert (features->call_end, controls, FALSE, NULL);
-  if (self->begin == NULL || self->middle == NULL || self->end == NULL)
+  if (features->arguments != NULL)
+    self->arguments = convert_arguments (features->arguments, controls);
+  if (self->begin == NULL || self->middle == NULL || self->end == NULL
+      || (self->arguments == NULL && (features->arguments != NULL || *self->middle == '\0')))
     return NULL;
   self->marker = find_marker (self, first);
-  if (*self->marker == '\0' || *self->middle == '\0')
+  /* “<” alone, of a tag that has a control token within, would begin calls in any text */
+  if (strlen (self->marker) < 2 && !self->is_at_start)
     return NULL;
   if (features->call_next != NULL)
     {
       self->next = convert (features->call_next, controls, TRUE, NULL);
       self->next_middle = convert (features->next_middle, controls, TRUE, NULL);
     }
-  if (self->next == NULL || self->next_middle == NULL || *self->next_middle == '\0')
+  if (self->next == NULL || self->next_middle == NULL
+      || (*self->next_middle == '\0' && self->arguments == NULL))
     {
       g_clear_pointer (&self->next, g_free);
       g_clear_pointer (&self->next_middle, g_free);
@@ -216,148 +245,6 @@ llm_call_format_free (LlmCallFormat *self)
   g_free (self->next_middle);
   g_free (self->end);
   g_free (self->marker);
+  g_clear_pointer (&self->arguments, llm_argument_texts_free);
   g_free (self);
-}
-
-/* --- reading --- */
-
-static const char *
-skip_space (const char *at,
-            const char *end)
-{
-  while (at < end && g_ascii_isspace (*at))
-    at++;
-  return at;
-}
-
-/* (nullable): behind what @pattern stands for, spaces aside; @id: an id in it. */
-static const char *
-match (const char *pattern,
-       const char *at,
-       const char *end,
-       GString    *id)
-{
-  for (; *pattern != '\0'; pattern++)
-    {
-      const char *start;
-
-      if (g_ascii_isspace (*pattern))
-        continue;
-      at = skip_space (at, end);
-      start = at;
-      if (*pattern == LLM_CALL_ID)
-        {
-          while (at < end && g_ascii_isalnum (*at) && at - start < LLM_CALL_ID_LENGTH)
-            at++;
-          g_string_assign (id, "");
-          g_string_append_len (id, start, at - start);
-        }
-      else if (*pattern == LLM_CALL_NUMBER)
-        {
-          while (at < end && g_ascii_isdigit (*at))
-            at++;
-        }
-      else if (at < end && *at == *pattern)
-        {
-          at++;
-        }
-      if (at == start)
-        return NULL;
-    }
-  return skip_space (at, end);
-}
-
-/* (nullable): behind the JSON object at @at. */
-static const char *
-skip_object (const char *at,
-             const char *end)
-{
-  guint depth = 0;
-  gboolean is_string = FALSE;
-
-  if (at == end || *at != '{')
-    return NULL;
-  for (; at < end; at++)
-    {
-      if (is_string && *at == '\\')
-        at++;
-      else if (*at == '"')
-        is_string = !is_string;
-      else if (!is_string && (*at == '{' || *at == '['))
-        depth++;
-      else if (!is_string && (*at == '}' || *at == ']') && --depth == 0)
-        return at + 1;
-    }
-  return NULL;
-}
-
-static void
-make_id (GString *id)
-{
-  static const char characters[] = "abcdefghijklmnopqrstuvwxyz0123456789";
-
-  while (id->len < LLM_CALL_ID_LENGTH)
-    g_string_append_c (id, characters[g_random_int_range (0, sizeof characters - 1)]);
-}
-
-/* Where the calls begin. */
-static const char *
-find_start (const LlmCallFormat *self,
-            const char          *answer,
-            gsize                length)
-{
-  const char *end = answer + length;
-  const char *start = skip_space (answer, end);
-
-  if (self->is_at_start)
-    return start < end && *start == *self->marker ? start : NULL;
-  return length > 0 ? memmem (answer, length, self->marker, strlen (self->marker)) : NULL;
-}
-
-char *
-llm_call_format_read (const LlmCallFormat *self,
-                      const char          *answer,
-                      gsize                length,
-                      gboolean            *is_cut)
-{
-  const char *end = answer + length;
-  const char *at = find_start (self, answer, length);
-  g_autoptr(GString) calls = g_string_new ("[");
-  g_autoptr(GString) id = g_string_new (NULL);
-  const char *middle = self->middle;
-
-  *is_cut = at != NULL;
-  if (at != NULL)
-    at = match (self->begin, at, end, id);
-  while (at != NULL)
-    {
-      const char *name = at;
-      const char *name_end, *object, *behind;
-
-      while (at < end && (g_ascii_isalnum (*at) || strchr ("_-.", *at) != NULL) && *at != '\0')
-        at++;
-      name_end = at;
-      object = name_end > name ? match (middle, at, end, id) : NULL;
-      at = object != NULL ? skip_object (object, end) : NULL;
-      if (at == NULL || !g_utf8_validate (object, at - object, NULL))
-        break;
-      /* an id may come behind */
-      behind = self->next != NULL ? match (self->next, at, end, id) : NULL;
-      if (behind == NULL)
-        *is_cut = match (self->end, at, end, id) == NULL;
-      make_id (id);
-      g_string_append_printf (calls,
-                              "%s{\"id\":\"%s\",\"type\":\"function\",\"function\":{\"name\":"
-                              "\"%.*s\",\"arguments\":\"", calls->len > 1 ? "," : "", id->str,
-                              (int) (name_end - name), name);
-      llmsvc_json_append_escaped (calls, object, (gsize) (at - object));
-      g_string_append (calls, "\"}}");
-      g_string_assign (id, "");
-      at = behind;
-      middle = self->next_middle;
-    }
-  if (calls->len == 1)
-    return NULL;
-  g_string_append_c (calls, ']');
-  return g_string_free (g_steal_pointer (&calls), FALSE);
 }

@@ -6,100 +6,10 @@
 
 #include "base/llm-fail.h"
 #include "common/llmsvc-error-private.h"
-#include "constraints/llm-token-trie.h"
+#include "constraints/llm-loose-text.h"
 #include "constraints/schema/llm-schema.h"
 
 #define SPACES " \n\t"
-/* Beside these a model may leave spaces out, or write others. */
-#define JOINTS "{}[]<>:,\"\xff\x01\x02"
-
-/* --- texts --- */
-
-static guint
-add_optional (LlmNfa     *nfa,
-              guint       from,
-              const char *text,
-              gsize       length)
-{
-  guint to = llm_nfa_add_text (nfa, from, text, length);
-
-  if (to != from)
-    llm_nfa_add_empty (nfa, from, to, LLM_EDGE_FREE);
-  return to;
-}
-
-/* @low to @high letters or digits, or (@digits) only the latter. */
-static guint
-add_word (LlmNfa  *nfa,
-          guint    from,
-          guint    low,
-          guint    high,
-          gboolean digits)
-{
-  guint end = llm_nfa_add_state (nfa);
-
-  for (guint i = 0; i < high; i++)
-    {
-      guint to = llm_nfa_add_state (nfa);
-
-      llm_nfa_add_bytes (nfa, from, '0', '9', to);
-      if (!digits)
-        {
-          llm_nfa_add_bytes (nfa, from, 'A', 'Z', to);
-          llm_nfa_add_bytes (nfa, from, 'a', 'z', to);
-        }
-      if (i + 1 >= low)
-        llm_nfa_add_empty (nfa, to, end, LLM_EDGE_FREE);
-      from = to;
-    }
-  return end;
-}
-
-/* A text of an LlmCallFormat; the first @n_exact bytes as they are. */
-static guint
-add_pattern (LlmNfa     *nfa,
-             guint       from,
-             const char *pattern,
-             gsize       n_exact)
-{
-  const char *at = pattern + n_exact;
-
-  from = llm_nfa_add_text (nfa, from, pattern, n_exact);
-  while (*at != '\0')
-    {
-      gsize n = strspn (at, SPACES);
-      /* a tokenizer may put a space behind a tag */
-      gboolean is_behind_tag = at > pattern && strchr (">]", at[-1]) != NULL;
-
-      if (n == 0 && is_behind_tag)
-        from = add_optional (nfa, from, " ", 1);
-      if (n > 0)
-        {
-          gboolean is_loose = at == pattern || at[n] == '\0' || strchr (JOINTS, at[-1]) != NULL
-                              || strchr (JOINTS, at[n]) != NULL;
-          guint to = llm_nfa_add_text (nfa, from, at, n);
-
-          if (is_loose)
-            {
-              llm_nfa_add_bytes (nfa, from, ' ', ' ', to);
-              llm_nfa_add_empty (nfa, from, to, LLM_EDGE_FREE);
-            }
-          from = to;
-          at += n;
-          continue;
-        }
-      if (*at == LLM_CALL_ID)
-        from = add_word (nfa, from, LLM_CALL_ID_LENGTH, LLM_CALL_ID_LENGTH, FALSE);
-      else if (*at == LLM_CALL_NUMBER)
-        from = add_word (nfa, from, 1, 3, TRUE);
-      else
-        from = llm_nfa_add_text (nfa, from, at, 1);
-      at++;
-    }
-  if (at > pattern && strchr (">]", at[-1]) != NULL)
-    from = add_optional (nfa, from, " ", 1);
-  return from;
-}
 
 /* Of any length, in which no call begins. */
 static LlmAutomaton *
@@ -148,7 +58,7 @@ add_tools (LlmNfa         *nfa,
       if (tools->choice == LLM_TOOL_CHOICE_NAMED && i != tools->named)
         continue;
       at = llm_nfa_add_text (nfa, from, tool->name, strlen (tool->name));
-      at = add_pattern (nfa, at, middle, 0);
+      at = llm_nfa_add_loose (nfa, at, middle, 0);
       llm_nfa_add_call (nfa, at, rules[i], to);
     }
 }
@@ -161,14 +71,14 @@ add_calls (LlmNfa              *nfa,
            guint                from,
            guint                to)
 {
-  guint names = add_pattern (nfa, from, format->begin, strlen (format->marker));
+  guint names = llm_nfa_add_loose (nfa, from, format->begin, strlen (format->marker));
   guint behind = llm_nfa_add_state (nfa);
 
   add_tools (nfa, tools, rules, format->middle, names, behind);
   if (format->next != NULL && tools->is_parallel && tools->choice != LLM_TOOL_CHOICE_NAMED)
-    add_tools (nfa, tools, rules, format->next_middle, add_pattern (nfa, behind, format->next, 0),
+    add_tools (nfa, tools, rules, format->next_middle, llm_nfa_add_loose (nfa, behind, format->next, 0),
                behind);
-  llm_nfa_add_empty (nfa, add_pattern (nfa, behind, format->end, 0), to, LLM_EDGE_FREE);
+  llm_nfa_add_empty (nfa, llm_nfa_add_loose (nfa, behind, format->end, 0), to, LLM_EDGE_FREE);
 }
 
 static LlmAutomaton *
@@ -190,8 +100,9 @@ make_answer (const LlmTools      *tools,
   if (tools->choice != LLM_TOOL_CHOICE_NONE && !format->is_at_start && !is_forced)
     llm_nfa_add_automaton (nfa, start, free_text, calls);
   else if (tools->choice != LLM_TOOL_CHOICE_NONE)
-    llm_nfa_add_empty (nfa, add_optional (nfa, add_optional (nfa, start, "\n", 1), " ", 1), calls,
-                       LLM_EDGE_FREE);
+    llm_nfa_add_empty (
+      nfa, llm_nfa_add_optional (nfa, llm_nfa_add_optional (nfa, start, "\n"), " "), calls,
+      LLM_EDGE_FREE);
   if (tools->choice != LLM_TOOL_CHOICE_NONE)
     add_calls (nfa, tools, format, rules, calls, end);
   return llm_nfa_determinize (nfa, start, end);
@@ -223,6 +134,7 @@ llm_tool_grammar_new (const LlmTools      *tools,
   guint32 root = llm_grammar_builder_add (builder, NULL);
   g_autofree guint32 *rules = g_new0 (guint32, tools->tools->len);
   g_autoptr(GError) cause = NULL;
+  g_autoptr(GHashTable) kinds = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
   LlmAutomaton *answer;
   LlmGrammar *grammar;
 
@@ -231,13 +143,15 @@ llm_tool_grammar_new (const LlmTools      *tools,
       const LlmTool *tool = g_ptr_array_index (tools->tools, i);
       g_autoptr(GError) local = NULL;
 
-      if (!llm_schema_add_rules (builder, tool->parameters, strlen (tool->parameters), &rules[i],
-                                 &local))
+      if (!llm_schema_add_rules (builder, tool->parameters, strlen (tool->parameters),
+                                 format->arguments, &rules[i], &local))
         {
           place_error (&local, tool);
           g_propagate_error (error, g_steal_pointer (&local));
           return NULL;
         }
+      if (format->arguments != NULL && !format->arguments->is_nested)
+        llm_schema_find_kinds (tool->parameters, strlen (tool->parameters), tool->name, kinds);
     }
   answer = make_answer (tools, format, rules);
   if (answer == NULL)
@@ -247,5 +161,7 @@ llm_tool_grammar_new (const LlmTools      *tools,
   if (grammar == NULL)
     g_propagate_error (error,
                        llmsvc_error_new (cause->code, cause, "tools: #: %s", cause->message));
+  else
+    grammar->kinds = g_steal_pointer (&kinds);
   return grammar;
 }

@@ -9,15 +9,11 @@
 
 #include "base/llm-fail.h"
 
-#define NAME "probe_tool"
-#define OTHER_NAME "probe_other"
+#define NAME LLM_TEMPLATE_PROBE_NAME
+#define OTHER_NAME LLM_TEMPLATE_PROBE_OTHER_NAME
 #define KEY "probe_key"
 #define VALUE "probe_value"
-#define TOOL(name)                                                                            \
-  "{\"type\": \"function\", \"function\": {\"name\": \"" name "\", \"description\": \"probe\", " \
-  "\"parameters\": {\"type\": \"object\", \"properties\": {\"" KEY "\": {\"type\": \"string\", " \
-  "\"description\": \"probe\"}}, \"required\": [\"" KEY "\"]}}}"
-#define TOOLS "[" TOOL (NAME) ", " TOOL (OTHER_NAME) "]"
+#define TOOLS LLM_TEMPLATE_PROBE_TOOLS
 #define CALL(id, name)                                                                      \
   "{\"id\": \"" id "\", \"type\": \"function\", \"function\": {\"name\": \"" name "\", "     \
   "\"arguments\": {\"" KEY "\": \"" VALUE "\"}}}"
@@ -207,6 +203,22 @@ find_next (LlmTemplateFeatures  *features,
   features->next_middle = g_strndup (second.text, (gsize) (start - second.text));
 }
 
+/* Those of calls that are no JSON. */
+static void
+find_arguments (LlmTemplate          *self,
+                const LlmJinjaOutput *out,
+                gsize                 answer)
+{
+  const LlmJinjaOutput rest = { .text = out->text + answer, .length = out->length - answer };
+  const char *name = find (&rest, NAME);
+  g_autofree char *begin = NULL;
+
+  if (name == NULL)
+    return;
+  begin = g_strndup (rest.text, (gsize) (name - rest.text));
+  llm_template_find_arguments (self, begin);
+}
+
 static void
 find_calls (LlmTemplate *self)
 {
@@ -262,6 +274,9 @@ find_calls (LlmTemplate *self)
   if (features->has_parallel_calls
       && llm_template_probe (self, called_twice, FALSE, TOOLS, NULL, &out, NULL))
     find_next (features, &out, answer);
+  if (features->format != LLM_TOOL_FORMAT_JSON
+      && llm_template_probe (self, called, FALSE, TOOLS, NULL, &out, NULL))
+    find_arguments (self, &out, answer);
 }
 
 gboolean
@@ -312,6 +327,7 @@ llm_template_clear_features (LlmTemplateFeatures *features)
   g_clear_pointer (&features->next_middle, g_free);
   g_clear_pointer (&features->think_begin, g_free);
   g_clear_pointer (&features->think_end, g_free);
+  g_clear_pointer (&features->arguments, llm_argument_texts_free);
 }
 
 char *

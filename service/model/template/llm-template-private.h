@@ -65,6 +65,23 @@ char    *llm_template_complete_thought (LlmTemplate           *self,
                                         LlmJinjaOutput        *out,
                                         LlmThinking            thinking,
                                         LlmThought            *thought);
+/* What templates are tried with. */
+#define LLM_TEMPLATE_PROBE_NAME "probe_tool"
+#define LLM_TEMPLATE_PROBE_OTHER_NAME "probe_other"
+#define LLM_TEMPLATE_PROBE_TOOL(name)                                                            \
+  "{\"type\": \"function\", \"function\": {\"name\": \"" name "\", \"description\": \"probe\", " \
+  "\"parameters\": {\"type\": \"object\", \"properties\": {\"probe_key\": {\"type\": \"string\", " \
+  "\"description\": \"probe\"}}, \"required\": [\"probe_key\"]}}}"
+#define LLM_TEMPLATE_PROBE_TOOLS                                                                 \
+  "[" LLM_TEMPLATE_PROBE_TOOL (LLM_TEMPLATE_PROBE_NAME) ", "                                     \
+  LLM_TEMPLATE_PROBE_TOOL (LLM_TEMPLATE_PROBE_OTHER_NAME) "]"
+
+/* --- llm-template-arguments.c --- */
+
+/* Finds how arguments are written, in a template whose calls are no JSON. @begin: what stands before
+ * the name of the function. */
+void     llm_template_find_arguments (LlmTemplate *self,
+                                      const char  *begin);
 
 /* --- llm-template-features.c --- */
 

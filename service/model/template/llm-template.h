@@ -77,6 +77,24 @@ typedef enum
   LLM_TOOL_FORMAT_OTHER,    /* name (key="value"), and what else there is */
 } LlmToolFormat;
 
+/* Arguments that are not written as a JSON object. */
+typedef struct
+{
+  char *begin;           /* from the function's name to the first key, */
+  char *middle_text;     /* from a key to a string, */
+  char *middle;          /* from a key to any other value, */
+  char *between;         /* from a value to the next key, */
+  char *end;             /* and what is behind the last value; */
+  char *empty;           /* instead of all that where there are no arguments */
+  char *quote;           /* around strings; "": nothing */
+  char *stop;            /* where there is no @quote, what a string can't contain: the first tag of
+                          * @between and @end */
+  gboolean is_nested;    /* objects and arrays within are written so, too; else as JSON */
+  gboolean is_sorted;    /* by key */
+} LlmArgumentTexts;
+
+void llm_argument_texts_free (LlmArgumentTexts *self);
+
 typedef struct
 {
   gboolean has_system;      /* else texts of system messages go before that of the next user's */
@@ -98,9 +116,11 @@ typedef struct
   LlmToolFormat format;
   const char *format_name;  /* "hermes", "llama-3", "mistral", …; "json", "tags" or "other" if it is
                              * none of these; "none" */
-  char *call_begin;         /* (nullable): with JSON: what stands before the name, */
-  char *call_middle;        /* (nullable): between the name and the object with the arguments, */
-  char *call_end;           /* (nullable): and behind it, up to the end of the answer; */
+  LlmArgumentTexts *arguments; /* (nullable) (owned): how they are written where that is not as
+                             * JSON */
+  char *call_begin;         /* (nullable): with JSON, or @arguments: what stands before the name, */
+  char *call_middle;        /* (nullable): between the name and the arguments, */
+  char *call_end;           /* (nullable): and behind these, up to the end of the answer; */
   char *call_next;          /* (nullable): from there to the name of the next call, where there are
                              * several, */
   char *next_middle;        /* (nullable): and what is between name and arguments of that one. The

@@ -21,6 +21,14 @@ def digest(path):
         return hashlib.sha256(file.read()).hexdigest()
 
 
+def replace(path, write):
+    """@write fills a file that takes the place of @path when it is whole."""
+    partial = path.with_name(path.name + ".partial")
+    with open(partial, "wb") as file:
+        write(file)
+    os.replace(partial, path)
+
+
 class Answers(typing.NamedTuple):
     """What one document became. tokens: its text (n_text of them), then the answers one behind the
     other. begins: how much of the text an answer sees; lengths: of its tokens. learned: rows whose
@@ -42,7 +50,7 @@ class Folder:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             if not kept.exists():
-                self.replace(kept, lambda file: file.write(json.dumps(settings, indent=1).encode()))
+                replace(kept, lambda file: file.write(json.dumps(settings, indent=1).encode()))
             was = json.loads(kept.read_text())
         except OSError as error:
             raise FolderError(f"{error.filename or path}: {error.strerror}") from error
@@ -54,21 +62,13 @@ class Folder:
                 raise FolderError(f"{path} was begun with another --{name}; take the same, or "
                                   "another folder")
 
-    @staticmethod
-    def replace(path, write):
-        """@write fills a file that takes the place of @path when it is whole."""
-        partial = path.with_name(path.name + ".partial")
-        with open(partial, "wb") as file:
-            write(file)
-        os.replace(partial, path)
-
     def get_answers_path(self, name):
         return self.path / f"{name}.npz"
 
     def save_answers(self, name, documents):
         arrays = {f"{i}.{field}": array for i, answers in enumerate(documents)
                   for field, array in zip(answers._fields, answers)}
-        self.replace(self.get_answers_path(name), lambda file: numpy.savez(file, **arrays))
+        replace(self.get_answers_path(name), lambda file: numpy.savez(file, **arrays))
 
     def load_answers(self, name):
         """None where there are none."""

@@ -2,13 +2,13 @@
 """The draft learns what the target would have given: the Kullback–Leibler divergence of the target's
 distributions from the draft's, over the tokens that were kept of each and all others as one."""
 import math
-import os
-import pickle
+import zipfile
 
+import numpy
 import torch
 
 from . import llama
-from .folder import FolderError
+from .folder import FolderError, replace
 from .options import BATCH
 
 WARMUP = 50          # Steps, the same in every run, also in one that goes on.
@@ -98,24 +98,30 @@ class Course:
             lr=rate, betas=BETAS)
 
     def save(self, path):
-        state = {"step": self.step, "weights": self.model.weights,
-                 "optimizer": self.optimizer.state_dict()}
-        torch.save(state, f"{path}.partial")
-        os.replace(f"{path}.partial", path)
+        arrays = {"step": self.step}
+        for name, parameter in self.model.weights.items():
+            state = self.optimizer.state[parameter]
+            arrays |= {f"weights.{name}": parameter.detach().numpy(),
+                       f"mean.{name}": state["exp_avg"].numpy(),
+                       f"square.{name}": state["exp_avg_sq"].numpy()}
+        replace(path, lambda file: numpy.savez(file, **arrays))
 
     def load(self, path, n_most):
         """False if it is of more steps than @n_most."""
         try:
-            state = torch.load(path, weights_only=True)
-        except (RuntimeError, EOFError, pickle.UnpicklingError) as error:
+            with numpy.load(path) as arrays:
+                step = int(arrays["step"])
+                if step > n_most:
+                    return False
+                for name, parameter in self.model.weights.items():
+                    weights, mean, square = (torch.from_numpy(arrays[f"{part}.{name}"]).view_as(
+                        parameter) for part in ("weights", "mean", "square"))
+                    parameter.data.copy_(weights)
+                    self.optimizer.state[parameter] = {"step": torch.tensor(float(step)),
+                                                       "exp_avg": mean, "exp_avg_sq": square}
+        except (OSError, ValueError, KeyError, EOFError, RuntimeError, zipfile.BadZipFile) as error:
             raise FolderError(f"{path} is damaged; remove it, its steps are taken again") from error
-        if state["step"] > n_most:
-            return False
-        self.step = state["step"]
-        with torch.no_grad():
-            for name, values in self.model.weights.items():
-                values.copy_(state["weights"][name])
-        self.optimizer.load_state_dict(state["optimizer"])
+        self.step = step
         return True
 
     def choose(self, n_documents):

@@ -46,8 +46,8 @@ def answer(options, work, target, pieces, path, name, n_shards):
 
 def train(options, work, draft, documents):
     course = learning.Course(draft, options.rate, options.seed)
-    last = work.path / f"steps-{options.steps}-of-{options.documents}.pt"
-    steady = work.path / "steady.pt"
+    last = work.path / f"steps-{options.steps}-of-{options.documents}.npz"
+    steady = work.path / "steady.npz"
     turn = learning.get_steady(options.steps)
     for path in (last, steady):
         if path.exists() and course.load(path, turn if path == steady else options.steps):

@@ -33,7 +33,7 @@ def parse(arguments):
     add("--steps", metavar="N", type=int, default=640,
         help=f"Of training, {BATCH} documents each (640); more than before go on from "
         "where the learning rate began to fall")
-    add("--rate", metavar="X", type=float, default=6e-4, help="Learning rate (0.0006)")
+    add("--rate", metavar="X", type=float, default=3e-4, help="Learning rate (0.0003)")
     add("--seed", metavar="N", type=int, default=1, help="Of all that is drawn (1)")
     add("--header", metavar="TEXT", default=HEADER,
         help="What a reply begins behind (that of ChatML)")

@@ -10,7 +10,7 @@ BUILD_PACKAGES="gcc libc6-dev meson ninja-build pkg-config gettext dbus-daemon d
   libsystemd-dev liburing-dev libxxhash-dev"
 # Bindings, man pages and the documentation: what a distribution builds, too.
 BINDING_PACKAGES="gobject-introspection libgirepository1.0-dev valac gi-docgen lowdown"
-TEST_PACKAGES="python3 python3-gi python3-jsonschema python3-matplotlib python3-numpy systemd libxml2-utils g++ gjs
+TEST_PACKAGES="python3 python3-gi python3-jsonschema python3-matplotlib python3-numpy python3-torch libopenblas0 systemd libxml2-utils g++ gjs
   gir1.2-gtk-4.0 librsvg2-common xvfb xdotool mandoc bash bash-completion zsh fish valgrind libc6-dbg
   gcc-aarch64-linux-gnu libc6-dev-arm64-cross
   qemu-user-static"

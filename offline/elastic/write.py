@@ -48,7 +48,7 @@ def make_tensor(source, order, name, kind):
     else:
         def make():
             values = orders.move(order, source, name, source.read(name))
-            return numpy.ascontiguousarray(blocks.pack(kind, values))
+            return blocks.pack(kind, numpy.ascontiguousarray(values))
     return Made(name, kind, own.dims, make)
 
 

@@ -33,6 +33,6 @@ def inspect(path):
 
 
 def measure_perplexity(path, text):
-    outcome = run_tool("perplexity", "--exact", "--kv-f32", "--model", path, "--ctx", N_CTX, text)
+    outcome = run_tool("perplexity", "--exact", "--kv-f32", "--threads", 1, "--model", path, "--ctx", N_CTX, text)
     assert outcome.returncode == 0, outcome.stderr
     return float(outcome.stdout.rsplit("perplexity: ", 1)[1])

@@ -108,7 +108,7 @@ class Importance(unittest.TestCase):
                 change(masks)
                 return get_loss(model.run(text[:, :-1], model.cut(), masks=masks), text[:, 1:],
                                 "sum").item()
-        for layer, unit in ((0, 0), (1, 1)):
+        for layer, unit in ((0, 0), (1, 0)):
             def change(masks, size, layer=layer, unit=unit):
                 masks.groups[layer][:, :, unit] += size
             slope = (measure(lambda masks: change(masks, step))

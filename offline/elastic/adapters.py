@@ -11,7 +11,7 @@ from .model import ADAPTED, Adapters, get_loss
 ALPHA = 16.0
 RATE = 2e-3
 WARM_UP = 0.05
-# Seconds of work that are lost at most.
+# Steps that are lost at most.
 SAVE_EVERY = 50
 
 

@@ -31,8 +31,8 @@ def make_parser():
     add("window", int, 1025, "N", "tokens of a window (1025)")
     add("context", int, 512, "N", "tokens of a window that are used (512)")
     add("calibration", int, 96, "N", "windows that importances are measured on (96)")
-    add("tokens", int, 1_500_000, "N", "tokens that adapters of each level are trained on "
-        "(1,500,000; 0: no adapters)")
+    add("tokens", int, 1_000_000, "N", "tokens that adapters of each level are trained on "
+        "(1,000,000; 0: no adapters)")
     add("rank", int, 8, "N", "rank of the adapters (8)")
     add("batch", int, 4, "N", "windows in a step of training (4)")
     add("type", str, None, "TYPE", f"type of the matrices written: {', '.join(blocks.TYPES)} "

@@ -5,6 +5,10 @@
 llmsvc-bench does so for its commands of these names, and tells by $LLMSVC_BENCH where it is.
 """
 import importlib
+import pathlib
 import sys
+
+# What reads and writes model files is shared with what prepares models.
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "offline"))
 
 sys.exit(importlib.import_module(sys.argv[1] + ".main").main(sys.argv[2:]))

@@ -4,9 +4,10 @@ model: adapters are widened as the matrices are that they belong to. What else s
 is refused, as leaving it out would change what the widened model does."""
 import os
 
-from . import blocks
-from .gguf import Gguf, GgufError
-from .head import Keys
+from modelfile import blocks
+from modelfile.head import Keys
+from modelfile.reader import Gguf, GgufError
+
 from .widen import Made
 
 SUFFIX = ".llmsvc.gguf"

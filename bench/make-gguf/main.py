@@ -8,8 +8,12 @@ import sys
 
 from lib import figures
 
-from . import blocks, companion, files, gguf, head, weights, widen
-from .shapes import MIXTURES, SHAPES, TYPES, make_tensors
+from modelfile import blocks, files, reader
+from modelfile.head import make_head
+from modelfile.types import TYPES
+
+from . import companion, head, weights, widen
+from .shapes import MIXTURES, SHAPES, make_tensors
 
 # Weights that one thread makes and writes at a time: blocks of 32 and of 256 fit.
 PIECE_VALUES = 1 << 20
@@ -33,7 +37,7 @@ def write_random(path, name, mixture, n_layers, seed, n_threads):
     n_layers = n_layers or shape.n_layers
     tensors = list(make_tensors(shape, mixture, n_layers))
     keys = head.make_keys(name, shape, mixture, n_layers)
-    start, offsets, n_bytes = head.make_head(keys, tensors)
+    start, offsets, n_bytes = make_head(keys, tensors)
     files.write(path, start, n_bytes, cut_random(tensors, offsets, seed), n_threads)
     return n_bytes
 
@@ -63,7 +67,7 @@ class Progress:
 
 def write_widened(path, keys, tensors, n_threads):
     tensors = list(tensors)
-    start, offsets, n_bytes = head.make_head(keys, tensors)
+    start, offsets, n_bytes = make_head(keys, tensors)
     files.write(path, start, n_bytes, cut_widened(tensors, offsets), n_threads,
                 Progress(path).report)
     return n_bytes
@@ -71,15 +75,15 @@ def write_widened(path, keys, tensors, n_threads):
 
 def make_widened(options):
     """Fails with GgufError and OSError before anything is written, but for full disks."""
-    model = gguf.Gguf(options.widen)
+    model = reader.Gguf(options.widen)
     beside = companion.find(options.widen)
     plan = widen.Plan(model, SHAPES[options.shape], options.type, options.layers, options.seed)
     if beside is not None:
         beside = companion.Companion(beside, plan)
     if os.path.exists(options.file) and os.path.samefile(options.file, options.widen):
-        raise gguf.GgufError(f"{options.file} is the model itself")
+        raise reader.GgufError(f"{options.file} is the model itself")
     if beside is None and os.path.exists(companion.get_path(options.file)):
-        raise gguf.GgufError(f"{companion.get_path(options.file)} is of another model: remove it")
+        raise reader.GgufError(f"{companion.get_path(options.file)} is of another model: remove it")
     shape = plan.shape
     print(f"{options.file}: {options.widen} in the shape of {SHAPES[options.shape].like}, "
           f"{shape.n_layers} layers ({plan.n_layers} of the model’s), {shape.n_embd} values, "
@@ -129,7 +133,7 @@ def main(arguments):
         else:
             n_bytes = write_random(options.file, options.shape, MIXTURES[options.type],
                                    options.layers, options.seed, options.threads)
-    except gguf.GgufError as error:
+    except reader.GgufError as error:
         return figures.fail(error)
     except OSError as error:
         name = error.filename or options.file

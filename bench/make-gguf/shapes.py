@@ -4,6 +4,8 @@ import collections
 import dataclasses
 import math
 
+from modelfile.types import TYPES
+
 
 @dataclasses.dataclass
 class Shape:
@@ -47,17 +49,6 @@ SHAPES = {
                         1e-6, is_tied=True, has_qk_norms=True, is_bpe=True),
     "tiny-moe": Shape("nothing: for tests", "llama", 2, 256, 4, 2, 64, 256, 1024, 2048, 1e6, 1e-5,
                       n_experts=8, n_used_experts=2),
-}
-
-# The number in a file, weights and bytes of a block.
-Type = collections.namedtuple("Type", "number block_size block_bytes")
-
-TYPES = {
-    "F32": Type(0, 1, 4), "F16": Type(1, 1, 2), "BF16": Type(30, 1, 2), "Q4_0": Type(2, 32, 18),
-    "Q4_1": Type(3, 32, 20), "Q5_0": Type(6, 32, 22), "Q5_1": Type(7, 32, 24),
-    "Q8_0": Type(8, 32, 34), "Q2_K": Type(10, 256, 84), "Q3_K": Type(11, 256, 110),
-    "Q4_K": Type(12, 256, 144), "Q5_K": Type(13, 256, 176), "Q6_K": Type(14, 256, 210),
-    "IQ4_NL": Type(20, 32, 18), "IQ4_XS": Type(23, 256, 136), "MXFP4": Type(39, 32, 17),
 }
 
 # The rules by which the quantizer of llama.cpp, without an importance matrix, gives some tensors

@@ -9,7 +9,7 @@ try:
 except ImportError:
     sys.exit("llmsvc-bench: make-gguf needs NumPy (python3-numpy)")
 
-from .shapes import TYPES
+from modelfile.types import TYPES
 
 # The rms of random inner scales: 16 to 31 evenly, 32 to 63 evenly, 8 to 15, 64 to 127; and of the
 # sixteen values of a table.

@@ -10,10 +10,13 @@ import zlib
 
 import numpy
 
-from . import axis, blocks, weights
-from .gguf import GgufError
-from .head import STRING, UINT32, Keys
-from .shapes import MIXTURES, PURE, TYPES, make_tensors
+from modelfile import blocks
+from modelfile.head import STRING, UINT32, Keys
+from modelfile.reader import GgufError
+from modelfile.types import TYPES
+
+from . import axis, weights
+from .shapes import MIXTURES, PURE, make_tensors
 
 ARCHITECTURE = "llama"
 # Of weights that add nothing: to a sum of ordinary size, or to what a format can hold.

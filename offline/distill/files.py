@@ -1,18 +1,14 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
-"""GGUF files of the models, read and written with what llmsvc-bench make-gguf has for that."""
-import importlib
+"""GGUF files of the models, read and written."""
 import os
-import pathlib
 import struct
-import sys
 import types
 
 import numpy
 
-sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "bench"))
-blocks, gguf, head = (importlib.import_module("make-gguf." + name)
-                      for name in ("blocks", "gguf", "head"))
-Gguf, GgufError = gguf.Gguf, gguf.GgufError
+from modelfile import blocks, head, reader
+
+Gguf, GgufError = reader.Gguf, reader.GgufError
 # By llama.cpp's number of the mixture.
 TYPES = {"F32": 0, "F16": 1, "Q8_0": 7}
 

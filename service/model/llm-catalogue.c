@@ -2,6 +2,8 @@
 
 #include "model/llm-catalogue.h"
 
+#include "model/llm-companion.h"
+
 #include <string.h>
 
 #define SUFFIX ".gguf"
@@ -179,6 +181,7 @@ list_names (const char *folder)
       g_autofree char *path = g_build_filename (folder, name, NULL);
 
       if (g_str_has_suffix (name, SUFFIX) && name[0] != '.' && !is_further_part (name) &&
+          !g_str_has_suffix (name, LLM_COMPANION_SUFFIX) &&
           !g_file_test (path, G_FILE_TEST_IS_DIR))
         g_ptr_array_add (names, g_strdup (name));
     }

@@ -9,6 +9,7 @@
 #include "kv/llm-kv.h"
 #include "model/llm-catalogue.h"
 #include "model/llm-model.h"
+#include "weights/llm-lora.h"
 #include "weights/llm-weights.h"
 
 static void
@@ -68,6 +69,9 @@ typedef struct
   guint least_ratio;       /* of its contexts, in percent */
   guint64 token_bytes;     /* that one token of a context takes */
   guint64 available_bytes; /* memory of this machine; 0 when unknown */
+  LlmCompanion *companion; /* (nullable) (owned) */
+  guint ranks[LLM_MAX_LEVELS];   /* of its adapters; 0: none */
+  GError *companion_error; /* (nullable) (owned): why the one that is there can't be used */
 } Verdict;
 
 static void
@@ -76,10 +80,32 @@ verdict_clear (Verdict *self)
   g_clear_pointer (&self->info, llm_model_info_unref);
   g_clear_pointer (&self->model, llm_model_unref);
   g_clear_pointer (&self->template, g_free);
+  g_clear_pointer (&self->companion, llm_companion_unref);
+  g_clear_error (&self->companion_error);
   g_clear_error (&self->error);
 }
 
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Verdict, verdict_clear)
+
+/* The model's companion, with all of its adapters. */
+static void
+examine_companion (Verdict *self)
+{
+  g_autoptr(LlmCompanion) companion = llm_companion_open (self->model, &self->companion_error);
+
+  if (companion == NULL)
+    return;
+  for (guint level = 0; level < companion->sub_models->n_levels; level++)
+    {
+      g_autoptr(LlmLora) adapter =
+        llm_lora_new_for_level (companion, self->model, level, NULL, &self->companion_error);
+
+      if (self->companion_error != NULL)
+        return;
+      self->ranks[level] = adapter != NULL ? adapter->max_rank : 0;
+    }
+  self->companion = g_steal_pointer (&companion);
+}
 
 static void
 examine (Verdict *self,
@@ -112,6 +138,53 @@ examine (Verdict *self,
   self->is_usable = TRUE;
   template = llm_model_get_template (self->model, &self->error);
   self->template = template != NULL ? llm_template_describe (template) : NULL;
+  examine_companion (self);
+}
+
+/* What @level has of the whole model, in percent. */
+#define SHARE(companion, level, member)                                                     \
+  (100.0 * (double) (companion)->costs[level].member                                        \
+   / (double) (companion)->costs[(companion)->sub_models->n_levels - 1].member)
+
+static void
+print_sub_models (const Verdict *self)
+{
+  const LlmCompanion *companion = self->companion;
+
+  if (self->companion_error != NULL)
+    printf ("sub-models: can't be used: %s\n", self->companion_error->message);
+  if (companion == NULL)
+    return;
+  printf ("sub-models: %s\n  level  weights  operations  bytes    adapter\n",
+          companion->gguf->path);
+  for (guint level = 0; level < companion->sub_models->n_levels; level++)
+    {
+      printf ("  %3u %%  %5.1f %%     %5.1f %%  %5.1f %%",
+              companion->sub_models->percent[level], SHARE (companion, level, weights),
+              SHARE (companion, level, operations), SHARE (companion, level, bytes));
+      if (self->ranks[level] > 0)
+        printf ("  rank %u\n", self->ranks[level]);
+      else
+        puts ("  none");
+    }
+}
+
+static GVariant *
+list_sub_models (const Verdict *self)
+{
+  const LlmCompanion *companion = self->companion;
+  GVariantBuilder levels;
+
+  g_variant_builder_init (&levels, G_VARIANT_TYPE ("aa{sv}"));
+  for (guint level = 0; level < companion->sub_models->n_levels; level++)
+    g_variant_builder_add_parsed (&levels,
+                                  "{'level': <%u>, 'weights': <%d>, 'operations': <%d>, "
+                                  "'bytes': <%d>, 'rank': <%u>}",
+                                  (guint) companion->sub_models->percent[level],
+                                  SHARE (companion, level, weights),
+                                  SHARE (companion, level, operations),
+                                  SHARE (companion, level, bytes), self->ranks[level]);
+  return g_variant_builder_end (&levels);
 }
 
 static int
@@ -127,6 +200,7 @@ print_verdict (const Verdict *self)
     printf ("usable: yes, template with %s\n", self->template);
   else
     printf ("usable: with raw prompts only: %s\n", self->error->message);
+  print_sub_models (self);
   return TOOL_OK;
 }
 
@@ -175,8 +249,17 @@ print_json (const Verdict *self)
   if (self->template != NULL)
     g_variant_builder_add_parsed (&builder, "{'template', <%s>}", self->template);
   if (self->model != NULL)
-    g_variant_builder_add_parsed (&builder, "{'identity', <%s>}",
-                                  llm_model_get_identity (self->model));
+    {
+      g_variant_builder_add_parsed (&builder, "{'identity', <%s>}",
+                                    llm_model_get_identity (self->model));
+      g_variant_builder_add_parsed (&builder, "{'weight-identity', <%s>}",
+                                    llm_model_get_weight_identity (self->model));
+    }
+  if (self->companion != NULL)
+    g_variant_builder_add (&builder, "{sv}", "sub-models", list_sub_models (self));
+  if (self->companion_error != NULL)
+    g_variant_builder_add_parsed (&builder, "{'companion-reason', <%s>}",
+                                  self->companion_error->message);
   g_variant_builder_add_parsed (&builder, "{'parameters', <%t>}", self->info->parameters);
   g_variant_builder_add_parsed (&builder, "{'context-length', <%u>}", self->info->context_length);
   g_variant_builder_add_parsed (&builder, "{'file-bytes', <%t>}", self->info->file_bytes);

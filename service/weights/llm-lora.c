@@ -34,14 +34,27 @@ check_text (LlmGguf     *gguf,
                         "%s is %s; an adapter of this model has “%s”", key, quoted, needed);
 }
 
+/* What is read, and what for. */
+typedef struct
+{
+  LlmGguf *gguf;                   /* of the adapter */
+  LlmGguf *model;
+  const LlmHparams *hparams;
+  const LlmSubModels *sub_models;  /* (nullable): NULL for an adapter of the whole model */
+  guint level;
+  const char *prefix;              /* of its tensors' names */
+  double alpha;
+  GHashTable *used;                /* of its tensors */
+} Reading;
+
+/* But for general.type. */
 static gboolean
 read_keys (LlmGguf           *gguf,
            const LlmHparams  *hparams,
            double            *alpha,
            GError           **error)
 {
-  if (!check_text (gguf, "general.type", "adapter", error)
-      || !check_text (gguf, "adapter.type", "lora", error)
+  if (!check_text (gguf, "adapter.type", "lora", error)
       || !check_text (gguf, "general.architecture", hparams->architecture, error))
     return FALSE;
   if (llm_gguf_has (gguf, "adapter.alora.invocation_tokens"))
@@ -88,23 +101,61 @@ view_rows (LlmGguf             *gguf,
   };
 }
 
+/* Inputs and outputs of the operator that the adapter is for: all, or those of its level. */
+static gboolean
+find_shape (const Reading        *reading,
+            const LlmTensorPart  *part,
+            LlmOperator           op,
+            guint                 layer,
+            guint                *n_in,
+            guint                *n_out,
+            GError              **error)
+{
+  *n_in = part->n_in;
+  *n_out = part->n_out;
+  if (reading->sub_models == NULL)
+    return TRUE;
+  if (part->tensor->dims[1] != part->n_out)
+    return llm_gguf_fail (reading->gguf, error, LLMSVC_ERROR_UNSUPPORTED,
+                          "sub-models of models that keep several operators in the tensor %s are "
+                          "not supported", part->tensor->name);
+  *n_in = *n_out = 0;
+  for (guint segment = 0; segment <= reading->level; segment++)
+    {
+      LlmSegmentShape shape =
+        llm_sub_models_get_shape (reading->sub_models, reading->hparams, op, layer, segment);
+
+      *n_in = MAX (*n_in, shape.in_first + shape.in_count);
+      *n_out = MAX (*n_out, shape.out_first + shape.out_count);
+    }
+  return TRUE;
+}
+
 /* Where a tensor of the model holds several operators, A is for all of them, and B has the outputs
  * of each as the tensor has. */
 static gboolean
 read_pair (LlmLora              *self,
-           const LlmTensorPart  *part,
-           double                alpha,
-           LlmLoraPair          *pair,
-           GHashTable           *used,
+           const Reading        *reading,
+           LlmOperator           op,
+           guint                 layer,
            GError              **error)
 {
   LlmGguf *gguf = self->gguf;
-  g_autofree char *name_a = g_strconcat (part->tensor->name, SUFFIX_A, NULL);
-  g_autofree char *name_b = g_strconcat (part->tensor->name, SUFFIX_B, NULL);
-  const LlmGgufTensor *a = llm_gguf_find_tensor (gguf, name_a);
-  const LlmGgufTensor *b = llm_gguf_find_tensor (gguf, name_b);
+  LlmLoraPair *pair = &self->pairs[layer * LLM_N_OPS + op];
+  LlmTensorPart part;
+  g_autofree char *name_a = NULL, *name_b = NULL;
+  const LlmGgufTensor *a, *b;
   guint64 rank;
+  guint n_in, n_out;
 
+  if (!llm_operator_find (reading->model, reading->hparams, op, layer, &part, error))
+    return FALSE;
+  if (part.tensor == NULL)
+    return TRUE;
+  name_a = g_strconcat (reading->prefix, part.tensor->name, SUFFIX_A, NULL);
+  name_b = g_strconcat (reading->prefix, part.tensor->name, SUFFIX_B, NULL);
+  a = llm_gguf_find_tensor (gguf, name_a);
+  b = llm_gguf_find_tensor (gguf, name_b);
   if (a == NULL && b == NULL)
     return TRUE;
   if (a == NULL || b == NULL)
@@ -117,35 +168,40 @@ read_pair (LlmLora              *self,
     return llm_gguf_fail (gguf, error, LLMSVC_ERROR_INVALID_MODEL,
                           "the tensor %s has the rank %ju, 1 to %u are supported", name_a, rank,
                           LLM_LORA_MAX_RANK);
-  if (!check_shape (gguf, a, part->n_in, rank, error)
-      || !check_shape (gguf, b, rank, part->tensor->dims[1], error))
+  if (!find_shape (reading, &part, op, layer, &n_in, &n_out, error)
+      || !check_shape (gguf, a, n_in, rank, error)
+      || !check_shape (gguf, b, rank, reading->sub_models != NULL ? n_out : part.tensor->dims[1],
+                       error))
     return FALSE;
 
   pair->rank = (guint) rank;
-  pair->scale = alpha != 0 ? (float) (alpha / (double) rank) : 1;   /* as llama.cpp has it */
-  pair->a = view_rows (gguf, a, part->n_in, 0, pair->rank);
-  pair->b = view_rows (gguf, b, pair->rank, part->first_row, part->n_out);
+  /* as llama.cpp has it */
+  pair->scale = reading->alpha != 0 ? (float) (reading->alpha / (double) rank) : 1;
+  pair->a = view_rows (gguf, a, n_in, 0, pair->rank);
+  pair->b = view_rows (gguf, b, pair->rank, part.first_row, n_out);
   self->max_rank = MAX (self->max_rank, pair->rank);
-  g_hash_table_add (used, (gpointer) a);
-  g_hash_table_add (used, (gpointer) b);
+  self->counted_bytes += a->bytes + b->bytes;
+  g_hash_table_add (reading->used, (gpointer) a);
+  g_hash_table_add (reading->used, (gpointer) b);
   return TRUE;
 }
 
 static gboolean
-refuse_tensor (LlmGguf              *gguf,
-               LlmGguf              *model,
+refuse_tensor (const Reading        *reading,
                const LlmGgufTensor  *tensor,
                GError              **error)
 {
+  LlmGguf *gguf = reading->gguf;
   g_autofree char *quoted = llm_gguf_quote (tensor->name, strlen (tensor->name));
+  const char *rest = tensor->name + strlen (reading->prefix);
   g_autofree char *base = NULL;
 
-  if (!g_str_has_suffix (tensor->name, SUFFIX_A) && !g_str_has_suffix (tensor->name, SUFFIX_B))
+  if (!g_str_has_suffix (rest, SUFFIX_A) && !g_str_has_suffix (rest, SUFFIX_B))
     return llm_gguf_fail (gguf, error, LLMSVC_ERROR_UNSUPPORTED,
                           "the tensor %s is neither .lora_a nor .lora_b of another one: leaving it "
                           "out would change the answers", quoted);
-  base = g_strndup (tensor->name, strlen (tensor->name) - strlen (SUFFIX_A));
-  if (llm_gguf_find_tensor (model, base) == NULL)
+  base = g_strndup (rest, strlen (rest) - strlen (SUFFIX_A));
+  if (llm_gguf_find_tensor (reading->model, base) == NULL)
     return llm_gguf_fail (gguf, error, LLMSVC_ERROR_INVALID_MODEL,
                           "the tensor %s is for one that the model does not have", quoted);
   return llm_gguf_fail (gguf, error, LLMSVC_ERROR_UNSUPPORTED,
@@ -156,20 +212,19 @@ refuse_tensor (LlmGguf              *gguf,
 }
 
 static gboolean
-check_all_are_used (LlmLora     *self,
-                    LlmGguf     *model,
-                    GHashTable  *used,
-                    GError     **error)
+check_all_are_used (const Reading  *reading,
+                    GError        **error)
 {
-  for (guint i = 0; i < self->gguf->tensors->len; i++)
+  for (guint i = 0; i < reading->gguf->tensors->len; i++)
     {
-      const LlmGgufTensor *tensor = llm_gguf_get_tensor (self->gguf, i);
+      const LlmGgufTensor *tensor = llm_gguf_get_tensor (reading->gguf, i);
 
-      if (!g_hash_table_contains (used, tensor))
-        return refuse_tensor (self->gguf, model, tensor, error);
+      if (g_str_has_prefix (tensor->name, reading->prefix)
+          && !g_hash_table_contains (reading->used, tensor))
+        return refuse_tensor (reading, tensor, error);
     }
-  if (g_hash_table_size (used) == 0)
-    return llm_gguf_fail (self->gguf, error, LLMSVC_ERROR_INVALID_MODEL,
+  if (g_hash_table_size (reading->used) == 0)
+    return llm_gguf_fail (reading->gguf, error, LLMSVC_ERROR_INVALID_MODEL,
                           "the adapter has no tensors");
   return TRUE;
 }
@@ -185,12 +240,44 @@ static void
 count (LlmLora   *self,
        LlmLedger *ledger)
 {
-  guint64 bytes = llm_file_map_get_size (self->gguf->map);
-
   self->ledger = llm_ledger_ref (ledger);
   if (is_backed (self))
-    llm_ledger_add (ledger, LLM_LEDGER_BACKED, bytes);
-  llm_ledger_add (ledger, LLM_HOLDER_WEIGHTS, bytes);
+    llm_ledger_add (ledger, LLM_LEDGER_BACKED, self->counted_bytes);
+  llm_ledger_add (ledger, LLM_HOLDER_WEIGHTS, self->counted_bytes);
+}
+
+static LlmLora *
+read_all (Reading    *reading,
+          LlmLedger  *ledger,
+          GError    **error)
+{
+  const LlmHparams *hparams = reading->hparams;
+  g_autoptr(LlmLora) self = g_new0 (LlmLora, 1);
+  g_autoptr(GHashTable) used = reading->used = g_hash_table_new (NULL, NULL);
+
+  g_atomic_ref_count_init (&self->ref_count);
+  self->gguf = llm_gguf_ref (reading->gguf);
+  self->pairs = g_new0 (LlmLoraPair, (gsize) hparams->n_layers * LLM_N_OPS);
+  if (!read_keys (reading->gguf, hparams, &reading->alpha, error))
+    return NULL;
+
+  for (guint op = 0; op < LLM_N_OPS; op++)
+    for (guint layer = 0; layer < llm_operator_count_layers (hparams, op); layer++)
+      {
+        /* a tied output is the embedding, too */
+        if ((ADAPTED_OPS & LLM_OP_BIT (op)) == 0
+            || (op == LLM_OP_OUTPUT && hparams->has_tied_output))
+          continue;
+        if (!read_pair (self, reading, op, layer, error))
+          return NULL;
+      }
+  if (!check_all_are_used (reading, error))
+    return NULL;
+  if (reading->sub_models == NULL)
+    self->counted_bytes = llm_file_map_get_size (self->gguf->map);
+  if (ledger != NULL)
+    count (self, ledger);
+  return g_steal_pointer (&self);
 }
 
 LlmLora *
@@ -200,36 +287,30 @@ llm_lora_new_for_gguf (LlmGguf           *gguf,
                        LlmLedger         *ledger,
                        GError           **error)
 {
-  g_autoptr(LlmLora) self = g_new0 (LlmLora, 1);
-  g_autoptr(GHashTable) used = g_hash_table_new (NULL, NULL);
-  double alpha;
+  Reading reading = { .gguf = gguf, .model = model, .hparams = hparams, .prefix = "" };
 
-  g_atomic_ref_count_init (&self->ref_count);
-  self->gguf = llm_gguf_ref (gguf);
-  self->pairs = g_new0 (LlmLoraPair, (gsize) hparams->n_layers * LLM_N_OPS);
-  if (!read_keys (gguf, hparams, &alpha, error))
-    return NULL;
+  return check_text (gguf, "general.type", "adapter", error) ? read_all (&reading, ledger, error)
+                                                             : NULL;
+}
 
-  for (guint op = 0; op < LLM_N_OPS; op++)
-    for (guint layer = 0; layer < llm_operator_count_layers (hparams, op); layer++)
-      {
-        LlmTensorPart part;
+LlmLora *
+llm_lora_new_for_level (const LlmCompanion  *companion,
+                        LlmModel            *model,
+                        guint                level,
+                        LlmLedger           *ledger,
+                        GError             **error)
+{
+  g_autofree char *prefix = llm_companion_get_prefix (companion, level);
+  Reading reading = {
+    .gguf = companion->gguf,
+    .model = llm_model_get_gguf (model),
+    .hparams = llm_model_get_hparams (model),
+    .sub_models = companion->sub_models,
+    .level = level,
+    .prefix = prefix,
+  };
 
-        /* a tied output is the embedding, too */
-        if ((ADAPTED_OPS & LLM_OP_BIT (op)) == 0
-            || (op == LLM_OP_OUTPUT && hparams->has_tied_output))
-          continue;
-        if (!llm_operator_find (model, hparams, op, layer, &part, error))
-          return NULL;
-        if (part.tensor != NULL
-            && !read_pair (self, &part, alpha, &self->pairs[layer * LLM_N_OPS + op], used, error))
-          return NULL;
-      }
-  if (!check_all_are_used (self, model, used, error))
-    return NULL;
-  if (ledger != NULL)
-    count (self, ledger);
-  return g_steal_pointer (&self);
+  return companion->has_adapters[level] ? read_all (&reading, ledger, error) : NULL;
 }
 
 LlmLora *
@@ -258,11 +339,9 @@ llm_lora_unref (LlmLora *self)
     return;
   if (self->ledger != NULL)
     {
-      guint64 bytes = llm_file_map_get_size (self->gguf->map);
-
-      llm_ledger_remove (self->ledger, LLM_HOLDER_WEIGHTS, bytes);
+      llm_ledger_remove (self->ledger, LLM_HOLDER_WEIGHTS, self->counted_bytes);
       if (is_backed (self))
-        llm_ledger_remove (self->ledger, LLM_LEDGER_BACKED, bytes);
+        llm_ledger_remove (self->ledger, LLM_LEDGER_BACKED, self->counted_bytes);
       llm_ledger_unref (self->ledger);
     }
   llm_gguf_unref (self->gguf);

@@ -10,6 +10,7 @@
 
 #pragma once
 
+#include "model/llm-companion.h"
 #include "weights/llm-weights.h"
 
 #define LLM_LORA_MAX_RANK 256
@@ -29,6 +30,7 @@ typedef struct
   gatomicrefcount ref_count;
   LlmGguf *gguf;         /* (owned) */
   LlmLedger *ledger;     /* (nullable) (owned) */
+  guint64 counted_bytes; /* in it */
   LlmLoraPair *pairs;    /* (owned) [n_layers × LLM_N_OPS], shared ones in layer 0 */
   guint max_rank;        /* of all pairs, at least 1 */
 } LlmLora;
@@ -46,6 +48,14 @@ LlmLora *llm_lora_open         (const char       *path,
 LlmLora *llm_lora_new_for_gguf (LlmGguf          *gguf,
                                 LlmGguf          *model,
                                 const LlmHparams *hparams,
+                                LlmLedger        *ledger,
+                                GError          **error) G_GNUC_WARN_UNUSED_RESULT;
+/* (nullable): of one level of the sub-models, from the companion of @model; NULL without @error where
+ * it has none. Its halves are as large as the level, so rows of other levels can't have it. Fails as
+ * above, and with UNSUPPORTED where the model keeps several operators in one tensor. */
+LlmLora *llm_lora_new_for_level (const LlmCompanion *companion,
+                                LlmModel         *model,
+                                guint             level,
                                 LlmLedger        *ledger,
                                 GError          **error) G_GNUC_WARN_UNUSED_RESULT;
 LlmLora *llm_lora_ref          (LlmLora          *self);

@@ -152,3 +152,65 @@ llm_sub_models_get_shape (const LlmSubModels *self,
     }
   return shape;
 }
+
+/* Of one operator of one layer, as many inputs and outputs as the level has. */
+static void
+add_cost (const LlmTensorPart   *part,
+          LlmOperator            op,
+          const LlmHparams      *hparams,
+          guint64                n_in,
+          guint64                n_out,
+          LlmSubModelCost       *cost)
+{
+  guint64 bytes = n_in / llk_type_block_size (part->type) * llk_type_block_bytes (part->type)
+                  * n_out;
+  gboolean is_looked_up = op == LLM_OP_TOKEN_EMBEDDING;
+
+  /* a tied output is the embedding, which is held once */
+  if (op != LLM_OP_OUTPUT || !hparams->has_tied_output)
+    cost->weights += n_in * n_out;
+  if (is_looked_up)
+    return;
+  cost->bytes += bytes;
+  if (llm_operator_is_matrix (op))
+    cost->operations += n_in * n_out;
+}
+
+gboolean
+llm_sub_models_measure (const LlmSubModels  *self,
+                        LlmGguf             *gguf,
+                        const LlmHparams    *hparams,
+                        guint                level,
+                        LlmSubModelCost     *cost,
+                        GError             **error)
+{
+  guint group_size = hparams->n_heads / hparams->n_kv_heads * hparams->head_dim;
+
+  *cost = (LlmSubModelCost) { 0 };
+  for (guint op = 0; op < LLM_N_OPS; op++)
+    for (guint layer = 0; layer < llm_operator_count_layers (hparams, op); layer++)
+      {
+        LlmTensorPart part;
+        guint64 n_in, n_out;
+
+        if (!llm_operator_find (gguf, hparams, op, layer, &part, error))
+          return FALSE;
+        if (part.tensor == NULL)
+          continue;
+        n_in = part.n_in;
+        n_out = part.n_out;
+        for (guint segment = level + 1; segment < self->n_levels; segment++)
+          {
+            LlmSegmentShape shape =
+              llm_sub_models_get_shape (self, hparams, op, layer, segment);
+
+            n_in -= shape.in_count < part.n_in ? shape.in_count : 0;
+            n_out -= shape.out_count < part.n_out ? shape.out_count : 0;
+          }
+        add_cost (&part, op, hparams, n_in, n_out, cost);
+      }
+  for (guint layer = 0; layer < hparams->n_layers; layer++)
+    cost->operations += 2 * (guint64) llm_sub_models_get_groups (self, layer, level) * group_size
+                        * LLM_SUB_MODEL_DEPTH;
+  return TRUE;
+}

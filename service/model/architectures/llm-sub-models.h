@@ -34,6 +34,17 @@ typedef struct
   guint out_first, out_count;
 } LlmSegmentShape;
 
+/* What a level costs. */
+typedef struct
+{
+  guint64 weights;      /* values that it holds: embedding, norms and K and V with them */
+  guint64 operations;   /* multiplications of one token: of matrices, the output's with them, and of
+                         * attention to LLM_SUB_MODEL_DEPTH positions */
+  guint64 bytes;        /* of weights read for one token */
+} LlmSubModelCost;
+
+#define LLM_SUB_MODEL_DEPTH 512
+
 /* One level: the whole model. */
 LlmSubModels   *llm_sub_models_new_whole (const LlmHparams   *hparams);
 /* From arrays as above, which are copied. Fails with INVALID_MODEL where they
@@ -57,6 +68,14 @@ LlmSegmentShape llm_sub_models_get_shape (const LlmSubModels *self,
                                           LlmOperator         op,
                                           guint               layer,
                                           guint               segment);
+
+/* What @level of the model in the file @gguf costs. Fails as llm_operator_find() does. */
+gboolean        llm_sub_models_measure   (const LlmSubModels *self,
+                                          LlmGguf            *gguf,
+                                          const LlmHparams   *hparams,
+                                          guint               level,
+                                          LlmSubModelCost    *cost,
+                                          GError            **error) G_GNUC_WARN_UNUSED_RESULT;
 
 static inline guint
 llm_sub_models_get_groups (const LlmSubModels *self,

@@ -10,7 +10,7 @@ import numpy
 
 from . import blocks
 from .head import ALIGNMENT, ARRAY, STRING
-from .shapes import TYPES
+from .types import TYPES
 
 NAMES = {kind.number: name for name, kind in TYPES.items()}
 # Of single values, by the number of their type in a file.
@@ -99,7 +99,7 @@ class Gguf:
         """A number of things, at least one."""
         value = self.values.get(key, default)
         if not isinstance(value, int) or not 1 <= value < 1 << 24:
-            raise GgufError(f"{self.path}: {key} is missing, or no number that can be widened")
+            raise GgufError(f"{self.path}: {key} is missing, or no number of things")
         return value
 
     def check(self, name, *dims):
@@ -113,7 +113,7 @@ class Gguf:
         if tensor.type not in blocks.TYPES:
             raise GgufError(f"{self.path}: the tensor {name} is of type "
                             f"{tensor.type or tensor.number}; {', '.join(blocks.TYPES)} can be "
-                            "widened")
+                            "read here")
         kind = TYPES[tensor.type]
         n_bytes = math.prod(dims) // kind.block_size * kind.block_bytes
         if (dims[0] % kind.block_size != 0 or

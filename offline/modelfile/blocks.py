@@ -42,3 +42,8 @@ def pack(kind, values):
         whole = numpy.clip(values, 0, 15).astype(numpy.uint8)
         whole = whole[:, :16] | whole[:, 16:] << 4
     return numpy.hstack((scales, whole))
+
+
+def view(data, begin, n_bytes):
+    """Bytes of a file in memory."""
+    return numpy.frombuffer(data, numpy.uint8, n_bytes, begin)

@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#include "model/llm-companion.h"
+
+#include "common/llmsvc-error.h"
+
+#include <math.h>
+#include <string.h>
+
+#define VERSION 1
+/* What shares may differ from those computed here: they are written as floats. */
+#define MAX_SHARE_ERROR 1e-4
+
+char *
+llm_companion_get_path (const char *model)
+{
+  gsize length = strlen (model);
+
+  if (g_str_has_suffix (model, ".gguf"))
+    length -= strlen (".gguf");
+  return g_strdup_printf ("%.*s" LLM_COMPANION_SUFFIX, (int) length, model);
+}
+
+char *
+llm_companion_get_prefix (const LlmCompanion *self,
+                          guint               level)
+{
+  return g_strdup_printf ("level.%u.", self->sub_models->percent[level]);
+}
+
+static gboolean
+check_head (LlmGguf   *gguf,
+            LlmModel  *model,
+            GError   **error)
+{
+  g_autofree char *type = llm_gguf_get_string (gguf, "general.type", FALSE, error);
+  g_autofree char *weights = NULL;
+  guint64 version;
+
+  if (type == NULL)
+    return FALSE;
+  if (!g_str_equal (type, "companion"))
+    {
+      g_autofree char *quoted = llm_gguf_quote (type, strlen (type));
+
+      return llm_gguf_fail (gguf, error, LLMSVC_ERROR_INVALID_MODEL,
+                            "general.type is %s; the companion of a model has “companion”: make it "
+                            "with llmsvc-elastic, or rename this file", quoted);
+    }
+  if (!llm_gguf_get_uint (gguf, "llmsvc.companion.version", 1, G_MAXUINT32, NULL, &version, error))
+    return FALSE;
+  if (version != VERSION)
+    return llm_gguf_fail (gguf, error, LLMSVC_ERROR_UNSUPPORTED,
+                          "llmsvc.companion.version is %" G_GUINT64_FORMAT ", only %u is known here",
+                          version, VERSION);
+  weights = llm_gguf_get_string (gguf, "llmsvc.companion.weights", FALSE, error);
+  if (weights == NULL)
+    return FALSE;
+  if (!g_str_equal (weights, llm_model_get_weight_identity (model)))
+    {
+      g_autofree char *quoted = llm_gguf_quote (weights, strlen (weights));
+
+      return llm_gguf_fail (gguf, error, LLMSVC_ERROR_INVALID_MODEL,
+                            "it is for the weights %s, those of %s are “%s”: make it again with "
+                            "llmsvc-elastic, or remove it", quoted,
+                            llm_model_get_gguf (model)->path,
+                            llm_model_get_weight_identity (model));
+    }
+  return TRUE;
+}
+
+/* (transfer full): @n numbers from 0 to G_MAXUINT16; @n is 0 for 1 to LLM_MAX_LEVELS, returned. */
+static guint *
+read_counts (LlmGguf     *gguf,
+             const char  *key,
+             gsize       *n,
+             GError     **error)
+{
+  gsize n_items;
+  g_autofree gint64 *items = llm_gguf_get_ints (gguf, key, FALSE, &n_items, error);
+  g_autofree guint *counts = NULL;
+
+  if (items == NULL)
+    return NULL;
+  if (*n == 0 ? n_items < 1 || n_items > LLM_MAX_LEVELS : n_items != *n)
+    return llm_gguf_fail_null (gguf, error, LLMSVC_ERROR_INVALID_MODEL,
+                               "%s has %" G_GSIZE_FORMAT " items, %" G_GSIZE_FORMAT
+                               " are needed", key, n_items,
+                               *n == 0 ? (gsize) LLM_MAX_LEVELS : *n);
+  counts = g_new (guint, n_items);
+  for (gsize i = 0; i < n_items; i++)
+    {
+      if (items[i] < 0 || items[i] > G_MAXINT32)
+        return llm_gguf_fail_null (gguf, error, LLMSVC_ERROR_INVALID_MODEL,
+                                   "item %" G_GSIZE_FORMAT " of %s is %" G_GINT64_FORMAT
+                                   ", which is no count", i, key, items[i]);
+      counts[i] = (guint) items[i];
+    }
+  *n = n_items;
+  return g_steal_pointer (&counts);
+}
+
+static LlmSubModels *
+read_table (LlmGguf           *gguf,
+            const LlmHparams  *hparams,
+            GError           **error)
+{
+  gsize n_levels = 0, n;
+  g_autofree guint *levels = read_counts (gguf, "llmsvc.levels.percent", &n_levels, error);
+  g_autofree guint *groups = NULL, *channels = NULL;
+  guint8 percent[LLM_MAX_LEVELS];
+  g_autoptr(GError) cause = NULL;
+  LlmSubModels *made;
+
+  if (levels == NULL)
+    return NULL;
+  for (gsize i = 0; i < n_levels; i++)
+    percent[i] = (guint8) MIN (levels[i], 255);
+  n = n_levels * hparams->n_layers;
+  groups = read_counts (gguf, "llmsvc.levels.groups", &n, error);
+  channels = groups != NULL ? read_counts (gguf, "llmsvc.levels.channels", &n, error) : NULL;
+  if (channels == NULL)
+    return NULL;
+  made = llm_sub_models_new (hparams, (guint) n_levels, percent, groups, channels, &cause);
+  if (made == NULL)
+    llm_gguf_fail_of (gguf, error, g_steal_pointer (&cause));
+  return made;
+}
+
+/* What adapters add to each level; what they are for is checked by who applies them. */
+static gboolean
+add_adapters (LlmCompanion  *self,
+              GError       **error)
+{
+  for (guint i = 0; i < self->gguf->tensors->len; i++)
+    {
+      const LlmGgufTensor *tensor = llm_gguf_get_tensor (self->gguf, i);
+      gboolean is_known = FALSE;
+
+      for (guint level = 0; level < self->sub_models->n_levels; level++)
+        {
+          g_autofree char *prefix = llm_companion_get_prefix (self, level);
+          guint64 n_weights = tensor->dims[0] * tensor->dims[1];
+
+          if (!g_str_has_prefix (tensor->name, prefix))
+            continue;
+          is_known = self->has_adapters[level] = TRUE;
+          self->costs[level].weights += n_weights;
+          self->costs[level].operations += n_weights;
+          self->costs[level].bytes += tensor->bytes;
+        }
+      if (!is_known)
+        {
+          g_autofree char *quoted = llm_gguf_quote (tensor->name, strlen (tensor->name));
+
+          return llm_gguf_fail (self->gguf, error, LLMSVC_ERROR_INVALID_MODEL,
+                                "the tensor %s is of none of its levels", quoted);
+        }
+    }
+  return TRUE;
+}
+
+/* A level must not be sold as a smaller one than it is. */
+static gboolean
+check_shares (LlmCompanion  *self,
+              const char    *key,
+              gsize          member,
+              GError       **error)
+{
+  guint n_levels = self->sub_models->n_levels;
+  gsize n;
+  g_autofree float *shares = llm_gguf_get_floats (self->gguf, key, FALSE, &n, error);
+#define COST(level) \
+  ((double) *(const guint64 *) ((const char *) &self->costs[level] + member))
+
+  if (shares == NULL)
+    return FALSE;
+  if (n != n_levels)
+    return llm_gguf_fail (self->gguf, error, LLMSVC_ERROR_INVALID_MODEL,
+                          "%s has %" G_GSIZE_FORMAT " items for %u levels", key, n, n_levels);
+  for (guint level = 0; level < n_levels; level++)
+    {
+      double share = COST (level) / COST (n_levels - 1);
+
+      if (!(fabs (shares[level] - share) <= MAX_SHARE_ERROR))
+        return llm_gguf_fail (self->gguf, error, LLMSVC_ERROR_INVALID_MODEL,
+                              "%s says %.4f of level %u, its groups, channels and adapters are "
+                              "%.4f", key, shares[level], self->sub_models->percent[level], share);
+    }
+#undef COST
+  return TRUE;
+}
+
+LlmCompanion *
+llm_companion_new_for_gguf (LlmGguf   *gguf,
+                            LlmModel  *model,
+                            GError   **error)
+{
+  const LlmHparams *hparams = llm_model_get_hparams (model);
+  g_autoptr(LlmCompanion) self = g_new0 (LlmCompanion, 1);
+
+  g_atomic_ref_count_init (&self->ref_count);
+  self->gguf = llm_gguf_ref (gguf);
+  if (!check_head (gguf, model, error))
+    return NULL;
+  self->sub_models = read_table (gguf, hparams, error);
+  if (self->sub_models == NULL)
+    return NULL;
+  for (guint level = 0; level < self->sub_models->n_levels; level++)
+    if (!llm_sub_models_measure (self->sub_models, llm_model_get_gguf (model), hparams, level,
+                                 &self->costs[level], error))
+      return NULL;
+  if (!add_adapters (self, error)
+      || !check_shares (self, "llmsvc.levels.weights", G_STRUCT_OFFSET (LlmSubModelCost, weights),
+                        error)
+      || !check_shares (self, "llmsvc.levels.operations",
+                        G_STRUCT_OFFSET (LlmSubModelCost, operations), error)
+      || !check_shares (self, "llmsvc.levels.bytes", G_STRUCT_OFFSET (LlmSubModelCost, bytes),
+                        error))
+    return NULL;
+  return g_steal_pointer (&self);
+}
+
+LlmCompanion *
+llm_companion_open (LlmModel  *model,
+                    GError   **error)
+{
+  g_autofree char *path = llm_companion_get_path (llm_model_get_gguf (model)->path);
+  g_autoptr(LlmGguf) gguf = NULL;
+
+  if (!g_file_test (path, G_FILE_TEST_EXISTS))
+    return NULL;
+  gguf = llm_gguf_open (path, error);
+  return gguf != NULL ? llm_companion_new_for_gguf (gguf, model, error) : NULL;
+}
+
+LlmCompanion *
+llm_companion_ref (LlmCompanion *self)
+{
+  g_atomic_ref_count_inc (&self->ref_count);
+  return self;
+}
+
+void
+llm_companion_unref (LlmCompanion *self)
+{
+  if (!g_atomic_ref_count_dec (&self->ref_count))
+    return;
+  llm_gguf_unref (self->gguf);
+  llm_sub_models_free (self->sub_models);
+  g_free (self);
+}

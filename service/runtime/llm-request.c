@@ -14,6 +14,7 @@ llm_request_new (LlmApp *app)
   self->app = llm_app_ref (app);
   self->arrived_us = llm_clock_now_us ();
   self->slo = llm_slo_for_class (LLM_SLO_RESPONSIVE);
+  self->sub_model = 100;
   self->text = g_string_new (NULL);
   self->result.tokens = g_array_new (FALSE, FALSE, sizeof (gint32));
   self->result.text = g_string_new (NULL);
@@ -42,6 +43,7 @@ llm_request_unref (LlmRequest *self)
   g_clear_pointer (&self->stream, llm_text_stream_free);
   g_free (self->calls_marker);
   g_clear_pointer (&self->states, g_byte_array_unref);
+  g_clear_pointer (&self->levels, g_byte_array_unref);
   g_string_free (self->text, TRUE);
   g_clear_error (&self->result.error);
   g_array_unref (self->result.tokens);

@@ -88,5 +88,7 @@ llm_checksum_of_tokens (const char    *context,
        (gint64) turn->n_tokens);
   if (turn->tokens != NULL)
     add (row, "b", turn->tokens->data, (gsize) turn->tokens->len * sizeof (gint32));
+  if (turn->sub_model != 100)
+    add (row, "i", (gint64) turn->sub_model);
   return get_sum (row);
 }

@@ -32,6 +32,7 @@ llm_turn_new (void)
   LlmTurn *turn = g_new0 (LlmTurn, 1);
 
   turn->messages = g_ptr_array_new_with_free_func ((GDestroyNotify) stored_message_free);
+  turn->sub_model = 100;
   return turn;
 }
 
@@ -272,6 +273,7 @@ llm_conversation_drop_tokens (LlmConversation *self,
       g_clear_pointer (&turn->identity, g_free);
       g_clear_pointer (&turn->counted_by, g_free);
       turn->is_closed = FALSE;
+      turn->sub_model = 100;
     }
   self->dropped = MIN (self->dropped, first);
 }
@@ -321,6 +323,7 @@ LlmPoint
 llm_conversation_get_settled (LlmConversation *self,
                               const char      *identity,
                               GArray          *tokens,
+                              GByteArray      *levels,
                               guint           *first_message)
 {
   guint end = find_settled_end (self, identity);
@@ -335,6 +338,13 @@ llm_conversation_get_settled (LlmConversation *self,
       if (turn->tokens == NULL)
         continue;
       g_array_append_vals (tokens, turn->tokens->data, turn->tokens->len);
+      if (levels != NULL)
+        {
+          guint before = levels->len;
+
+          g_byte_array_set_size (levels, before + turn->tokens->len);
+          memset (levels->data + before, (int) turn->sub_model, turn->tokens->len);
+        }
       point = turn->is_closed ? LLM_POINT_CLOSED_ANSWER : LLM_POINT_OPEN_ANSWER;
     }
   return point;

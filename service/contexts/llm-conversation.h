@@ -25,6 +25,7 @@ typedef struct
                           * turn */
   char *identity;        /* (nullable): of the model that tokens are for */
   gboolean is_closed;    /* tokens end with the end of an answer */
+  guint sub_model;       /* percent of the model that computed its tokens */
   guint n_tokens;        /* of this turn, an estimate; for turns without tokens */
   guint n_total;         /* of the context up to here, */
   char *counted_by;      /* (nullable): by the model of this identity; NULL: not counted */
@@ -104,12 +105,13 @@ void              llm_conversation_drop_tokens  (LlmConversation *self,
 /* Of text and tokens. */
 guint64           llm_conversation_get_bytes (LlmConversation *self);
 
-/* The settled tokens for the model @identity are appended to @tokens; returns
- * where they end and sets @first_message to the first message they do not
- * cover. Without valid ones: LLM_POINT_START and message 0. */
+/* The settled tokens for the model @identity are appended to @tokens, and to @levels (nullable) the
+ * percent of the model that computed each; returns where they end and sets @first_message to the
+ * first message they do not cover. Without valid ones: LLM_POINT_START and message 0. */
 LlmPoint          llm_conversation_get_settled (LlmConversation *self,
                                                 const char      *identity,
                                                 GArray          *tokens,
+                                                GByteArray      *levels,
                                                 guint           *first_message);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmTurn, llm_turn_free)

@@ -67,7 +67,7 @@ has_own_tokens (const LlmCall *call,
   g_autoptr(GArray) settled = g_array_new (FALSE, FALSE, sizeof (gint32));
   guint first_message;
 
-  llm_conversation_get_settled (call->context->conversation, identity, settled, &first_message);
+  llm_conversation_get_settled (call->context->conversation, identity, settled, NULL, &first_message);
   return settled->len > 0 && first_message == call->context->conversation->messages->len;
 }
 
@@ -126,7 +126,7 @@ llm_call_count_settled (LlmCall    *call,
   g_autoptr(GArray) settled = g_array_new (FALSE, FALSE, sizeof (gint32));
   guint first_message;
 
-  llm_conversation_get_settled (call->context->conversation, identity, settled, &first_message);
+  llm_conversation_get_settled (call->context->conversation, identity, settled, NULL, &first_message);
   return call->continues && has_own_tokens (call, identity)
            ? settled->len - get_last_turn (call)->tokens->len
            : settled->len;

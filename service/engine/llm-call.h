@@ -151,6 +151,10 @@ void             llm_context_note_result (LlmContext         *self,
                                           const LlmRequestResult *result);
 void             llm_context_set_session (LlmContext         *self,
                                           LlmRequest         *request);
+/* And which sub-models computed the settled part of its prompt. */
+void             llm_context_set_levels  (LlmContext         *self,
+                                          LlmCall            *call,
+                                          LlmRequest         *request);
 
 /* Makes sure that the conversation is in memory, and is there in @callback, which must call
  * llm_context_load_finish(). */

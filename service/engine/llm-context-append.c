@@ -112,6 +112,7 @@ new_prefill (LlmCall *call,
   g_array_append_vals (request->prompt, call->tokens->data, call->tokens->len);
   request->n_ctx = llm_context_get_limit (self, call->model);
   llm_context_set_session (self, request);
+  llm_context_set_levels (self, call, request);
   request->on_text = ignore_text;
   return g_steal_pointer (&request);
 }

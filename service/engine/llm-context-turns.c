@@ -22,6 +22,23 @@ llm_context_set_session (LlmContext *self,
   request->shares_any = (self->traits & LLM_CONTEXT_SHARES_ANY) != 0;
 }
 
+void
+llm_context_set_levels (LlmContext *self,
+                        LlmCall    *call,
+                        LlmRequest *request)
+{
+  const char *tools = llm_call_options_get_string (call->options, LLMSVC_OPTION_TOOLS, NULL);
+  g_autofree char *identity =
+    llm_context_get_token_identity (call->model, tools, llm_engine_read_thinking (call->options));
+  g_autoptr(GArray) settled = g_array_new (FALSE, FALSE, sizeof (gint32));
+  guint first;
+
+  request->levels = g_byte_array_new ();
+  llm_conversation_get_settled (self->conversation, identity, settled, request->levels, &first);
+  /* a turn is of one sub-model, also when its answer goes on */
+  g_byte_array_set_size (request->levels, llm_call_count_settled (call, identity));
+}
+
 static void
 on_traits_stored (GObject      *source,
                   GAsyncResult *result,
@@ -233,7 +250,8 @@ llm_context_make_input (LlmContext *self,
                                          llm_model_get_hparams (model)->n_vocab))
     g_warning ("Stored tokens of the context %s are damaged; its text is used instead", self->id);
   if (conversation != NULL)
-    input->point = llm_conversation_get_settled (conversation, identity, input->settled, &first);
+    input->point = llm_conversation_get_settled (conversation, identity, input->settled, NULL,
+                                                 &first);
   input->n_settled = first;
   for (guint i = 0; i < n; i++)
     {

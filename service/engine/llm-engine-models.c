@@ -9,6 +9,7 @@
 
 #include "base/llm-clock.h"
 #include "common/llmsvc-error-private.h"
+#include "weights/llm-levels.h"
 #include "weights/llm-repacked-cache.h"
 
 /* --- the catalogue --- */
@@ -158,6 +159,7 @@ typedef struct
   GTask *select;           /* (nullable) (owned): the call of SelectModel to answer */
   LlmModel *model;         /* (nullable) (owned) */
   LlmWeights *weights;     /* (nullable) (owned) */
+  GError *levels_error;    /* (nullable) (owned): why its companion can't be used */
 } Load;
 
 gboolean
@@ -182,6 +184,7 @@ load_free (Load *load)
   g_clear_object (&load->select);
   g_clear_pointer (&load->model, llm_model_unref);
   g_clear_pointer (&load->weights, llm_weights_free);
+  g_clear_error (&load->levels_error);
   g_free (load);
 }
 
@@ -208,11 +211,16 @@ run_load (GTask        *task,
     {
       LlmGguf *gguf = llm_model_get_gguf (load->model);
       const LlmHparams *hparams = llm_model_get_hparams (load->model);
+      g_autoptr(LlmLevels) levels =
+        llm_levels_open (load->model, self->ledger, &load->levels_error);
+      const LlmSubModels *table = llm_levels_get_table (levels);
 
       load->weights = settings->is_exact
-                        ? llm_weights_new_mapped (gguf, hparams, NULL, self->ledger, &error)
-                        : llm_weights_new_repacked (gguf, hparams, NULL, cache, settings->n_threads,
-                                                    self->ledger, &error);
+                        ? llm_weights_new_mapped (gguf, hparams, table, self->ledger, &error)
+                        : llm_weights_new_repacked (gguf, hparams, table, cache,
+                                                    settings->n_threads, self->ledger, &error);
+      if (load->weights != NULL)
+        load->weights->levels = g_steal_pointer (&levels);
     }
   if (load->weights != NULL)
     g_task_return_boolean (task, TRUE);
@@ -234,6 +242,7 @@ take_model (LlmEngine *self,
   llm_constraint_cache_set_model (self->constraints, self->model);
   g_free (self->identity);
   self->identity = g_strdup (llm_model_get_identity (self->model));
+  llm_engine_take_levels (self, load->weights->levels, g_steal_pointer (&load->levels_error));
   llm_executor_set_model (self->executor, 0, self->model, g_steal_pointer (&load->weights), NULL,
                           NULL);
   self->counters.model_loads++;
@@ -492,6 +501,7 @@ llm_engine_unload (LlmEngine     *self,
       return;
     }
   g_clear_pointer (&self->model, llm_model_unref);
+  llm_engine_take_levels (self, NULL, NULL);
   if (self->draft_id != NULL)
     llm_engine_drop_draft (self);
   llm_constraint_cache_set_model (self->constraints, NULL);

@@ -15,7 +15,8 @@
 #include "engine/llm-engine.h"
 #include "runtime/llm-executor.h"
 #include "memory/llm-governor.h"
-#include "model/llm-model.h"
+#include "model/llm-companion.h"
+#include "weights/llm-levels.h"
 
 G_BEGIN_DECLS
 
@@ -111,6 +112,8 @@ struct _LlmEngine
   LlmModel *draft_target;       /* (nullable) (unowned): whose tokens the draft is known to have */
   gboolean is_loading_draft;
   GError *draft_error;          /* (nullable): why the configured one can't be used */
+  LlmCompanion *companion;      /* (nullable) (owned): of the model that is loaded */
+  GError *levels_error;         /* (nullable): why the one that is there can't be used */
   GHashTable *draft_records;    /* (element-type utf8 LlmDraftRecord) (owned): by the id of the
                                  * model, a line feed, and that of the source */
   LlmConstraintCache *constraints; /* (owned): compiled for it */
@@ -211,6 +214,19 @@ guint64        llm_engine_drop_draft            (LlmEngine            *self);
 guint64        llm_engine_get_draft_bytes       (LlmEngine            *self);
 /* Has the request's decoder guess, if its call wants that. */
 gboolean       llm_engine_add_draft             (LlmEngine            *self,
+                                                 LlmRequest           *request,
+                                                 LlmCallOptions       *options,
+                                                 GError              **error);
+
+/* llm-engine-sub-models.c */
+/* Those of the model that is loaded. @levels: (nullable) (unowned); takes @error (nullable): why
+ * its companion can't be used. */
+void           llm_engine_take_levels           (LlmEngine            *self,
+                                                 const LlmLevels      *levels,
+                                                 GError               *error);
+/* Which sub-model answers (E9). Fails with UNSUPPORTED where the call names one that the model
+ * lacks. */
+gboolean       llm_engine_choose_sub_model      (LlmEngine            *self,
                                                  LlmRequest           *request,
                                                  LlmCallOptions       *options,
                                                  GError              **error);

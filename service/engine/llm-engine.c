@@ -107,6 +107,7 @@ llm_engine_finalize (GObject *object)
   llm_engine_drop_draft (self);
   g_hash_table_unref (self->draft_records);
   g_clear_error (&self->draft_error);
+  llm_engine_take_levels (self, NULL, NULL);
   llm_constraint_cache_unref (self->constraints);
   g_clear_pointer (&self->active, llm_model_info_unref);
   llm_engine_script_stop (self);
@@ -206,7 +207,7 @@ llm_engine_get_features (LlmEngine *self)
   /* Optional abilities that the option `require` may name; each system adds its own. */
 #define FEATURES_OF_ALL \
   "continue", "grammar", "json-schema", "named-contexts", "pipe-streams", "regex", "request-id", \
-    "sliding-window", "slo-shares", "thinking", "tools", NULL
+    "sliding-window", "slo-shares", "sub-models", "thinking", "tools", NULL
   static const char *const features[] = { "infill", "logprobs", FEATURES_OF_ALL };
   /* a script has no probabilities, and its tokens are bytes */
   static const char *const mock_features[] = { "mock", FEATURES_OF_ALL };

@@ -78,6 +78,10 @@ const char        *llm_engine_get_availability (LlmEngine   *self);
 const GError      *llm_engine_get_availability_reason (LlmEngine *self);
 /* (nullable): the model in use. */
 LlmModelInfo      *llm_engine_get_active_model (LlmEngine   *self);
+/* (transfer full): percent of the model that each of its sub-models has; empty while it is not
+ * loaded. */
+GStrv              llm_engine_list_sub_models  (LlmEngine   *self,
+                                                const LlmModelInfo *info);
 /* (element-type LlmModelInfo) (transfer none): those that can be used. */
 GPtrArray         *llm_engine_get_models       (LlmEngine   *self);
 

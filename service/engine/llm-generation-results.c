@@ -75,7 +75,7 @@ make_results (LlmGeneration          *self,
   g_variant_dict_insert (&dict, "tpot-target-ms", "d", result->slo.tpot_ms);
   if (result->forecast_ms > 0)
     g_variant_dict_insert (&dict, "ttft-forecast-ms", "d", result->forecast_ms);
-  g_variant_dict_insert (&dict, "sub-model", "u", 100);
+  g_variant_dict_insert (&dict, "sub-model", "u", result->sub_model);
   g_variant_dict_insert (&dict, "prompt-level", "u", 100);
   g_variant_dict_insert (&dict, "ignored", "^as", llm_call_options_get_ignored (call->options));
   if (info != NULL)
@@ -183,6 +183,7 @@ make_turn (LlmGeneration          *self,
       g_array_append_vals (turn->tokens, result->tokens->data, result->tokens->len);
       turn->identity = g_steal_pointer (&identity);
       turn->is_closed = result->is_closed;
+      turn->sub_model = self->request->sub_model;
       turn->n_tokens = turn->tokens->len;
       turn->is_whole = n_settled == 0;
       turn->n_total = prompt->len + result->tokens->len;

@@ -112,7 +112,10 @@ fill_request (LlmGeneration *self,
     return FALSE;
   g_array_append_vals (request->prompt, tokens->data, tokens->len);
   if (context != NULL)
-    llm_context_set_session (context, request);
+    {
+      llm_context_set_session (context, request);
+      llm_context_set_levels (context, call, request);
+    }
   request->n_ctx = n_ctx;
   request->slides = slides_past (call, n_ctx, call->n_system);
   request->n_system = call->n_system;

@@ -130,6 +130,14 @@ llm_forward_has_adapters (LlmForward *self)
   return self->step->plan->config.n_adapters > 0;
 }
 
+guint8
+llm_forward_get_sub_model (LlmForward *self)
+{
+  guint8 percent = self->step->plan->config.sub_model;
+
+  return percent != 0 ? percent : 100;
+}
+
 guint64
 llm_forward_get_scratch (LlmForward *self)
 {

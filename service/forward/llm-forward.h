@@ -62,8 +62,10 @@ const float *llm_forward_get_logits  (LlmForward       *self,
 void         llm_forward_accept      (LlmForward       *self,
                                       LlmKvSeq         *seq,
                                       guint             row);
-/* Whether rows may have an adapter. */
+/* Whether rows may have an adapter of their own. */
 gboolean     llm_forward_has_adapters (LlmForward      *self);
+/* LlmPlanConfig.sub_model. */
+guint8       llm_forward_get_sub_model (LlmForward     *self);
 /* Scratch memory held, and giving it back between steps. */
 guint64      llm_forward_get_scratch (LlmForward       *self);
 guint64      llm_forward_trim        (LlmForward       *self);

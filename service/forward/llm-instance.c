@@ -57,11 +57,17 @@ llm_instance_find_identity (LlmInstance *self,
                             guint64      lineage)
 {
   LlmKvLayout layout = get_layout (self);
+  const LlmLevels *levels = self->weights->levels;
+  g_autofree char *companion =
+    levels != NULL ? g_strdup_printf ("%" G_GINT64_MODIFIER "x",
+                                      llm_gguf_get_weights_hash (levels->companion->gguf))
+                   : NULL;
   g_autofree char *text =
-      g_strdup_printf ("%s %" G_GINT64_MODIFIER "x %u %u %u %u %u %u %s %d",
+      g_strdup_printf ("%s %" G_GINT64_MODIFIER "x %u %u %u %u %u %u %s %d%s%s",
                        llm_model_get_weight_identity (self->model), lineage, LLM_ARITHMETIC,
                        layout.format, layout.n_layers, layout.n_kv_heads, layout.head_dim,
-                       layout.chunk_slots, self->config.kernels->name, self->config.is_exact);
+                       layout.chunk_slots, self->config.kernels->name, self->config.is_exact,
+                       companion != NULL ? " " : "", companion != NULL ? companion : "");
   g_autofree char *sum = g_compute_checksum_for_string (G_CHECKSUM_SHA256, text, -1);
 
   sum[16] = '\0';

@@ -47,7 +47,7 @@ add_stage (LlmPlan        *self,
 {
   gboolean has_products = stage->acquires == LLM_ACQUIRE_SEGMENTS;
   guint n_ops = stage->is_residual ? 1 : stage->n_ops;
-  gboolean has_adapters = self->config.n_adapters > 0;
+  gboolean has_adapters = self->n_adapters > 0;
   guint used_ops = 0;
 
   for (guint i = 0; i < stage->n_ops; i++)
@@ -73,17 +73,29 @@ add_stages (LlmPlan        *self,
 }
 
 static void
+add_adapter (LlmPlan *self,
+             LlmLora *adapter)
+{
+  self->adapters[self->n_adapters++] = llm_lora_ref (adapter);
+  self->max_rank = MAX (self->max_rank, adapter->max_rank);
+}
+
+static void
 take_adapters (LlmPlan *self)
 {
-  LlmLora **adapters = g_new (LlmLora *, self->config.n_adapters);
+  const LlmLevels *levels = self->weights->levels;
 
-  g_assert (self->config.n_adapters <= LLM_PLAN_MAX_ADAPTERS);
+  g_assert (self->config.n_adapters <= LLM_PLAN_MAX_ADAPTERS - LLM_MAX_LEVELS);
+  self->adapters = g_new (LlmLora *, self->config.n_adapters + LLM_MAX_LEVELS);
   for (guint i = 0; i < self->config.n_adapters; i++)
-    {
-      adapters[i] = llm_lora_ref (self->config.adapters[i]);
-      self->max_rank = MAX (self->max_rank, adapters[i]->max_rank);
-    }
-  self->config.adapters = adapters;
+    add_adapter (self, self->config.adapters[i]);
+  self->config.adapters = NULL;
+  for (guint level = 0; levels != NULL && level < LLM_MAX_LEVELS; level++)
+    if (levels->adapters[level] != NULL)
+      {
+        add_adapter (self, levels->adapters[level]);
+        self->level_adapters[level] = (guint8) self->n_adapters;
+      }
 }
 
 LlmPlan *
@@ -128,9 +140,9 @@ llm_plan_unref (LlmPlan *self)
   if (!g_atomic_ref_count_dec (&self->ref_count))
     return;
   llm_backend_free (self->cpu);
-  for (guint i = 0; i < self->config.n_adapters; i++)
-    llm_lora_unref (self->config.adapters[i]);
-  g_free ((gpointer) self->config.adapters);
+  for (guint i = 0; i < self->n_adapters; i++)
+    llm_lora_unref (self->adapters[i]);
+  g_free (self->adapters);
   g_free (self->nodes);
   g_free (self);
 }

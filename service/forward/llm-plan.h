@@ -10,7 +10,7 @@
 #pragma once
 
 #include "forward/llm-backend.h"
-#include "weights/llm-lora.h"
+#include "weights/llm-levels.h"
 
 /* Weights that a stage acquires at most. */
 #define LLM_STAGE_MAX_OPS 5
@@ -70,7 +70,8 @@ typedef struct
                               * order; products of the same rows cost less together */
   LlmLora *const *adapters;  /* (nullable) (unowned): for the model; LlmRow.adapter is the place of
                               * one, from 1 on */
-  guint n_adapters;          /* at most LLM_PLAN_MAX_ADAPTERS */
+  guint n_adapters;          /* at most LLM_PLAN_MAX_ADAPTERS less LLM_MAX_LEVELS */
+  guint8 sub_model;          /* percent, of rows that are only measured; 0: 100 */
 } LlmPlanConfig;
 
 typedef struct
@@ -78,7 +79,12 @@ typedef struct
   gatomicrefcount ref_count;
   const LlmHparams *hparams;         /* (unowned), as the weights */
   LlmWeights *weights;
-  LlmPlanConfig config;              /* @adapters: (owned), references */
+  LlmPlanConfig config;
+  LlmLora **adapters;                /* (owned) (array length=n_adapters), references: those of
+                                      * @config, then those of levels */
+  guint n_adapters;
+  guint8 level_adapters[LLM_MAX_LEVELS]; /* of rows of a level that name none: a place in @adapters,
+                                      * from 1 on; 0: none (E4) */
   LlmBackend *cpu;                   /* (owned) */
   LlmPlanNode *nodes;                /* (owned) */
   guint n_nodes;

@@ -63,14 +63,21 @@ llm_row_is_sampled (guint slot)
 }
 
 /* What K and V of a row without adapter were computed with, in a byte: the arithmetic, and the
- * level of the sub-model. To compare only: rows whose bytes differ are not each other's. The
- * arithmetic's id is part of the identity of what is on storage (llm-instance.c). */
+ * levels of the model's table that the sub-model lacks: 0 for the whole model. Rows whose bytes
+ * differ are not each other's. The arithmetic's id is part of the identity of what is on storage
+ * (llm-instance.c), and so is the table. */
 #define LLM_ARITHMETIC 3
 
 static inline guint8
-llm_row_state (guint level)
+llm_row_state (guint n_lacking)
 {
-  return (guint8) (LLM_ARITHMETIC << 4 | level);
+  return (guint8) (LLM_ARITHMETIC << 4 | n_lacking);
+}
+
+static inline guint
+llm_row_state_get_lacking (guint8 state)
+{
+  return state & 15;
 }
 
 typedef struct

@@ -187,16 +187,18 @@ find_runs (LlmStep     *self,
   guint adapter_before = 0, level_before = 0;
 
   g_array_set_size (runs, 0);
-  for (guint i = 0; i < n_rows && self->plan->config.n_adapters > 0; i++)
+  for (guint i = 0; i < n_rows && self->plan->n_adapters > 0; i++)
     {
       guint row = rows != NULL ? rows[i] : i;
-      guint adapter = llm_step_get_row (self, row)->adapter, level = self->levels[row];
+      guint level = self->levels[row];
+      guint own = llm_step_get_row (self, row)->adapter;
+      guint adapter = own > 0 ? own : self->plan->level_adapters[level];
 
       if (adapter > 0 && adapter == adapter_before && level == level_before)
         g_array_index (runs, LlmAdapterRun, runs->len - 1).n_rows++;
       else if (adapter > 0)
         {
-          LlmAdapterRun run = { i, 1, level, self->plan->config.adapters[adapter - 1] };
+          LlmAdapterRun run = { i, 1, level, self->plan->adapters[adapter - 1] };
 
           g_array_append_val (runs, run);
         }
@@ -351,8 +353,8 @@ llm_step_end (LlmStep *self,
 {
   gboolean is_intact = llm_weights_check (self->weights, error);
 
-  for (guint i = 0; is_intact && i < self->plan->config.n_adapters; i++)
-    is_intact = llm_lora_check (self->plan->config.adapters[i], error);
+  for (guint i = 0; is_intact && i < self->plan->n_adapters; i++)
+    is_intact = llm_lora_check (self->plan->adapters[i], error);
   if (!is_intact)
     {
       llm_step_abandon (self);

@@ -22,15 +22,25 @@
 
 /* --- the session --- */
 
-/* Every token is computed with the whole model. */
+/* What rows of a sub-model of @percent lack of the whole model. Of a level that the table has no
+ * more, they are computed anew with the next larger one. */
+static guint8
+find_state (const LlmSubModels *table,
+            guint               percent)
+{
+  return llm_row_state (table->n_levels - 1 - llm_sub_models_find_level (table, percent));
+}
+
 static GByteArray *
 find_states (const LlmRequest *request)
 {
-  const LlmWeights *weights = request->runner->instance->weights;
+  const LlmSubModels *table = request->runner->instance->weights->sub_models;
   GByteArray *states = g_byte_array_sized_new (request->prompt->len);
 
   g_byte_array_set_size (states, request->prompt->len);
-  memset (states->data, llm_row_state (weights->sub_models->n_levels - 1), states->len);
+  memset (states->data, find_state (table, request->sub_model), states->len);
+  for (guint i = 0; request->levels != NULL && i < MIN (request->levels->len, states->len); i++)
+    states->data[i] = find_state (table, request->levels->data[i]);
   return states;
 }
 
@@ -51,8 +61,9 @@ open_session (LlmRequest *request)
   guint n_slid = llm_request_get_n_slid (request, request->prompt->len);
 
   if (session->is_attached
-      && !llm_session_is_usable (session, request->prompt, llm_request_get_n_sinks (request),
-                                 n_slid, count_reusable (request)))
+      && !llm_session_is_usable (session, request->prompt, request->states,
+                                 llm_request_get_n_sinks (request), n_slid,
+                                 count_reusable (request)))
     llm_session_drop (session);
   if (session->seq == NULL)
     llm_session_open (session);
@@ -75,7 +86,7 @@ find_cached (LlmRequest *request,
       if (session->tokens->len == 0 && session->id != 0)
         llm_request_share_prefix (request, n_max);
     }
-  llm_session_rewind (session, request->prompt, n_max);
+  llm_session_rewind (session, request->prompt, request->states, n_max);
   llm_session_slide (session, request->prompt, request->states, n_sinks, n_slid);
   return session->seq->length;
 }
@@ -294,8 +305,13 @@ llm_executor_begin_request (LlmExecutor *self,
     llm_fail (&error, LLMSVC_ERROR_NO_MODEL, "The model was unloaded before the call began");
   else
     {
+      const LlmSubModels *table = runner->instance->weights->sub_models;
+
       request->runner = runner;
       request->states = find_states (request);
+      request->own_state = find_state (table, request->sub_model);
+      request->result.sub_model = table->percent[llm_sub_models_find_level (table,
+                                                                            request->sub_model)];
       join_runners (runner);
     }
   if (runner == NULL || !check_prompt (request, &error))

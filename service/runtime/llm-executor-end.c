@@ -33,8 +33,7 @@ leave_session (LlmRequest *request)
   if (request->is_resident)
     request->result.kv_bits = llm_kv_seq_get_bits (session->seq);
   if (request->is_resident)
-    llm_kv_seq_end_call (session->seq, (const gint32 *) session->tokens->data,
-                         session->tokens->len);
+    llm_session_end_call (session);
   request->is_resident = FALSE;
   session->is_busy = FALSE;
   session->used_us = llm_clock_now_us ();

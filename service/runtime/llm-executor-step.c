@@ -162,7 +162,7 @@ extend_session (LlmRequest *request,
       if (request->rows.n == 0)
         tokens = &g_array_index (request->result.tokens, gint32, first - request->prompt->len);
       states = generated = g_malloc (n);
-      memset (generated, request->states->data[request->states->len - 1], n);
+      memset (generated, request->own_state, n);
     }
   if (llm_session_extend (session, tokens, states, n, NULL))
     return TRUE;
@@ -172,11 +172,12 @@ extend_session (LlmRequest *request,
 
 /* A row that is computed again was counted when it was new. */
 static LlmRow *
-add_row (LlmQueueStep *step,
-         LlmSession   *session,
-         guint         slot,
-         gboolean      is_new,
-         gboolean      wants_logits)
+add_row (LlmQueueStep       *step,
+         LlmSession         *session,
+         const LlmSubModels *table,
+         guint               slot,
+         gboolean            is_new,
+         gboolean            wants_logits)
 {
   guint token = llm_session_find_token (session, slot);
   LlmRow row = {
@@ -185,7 +186,8 @@ add_row (LlmQueueStep *step,
     .sequence = step->sequences->len,
     .slot = slot,
     .visibility = { .kind = LLM_VISIBLE_CAUSAL },
-    .sub_model = 100,
+    .sub_model = table->percent[table->n_levels - 1
+                                - llm_row_state_get_lacking (session->states->data[token])],
     .wants_logits = wants_logits,
     .is_counted = is_new && llm_row_is_sampled (slot),
   };
@@ -239,7 +241,8 @@ add_rows (LlmRequest   *request,
     {
       guint slot = i < n_old ? g_array_index (request->executor->missing, guint, i)
                              : first + i - n_old;
-      LlmRow *row = add_row (step, session, slot, i >= n_old,
+      LlmRow *row = add_row (step, session, request->runner->instance->weights->sub_models, slot,
+                             i >= n_old,
                              decodes || (request->decoder != NULL && i + 1 == n_left));
 
       if (decodes)

@@ -14,6 +14,7 @@ llm_request_new (LlmApp *app)
   self->app = llm_app_ref (app);
   self->arrived_us = llm_clock_now_us ();
   self->slo = llm_slo_for_class (LLM_SLO_RESPONSIVE);
+  self->sub_model = 100;
   self->text = g_string_new (NULL);
   self->thoughts = g_string_new (NULL);
   self->logprobs = g_string_new (NULL);
@@ -48,6 +49,7 @@ llm_request_unref (LlmRequest *self)
   g_clear_pointer (&self->stream, llm_text_stream_free);
   g_free (self->calls_marker);
   g_clear_pointer (&self->states, g_byte_array_unref);
+  g_clear_pointer (&self->levels, g_byte_array_unref);
   g_string_free (self->text, TRUE);
   g_string_free (self->thoughts, TRUE);
   g_string_free (self->logprobs, TRUE);

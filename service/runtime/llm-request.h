@@ -52,6 +52,7 @@ typedef struct
   guint n_accepted;
   guint n_passes;
   guint n_kept;          /* of the guesses, made while an earlier step waited for weights */
+  guint sub_model;       /* percent of the model that computed it; 0: nothing was computed */
   double kv_bits;        /* of a number of K and V of what the model saw, mean over the tokens; 0:
                           * nothing was computed */
   gboolean took_quantized; /* the session began with chunks that another had quantized */
@@ -94,6 +95,9 @@ struct _LlmRequest
   guint max_tokens;
   guint n_ctx;           /* positions the session may have */
   gboolean slides;       /* past them the window slides (L11), and n_ctx is large enough for that */
+  guint sub_model;       /* percent of the model that computes it: a level of its table */
+  GByteArray *levels;    /* (nullable) (owned): likewise of the prompt's first tokens, which earlier
+                          * turns computed */
   guint n_system;        /* of the prompt's first tokens that stay when it slides */
   LlmDecoder *decoder;   /* (nullable) (owned): chooses the tokens of the answer; NULL: prefill
                           * only */
@@ -137,6 +141,7 @@ struct _LlmRequest
   LlmSession *own_session;  /* (nullable) (owned) */
   LlmTextStream *stream;    /* (nullable) (owned) */
   GByteArray *states;       /* (owned): llm_row_state() of each token of the prompt */
+  guint8 own_state;         /* of what it generates */
   GString *text;            /* (owned): what is to be posted next, */
   GString *thoughts;        /* (owned): and of the reasoning, before it */
   GString *logprobs;        /* (owned): likewise */

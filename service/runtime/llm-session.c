@@ -2,6 +2,8 @@
 
 #include "runtime/llm-session.h"
 
+#include "forward/llm-row.h"
+
 LlmSession *
 llm_session_new (guint64     id,
                  LlmApp     *app,
@@ -115,6 +117,29 @@ llm_session_open (LlmSession *self)
   self->seq = llm_kv_seq_new (self->store, app, self->context);
 }
 
+/* What storage tells rows by: the token, and what computed it. Of the whole model it is the token
+ * alone. */
+static gint32 *
+make_keys (const gint32 *tokens,
+           const guint8 *states,
+           guint         n)
+{
+  gint32 *keys = g_new (gint32, n);
+
+  for (guint i = 0; i < n; i++)
+    keys[i] = tokens[i] ^ (gint32) (llm_row_state_get_lacking (states[i]) << 26);
+  return keys;
+}
+
+void
+llm_session_end_call (LlmSession *self)
+{
+  g_autofree gint32 *keys =
+    make_keys ((const gint32 *) self->tokens->data, self->states->data, self->tokens->len);
+
+  llm_kv_seq_end_call (self->seq, keys, self->tokens->len);
+}
+
 void
 llm_session_attach (LlmSession       *self,
                     const GArray     *prompt,
@@ -132,11 +157,33 @@ llm_session_attach (LlmSession       *self,
   if (n_slid > 0)
     llm_kv_seq_slide (self->seq, n_sinks, n_slid);
   if (self->context != NULL)
-    llm_kv_seq_attach (self->seq, (const gint32 *) prompt->data, n_max);
+    {
+      g_autofree gint32 *keys = make_keys ((const gint32 *) prompt->data, states->data, n_max);
+
+      llm_kv_seq_attach (self->seq, keys, n_max);
+    }
   n = self->seq->length + n_slid;
   g_assert (n <= n_max);
   add_tokens (self, (const gint32 *) prompt->data, states->data, n);
   self->n_settled = n;
+}
+
+/* Of the first @n_max tokens of @prompt. */
+static guint
+count_common (LlmSession       *self,
+              const GArray     *prompt,
+              const GByteArray *states,
+              guint             n_max)
+{
+  guint n_common = 0;
+
+  n_max = MIN (n_max, MIN (prompt->len, self->tokens->len));
+  while (n_common < n_max
+         && g_array_index (self->tokens, gint32, n_common)
+              == g_array_index (prompt, gint32, n_common)
+         && self->states->data[n_common] == states->data[n_common])
+    n_common++;
+  return n_common;
 }
 
 guint
@@ -146,18 +193,14 @@ llm_session_count_shareable (LlmSession       *self,
                              guint             n_max,
                              gboolean          any)
 {
-  guint n_common = 0;
+  guint n_common;
 
   if (self->seq == NULL || self->seq->n_slid > 0)
     return 0;
 
   n_max = MIN (n_max, MIN (self->n_settled, any ? llm_kv_seq_count_any (self->seq)
                                                 : llm_kv_seq_count_exact (self->seq)));
-  while (n_common < n_max
-         && g_array_index (self->tokens, gint32, n_common)
-              == g_array_index (prompt, gint32, n_common)
-         && self->states->data[n_common] == states->data[n_common])
-    n_common++;
+  n_common = count_common (self, prompt, states, n_max);
   return n_common - n_common % self->seq->store->layout.chunk_slots;
 }
 
@@ -201,35 +244,21 @@ llm_session_fork (LlmSession *self,
   self->used_us = from->used_us;
 }
 
-/* Of the first @n_max tokens of @prompt. */
-static guint
-count_common (LlmSession   *self,
-              const GArray *prompt,
-              guint         n_max)
-{
-  guint n_common = 0;
-
-  n_max = MIN (n_max, MIN (prompt->len, self->tokens->len));
-  while (n_common < n_max && g_array_index (self->tokens, gint32, n_common) ==
-                               g_array_index (prompt, gint32, n_common))
-    n_common++;
-  return n_common;
-}
-
 /* What slid away is not there to go back to. */
 gboolean
-llm_session_is_usable (LlmSession   *self,
-                       const GArray *prompt,
-                       guint         n_sinks,
-                       guint         n_slid,
-                       guint         n_max)
+llm_session_is_usable (LlmSession       *self,
+                       const GArray     *prompt,
+                       const GByteArray *states,
+                       guint             n_sinks,
+                       guint             n_slid,
+                       guint             n_max)
 {
   guint n_gone = get_n_slid (self);
 
   return n_gone <= n_slid
          && (n_gone == 0
              || (self->seq->n_sinks == n_sinks
-                 && count_common (self, prompt, n_max) >= n_sinks + n_gone));
+                 && count_common (self, prompt, states, n_max) >= n_sinks + n_gone));
 }
 
 void
@@ -264,11 +293,12 @@ llm_session_find_token (LlmSession *self,
 }
 
 guint
-llm_session_rewind (LlmSession   *self,
-                    const GArray *prompt,
-                    guint         n_max)
+llm_session_rewind (LlmSession       *self,
+                    const GArray     *prompt,
+                    const GByteArray *states,
+                    guint             n_max)
 {
-  guint n_common = count_common (self, prompt, n_max);
+  guint n_common = count_common (self, prompt, states, n_max);
 
   llm_session_cut (self, n_common);
   return n_common;

@@ -79,6 +79,7 @@ void         llm_session_fork    (LlmSession       *self,
  * shows no less than a window that has slid by @n_slid behind @n_sinks. */
 gboolean     llm_session_is_usable (LlmSession     *self,
                                   const GArray     *prompt,
+                                  const GByteArray *states,
                                   guint             n_sinks,
                                   guint             n_slid,
                                   guint             n_max);
@@ -92,10 +93,11 @@ void         llm_session_slide   (LlmSession       *self,
 /* The place in @tokens of what is in a slot. */
 guint        llm_session_find_token (LlmSession    *self,
                                   guint             slot);
-/* Cuts the session to what it has in common with @prompt, at most @n_max
+/* Cuts the session to what it has in common with @prompt, computed as @states say, at most @n_max
  * tokens; returns how many those are. */
 guint        llm_session_rewind  (LlmSession       *self,
                                   const GArray     *prompt,
+                                  const GByteArray *states,
                                   guint             n_max);
 /* Makes room for @n tokens more, which the caller's rows will fill. */
 gboolean     llm_session_extend  (LlmSession       *self,
@@ -112,6 +114,8 @@ void         llm_session_commit  (LlmSession       *self,
 /* Forgets the tokens from @length on: rows that were not computed. */
 void         llm_session_cut     (LlmSession       *self,
                                   guint             length);
+/* The request that used it has ended, see llm_kv_seq_end_call(). */
+void         llm_session_end_call (LlmSession      *self);
 /* Drops what is in memory; what is on storage stays there. */
 void         llm_session_drop    (LlmSession       *self);
 

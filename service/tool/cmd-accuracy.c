@@ -27,6 +27,7 @@ static const GOptionEntry entries[] = {
   { "max-tokens", 0, 0, G_OPTION_ARG_INT, &max_tokens, N_("The longest answer (128)"), "N" },
   { "split", 0, 0, G_OPTION_ARG_STRING, &split,
     N_("A call begins with each of these in the prompt (<|im_start|>user)"), N_("TEXT") },
+  TOOL_MODEL_SUB_MODEL_ENTRY,
   TOOL_MODEL_EXACT_ENTRY,
   TOOL_MODEL_KV_ENTRIES,
   G_OPTION_ENTRY_NULL

@@ -5,6 +5,8 @@
 #include <glib/gi18n.h>
 #include <string.h>
 
+#include "base/llm-fail.h"
+#include "common/llmsvc-error.h"
 #include "engine/llm-settings.h"
 #include "forward/llm-feedback.h"
 #include "weights/llm-repacked-cache.h"
@@ -81,20 +83,56 @@ tool_model_new_store (ToolModel          *self,
 /* As the service would use them, or as the file has them. */
 static LlmWeights *
 new_weights (LlmModel  *model,
+             LlmLevels *levels,
              GError   **error)
 {
   LlmGguf *gguf = llm_model_get_gguf (model);
   const LlmHparams *hparams = llm_model_get_hparams (model);
+  const LlmSubModels *table = llm_levels_get_table (levels);
   g_autoptr(LlmSettings) settings = llm_settings_new ();
   g_autoptr(LlmRepackedCache) cache = NULL;
 
   if (tool_model_options.is_exact)
-    return llm_weights_new_mapped (gguf, hparams, NULL, NULL, error);
+    return llm_weights_new_mapped (gguf, hparams, table, NULL, error);
 
   llm_settings_set_cache (settings, FALSE);
   cache = llm_repacked_cache_new (settings->cache_folder, FALSE, settings->system_cache_folder, 0);
-  return llm_weights_new_repacked (gguf, hparams, NULL, cache,
+  return llm_weights_new_repacked (gguf, hparams, table, cache,
                                    (guint) tool_model_options.threads, NULL, error);
+}
+
+/* Where a sub-model is asked for: @config has its share then. */
+static gboolean
+open_levels (LlmModel       *model,
+             LlmLevels     **levels,
+             LlmPlanConfig  *config,
+             GError        **error)
+{
+  GError *cause = NULL;
+  const LlmSubModels *table;
+  guint level;
+
+  if (tool_model_options.sub_model == 0)
+    return TRUE;
+  *levels = llm_levels_open (model, NULL, &cause);
+  if (cause != NULL)
+    {
+      g_propagate_error (error, cause);
+      return FALSE;
+    }
+  table = llm_levels_get_table (*levels);
+  if (table == NULL)
+    return llm_fail (error, LLMSVC_ERROR_UNSUPPORTED,
+                     "%s has no sub-models: there is no companion beside it; make one with "
+                     "llmsvc-elastic, or leave --sub-model out", tool_model_options.path);
+  level = llm_sub_models_find_level (table, (guint) tool_model_options.sub_model);
+  if (table->percent[level] != tool_model_options.sub_model)
+    return llm_fail (error, LLMSVC_ERROR_UNSUPPORTED,
+                     "%s has no sub-model of %d percent; the next larger one has %u",
+                     tool_model_options.path, tool_model_options.sub_model,
+                     (guint) table->percent[level]);
+  config->sub_model = table->percent[level];
+  return TRUE;
 }
 
 ToolModel *
@@ -102,6 +140,7 @@ tool_model_open (GError **error)
 {
   g_autoptr(ToolModel) self = g_new0 (ToolModel, 1);
   LlmPlanConfig config = { .kernels = llk_ops_best () };
+  g_autoptr(LlmLevels) levels = NULL;
   g_autoptr(LlmLora) adapter = NULL;
   g_autoptr(LlmPlan) plan = NULL;
   LlmKvPolicy policy = make_policy ();
@@ -112,9 +151,12 @@ tool_model_open (GError **error)
 
   self->hparams = llm_model_get_hparams (self->model);
   self->tokenizer = llm_model_get_tokenizer (self->model);
-  self->weights = new_weights (self->model, error);
+  if (!open_levels (self->model, &levels, &config, error))
+    return NULL;
+  self->weights = new_weights (self->model, levels, error);
   if (self->weights == NULL)
     return NULL;
+  self->weights->levels = g_steal_pointer (&levels);
 
   if (tool_model_options.lora != NULL)
     {

@@ -15,6 +15,7 @@ typedef struct
 {
   char *path;
   char *lora;            /* (nullable): the path of an adapter */
+  int sub_model;         /* percent; 0: the whole model */
   int threads;
   gboolean is_f32;       /* KV cache */
   gboolean is_exact;     /* weights as the file has them */
@@ -35,6 +36,10 @@ extern ToolModelOptions tool_model_options;
       N_("Apply this adapter (LoRA) to it"), N_("FILE") }, \
     { "threads", 0, 0, G_OPTION_ARG_INT, &tool_model_options.threads, N_("Threads that compute"), \
       "N" }
+#define TOOL_MODEL_SUB_MODEL_ENTRY \
+    { "sub-model", 0, 0, G_OPTION_ARG_INT, &tool_model_options.sub_model, \
+      N_("Compute with the sub-model of this share of the model, as its companion has it"), \
+      N_("PERCENT") }
 #define TOOL_MODEL_EXACT_ENTRY \
     { "exact", 0, 0, G_OPTION_ARG_NONE, &tool_model_options.is_exact, \
       N_("Compute in floats with the weights as the file has them"), NULL }

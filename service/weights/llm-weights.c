@@ -6,6 +6,16 @@
 #include <string.h>
 
 #include "common/llmsvc-error.h"
+#include "weights/llm-levels.h"
+
+void
+llm_weights_free (LlmWeights *self)
+{
+  LlmLevels *levels = self->levels;
+
+  self->provider->free (self);
+  g_clear_pointer (&levels, llm_levels_free);
+}
 
 static void
 clear_piece (gpointer data)

@@ -79,11 +79,15 @@ typedef struct
   void      (*free)    (LlmWeights    *self);
 } LlmWeightProvider;
 
+/* llm-levels.h */
+typedef struct _LlmLevels LlmLevels;
+
 /* What every provider starts with. */
 struct _LlmWeights
 {
   const LlmWeightProvider *provider;
   const LlmSubModels *sub_models;      /* segment i is what level i adds */
+  LlmLevels *levels;                   /* (nullable) (owned): whose table that is */
   guint64 bytes;                       /* of weights in all */
   guint64 held;                        /* of these, not reclaimed */
   guint64 backed;                      /* of those, memory of files */
@@ -118,11 +122,7 @@ llm_weights_check (LlmWeights  *self,
   return self->provider->check (self, error);
 }
 
-static inline void
-llm_weights_free (LlmWeights *self)
-{
-  self->provider->free (self);
-}
+void        llm_weights_free        (LlmWeights    *self);
 
 /* --- llm-weights-file.c: of those of a file alone --- */
 

@@ -47,10 +47,12 @@ assert_settled (LlmConversation *conversation,
                 guint            first_message)
 {
   g_autoptr(GArray) tokens = g_array_new (FALSE, FALSE, sizeof (gint32));
+  g_autoptr(GByteArray) levels = g_byte_array_new ();
   guint first;
 
-  g_assert_cmpint (llm_conversation_get_settled (conversation, identity, tokens, &first), ==,
-                   point);
+  g_assert_cmpint (llm_conversation_get_settled (conversation, identity, tokens, levels, &first),
+                   ==, point);
+  g_assert_cmpuint (levels->len, ==, tokens->len);
   g_assert_cmpuint (tokens->len, ==, n_tokens);
   g_assert_cmpuint (first, ==, first_message);
   for (guint i = 0; i < tokens->len; i++)

@@ -118,6 +118,17 @@ cut (const guint *counts,
   *count = counts[segment] * size - *first;
 }
 
+guint
+llm_sub_models_find_level (const LlmSubModels *self,
+                           guint               percent)
+{
+  guint level = 0;
+
+  while (level + 1 < self->n_levels && self->percent[level] < percent)
+    level++;
+  return level;
+}
+
 LlmSegmentShape
 llm_sub_models_get_shape (const LlmSubModels *self,
                           const LlmHparams   *hparams,

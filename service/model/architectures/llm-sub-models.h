@@ -69,6 +69,9 @@ LlmSegmentShape llm_sub_models_get_shape (const LlmSubModels *self,
                                           guint               layer,
                                           guint               segment);
 
+/* The level for @percent of the model: the smallest that has no less. */
+guint           llm_sub_models_find_level (const LlmSubModels *self,
+                                          guint               percent);
 /* What @level of the model in the file @gguf costs. Fails as llm_operator_find() does. */
 gboolean        llm_sub_models_measure   (const LlmSubModels *self,
                                           LlmGguf            *gguf,

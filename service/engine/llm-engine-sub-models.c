@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* The sub-models of the model that is loaded, and which of them answers a call. */
+
+#define G_LOG_DOMAIN "llm-engine"
+
+#include "base/llm-fail.h"
+#include "engine/llm-engine-private.h"
+
+#include "common/llmsvc-error.h"
+
+void
+llm_engine_take_levels (LlmEngine       *self,
+                        const LlmLevels *levels,
+                        GError          *error)
+{
+  g_clear_pointer (&self->companion, llm_companion_unref);
+  g_clear_error (&self->levels_error);
+  if (levels != NULL)
+    self->companion = llm_companion_ref (levels->companion);
+  self->levels_error = error;
+  if (error != NULL)
+    g_message ("The sub-models of a model can't be used: %s", error->message);
+}
+
+GStrv
+llm_engine_list_sub_models (LlmEngine          *self,
+                            const LlmModelInfo *info)
+{
+  g_autoptr(GStrvBuilder) names = g_strv_builder_new ();
+  const LlmSubModels *table = self->companion != NULL ? self->companion->sub_models : NULL;
+
+  for (guint level = 0; table != NULL && info == self->active && level < table->n_levels; level++)
+    {
+      g_autofree char *name = g_strdup_printf ("%u", (guint) table->percent[level]);
+
+      g_strv_builder_add (names, name);
+    }
+  return g_strv_builder_end (names);
+}
+
+gboolean
+llm_engine_choose_sub_model (LlmEngine       *self,
+                             LlmRequest      *request,
+                             LlmCallOptions  *options,
+                             GError         **error)
+{
+  guint64 percent = llm_call_options_get_uint (options, LLMSVC_OPTION_SUB_MODEL, 0);
+  const LlmSubModels *table;
+
+  request->sub_model = percent != 0 ? (guint) percent : 100;
+  if (request->sub_model == 100 || self->settings->script != NULL)
+    return TRUE;
+  if (self->companion == NULL && self->levels_error != NULL)
+    return llm_fail (error, LLMSVC_ERROR_UNSUPPORTED,
+                     "sub-model: those of the model “%s” can't be used: %s; leave the option out",
+                     self->active->id, self->levels_error->message);
+  if (self->companion == NULL)
+    return llm_fail (error, LLMSVC_ERROR_UNSUPPORTED,
+                     "sub-model: the model “%s” has no sub-models; prepare it with llmsvc-elastic, "
+                     "or leave the option out", self->active->id);
+  table = self->companion->sub_models;
+  request->sub_model = table->percent[llm_sub_models_find_level (table, request->sub_model)];
+  return TRUE;
+}

@@ -51,8 +51,8 @@ check_head (LlmGguf   *gguf,
     return FALSE;
   if (version != VERSION)
     return llm_gguf_fail (gguf, error, LLMSVC_ERROR_UNSUPPORTED,
-                          "llmsvc.companion.version is %" G_GUINT64_FORMAT ", only %u is known here",
-                          version, VERSION);
+                          "llmsvc.companion.version is %ju, only %u is known here",
+                          (uintmax_t) version, VERSION);
   weights = llm_gguf_get_string (gguf, "llmsvc.companion.weights", FALSE, error);
   if (weights == NULL)
     return FALSE;
@@ -84,16 +84,15 @@ read_counts (LlmGguf     *gguf,
     return NULL;
   if (*n == 0 ? n_items < 1 || n_items > LLM_MAX_LEVELS : n_items != *n)
     return llm_gguf_fail_null (gguf, error, LLMSVC_ERROR_INVALID_MODEL,
-                               "%s has %" G_GSIZE_FORMAT " items, %" G_GSIZE_FORMAT
-                               " are needed", key, n_items,
+                               "%s has %zu items, %zu are needed", key, n_items,
                                *n == 0 ? (gsize) LLM_MAX_LEVELS : *n);
   counts = g_new (guint, n_items);
   for (gsize i = 0; i < n_items; i++)
     {
       if (items[i] < 0 || items[i] > G_MAXINT32)
         return llm_gguf_fail_null (gguf, error, LLMSVC_ERROR_INVALID_MODEL,
-                                   "item %" G_GSIZE_FORMAT " of %s is %" G_GINT64_FORMAT
-                                   ", which is no count", i, key, items[i]);
+                                   "item %zu of %s is %jd, which is no count", i, key,
+                                   (intmax_t) items[i]);
       counts[i] = (guint) items[i];
     }
   *n = n_items;
@@ -177,7 +176,7 @@ check_shares (LlmCompanion  *self,
     return FALSE;
   if (n != n_levels)
     return llm_gguf_fail (self->gguf, error, LLMSVC_ERROR_INVALID_MODEL,
-                          "%s has %" G_GSIZE_FORMAT " items for %u levels", key, n, n_levels);
+                          "%s has %zu items for %u levels", key, n, n_levels);
   for (guint level = 0; level < n_levels; level++)
     {
       double share = COST (level) / COST (n_levels - 1);

@@ -110,7 +110,7 @@ static const BadCall calls[] = {
     "([('user', 'What is this?', {'image': <'cat.png'>})], @a{sv} {})", 0, "Unsupported", "image" },
   { "a way out of a full context that never was", NULL, "", "Complete",
     "('hi', {'on-overflow': <'spill'>})", 0, "InvalidOption", "on-overflow" },
-  { "a share of the model without the ability", NULL, "", "Complete",
+  { "a sub-model of a model that has none", NULL, "", "Complete",
     "('hi', {'sub-model': <uint32 50>})", 0, "Unsupported", "sub-model" },
   { "a share over the whole", NULL, "", "Complete", "('hi', {'sub-model': <uint32 101>})", 0,
     "InvalidOption", "sub-model" },

@@ -555,7 +555,7 @@ test_features (void)
       "\n\n<tool_call>\n<function=", "", "" },
     { "public/LFM2.5-8B-A1B", "system, tools (lfm2), thinking", LLM_TOOL_FORMAT_OTHER,
       "<|tool_call_start|>[", "", "]<|tool_call_end|>" },
-    { "public/MiniMax-M3", "system, tools (hermes)", LLM_TOOL_FORMAT_TAGS, NULL, NULL, NULL },
+    { "public/MiniMax-M3", "system, tools (hermes), thinking", LLM_TOOL_FORMAT_TAGS, NULL, NULL, NULL },
   };
 
   for (guint i = 0; i < G_N_ELEMENTS (cases); i++)

@@ -37,6 +37,7 @@ __llmsvc_tool_option perplexity lora 'Apply this adapter (LoRA) to it' --require
 __llmsvc_tool_option perplexity ctx 'Tokens in one window' --short-option c --exclusive
 __llmsvc_tool_option perplexity threads 'Threads that compute' --exclusive
 __llmsvc_tool_option perplexity no-special 'The text holds no control tokens'
+__llmsvc_tool_option perplexity sub-model 'Compute with the sub-model of this share of the model' --exclusive
 __llmsvc_tool_option perplexity exact 'Compute in floats with the weights as the file has them'
 __llmsvc_tool_option perplexity kv-f32 'Keep context memory in 32 bits'
 __llmsvc_tool_option perplexity kv 'Treat context memory between calls as this policy does' --exclusive --arguments 'llms llms-inverted llms-no-compression vllm-sq'
@@ -51,6 +52,7 @@ __llmsvc_tool_option accuracy threads 'Threads that compute' --exclusive
 __llmsvc_tool_option accuracy tasks 'The first tasks of the file' --short-option n --exclusive
 __llmsvc_tool_option accuracy max-tokens 'The longest answer' --exclusive
 __llmsvc_tool_option accuracy split 'A call begins with each of these in the prompt' --exclusive
+__llmsvc_tool_option accuracy sub-model 'Compute with the sub-model of this share of the model' --exclusive
 __llmsvc_tool_option accuracy exact 'Compute in floats with the weights as the file has them'
 __llmsvc_tool_option accuracy kv 'Treat context memory between calls as this policy does' --exclusive --arguments 'llms llms-inverted llms-no-compression vllm-sq'
 __llmsvc_tool_option accuracy kv-ratio 'Percent of what it takes with 8 bits' --exclusive
@@ -60,6 +62,7 @@ __llmsvc_tool_command divergence 'Measure what packing context memory changes'
 __llmsvc_tool_option divergence model 'The GGUF file' --short-option m --require-parameter --force-files
 __llmsvc_tool_option divergence lora 'Apply this adapter (LoRA) to it' --require-parameter --force-files
 __llmsvc_tool_option divergence threads 'Threads that compute' --exclusive
+__llmsvc_tool_option divergence sub-model 'Compute with the sub-model of this share of the model' --exclusive
 __llmsvc_tool_option divergence tokens 'Tokens that are remembered' --exclusive
 __llmsvc_tool_option divergence windows 'Pieces of the text at most' --exclusive
 __llmsvc_tool_option divergence text 'A text, instead of random tokens' --require-parameter --force-files

@@ -32,7 +32,7 @@ list_properties (LlmBus  *bus,
   return g_variant_new_parsed ("{'Id': <%s>, 'Title': <%s>, 'Info': <@a{sv} {"
                                "'architecture': <%s>, 'parameters': <%t>, 'file-bytes': <%t>, "
                                "'context-length': <%u>, 'quantization': <%s>, 'license': <%s>, "
-                               "'sub-models': <^as>, 'draft': <%s>, 'drafted-tokens': <%t>, "
+                               "'sub-models': <%^as>, 'draft': <%s>, 'drafted-tokens': <%t>, "
                                "'accepted-tokens': <%t>}>}",
                                info->id, info->title, info->architecture,
                                (guint64) info->parameters, (guint64) info->file_bytes,

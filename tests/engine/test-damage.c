@@ -832,6 +832,41 @@ test_traits (Fixture      *fixture,
   assert_traits (fixture, "new", "{}", 0);
 }
 
+/* A database that has no place for the sub-models of turns: its turns are the whole model's, and
+ * their tokens good. What is stored from then on is checked with it. */
+static void
+test_version_3 (Fixture      *fixture,
+                gconstpointer data)
+{
+  g_autoptr(LlmContext) context =
+    open_context (fixture, "notes", "{'create': <true>}", NULL);
+  g_autofree char *first = ask (fixture, context, "Hello!", GREEDY);
+  g_autoptr(Answer) answer = NULL;
+
+  g_clear_object (&context);
+  restart (fixture, "ALTER TABLE turns DROP COLUMN sub_model; PRAGMA user_version = 3");
+  context = open_context (fixture, "notes", "{}", NULL);
+  answer = begin_ask (fixture, context, NEXT, GREEDY);
+  WAIT_FOR (answer->is_finished);
+  g_assert_no_error (answer->error);
+  g_assert_cmpuint (count_messages (context), ==, 4);
+  g_clear_object (&context);
+  stop_engine (&fixture->engine);
+  g_assert_cmpint (get_number (fixture, "PRAGMA user_version"), ==, 4);
+  g_assert_cmpint (get_number (fixture, "SELECT count (*) FROM turns WHERE tokens NOT NULL"
+                               " AND sub_model IS NULL"), ==, 2);
+
+  /* tokens of a sub-model that was not there are no turn's: the text is used */
+  run_sql (fixture, "UPDATE turns SET sub_model = 40");
+  start_floats (fixture);
+  context = open_context (fixture, "notes", "{}", NULL);
+  g_free (ask (fixture, context, NEXT, GREEDY));
+  g_assert_cmpuint (count_messages (context), ==, 6);
+  g_clear_object (&context);
+  stop_engine (&fixture->engine);
+  g_assert_cmpint (get_number (fixture, "SELECT count (*) FROM turns WHERE tokens NOT NULL"), ==, 1);
+}
+
 #define ADD(path, func) g_test_add (path, Fixture, NULL, set_up_damage, func, tear_down)
 
 int
@@ -848,5 +883,6 @@ main (int    argc,
   ADD ("/damage/bytes", test_bytes);
   ADD ("/damage/version-1", test_version_1);
   ADD ("/damage/traits", test_traits);
+  ADD ("/damage/version-3", test_version_3);
   return g_test_run ();
 }

@@ -35,25 +35,6 @@ static const LlmMessage other_result = {
   (char *) "tool", (char *) "probe",
   (char *) "{\"tool_call_id\": \"" LLM_TEMPLATE_NEXT_ID "\", \"name\": \"" OTHER_NAME "\"}" };
 
-gboolean
-llm_template_probe (LlmTemplate              *self,
-                    const LlmMessage *const  *messages,
-                    gboolean                  open_answer,
-                    const char               *tools,
-                    const char               *variables,
-                    LlmJinjaOutput           *out,
-                    GError                  **error)
-{
-  LlmMessage copies[8];
-  LlmTemplateCall probed = { .messages = copies, .open_answer = open_answer, .tools = tools,
-                             .variables = variables };
-
-  for (; messages[probed.n_messages] != NULL; probed.n_messages++)
-    copies[probed.n_messages] = *messages[probed.n_messages];
-  llm_jinja_output_clear (out);
-  return llm_template_run (self, &probed, out, error);
-}
-
 /* NULL where it is not. */
 static const char *
 find (const LlmJinjaOutput *out,

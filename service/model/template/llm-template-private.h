@@ -47,6 +47,17 @@ gboolean llm_template_run         (LlmTemplate           *self,
                                    const LlmTemplateCall *call,
                                    LlmJinjaOutput        *out,
                                    GError               **error) G_GNUC_WARN_UNUSED_RESULT;
+/* Renders a small conversation. @messages: NULL at the end. */
+gboolean llm_template_probe       (LlmTemplate              *self,
+                                   const LlmMessage *const  *messages,
+                                   gboolean                  open_answer,
+                                   const char               *tools,
+                                   const char               *variables,
+                                   LlmJinjaOutput           *out,
+                                   GError                  **error);
+/* Variables of a call that is to think, or not to. */
+#define LLM_TEMPLATE_THINKS "{\"enable_thinking\": true, \"thinking\": true}"
+#define LLM_TEMPLATE_THINKS_NOT "{\"enable_thinking\": false, \"thinking\": false}"
 /* Whether any of the text has that origin; @last: (out) (optional): the byte behind it. */
 gboolean llm_template_has_origin  (const LlmJinjaOutput  *out,
                                    guint16                origin,
@@ -56,15 +67,13 @@ gboolean llm_template_has_origin  (const LlmJinjaOutput  *out,
 
 /* Finds what @self knows of thinking. */
 void     llm_template_find_thinking (LlmTemplate          *self);
-/* (nullable) (transfer none): the variables for @call. */
-const char *llm_template_get_variables (LlmTemplate           *self,
-                                        const LlmTemplateCall *call);
 /* (transfer full) (nullable): what must follow @out, a prompt with what makes the model answer, for
  * @thinking; @thought: (out): where it ends then. Cuts off what says otherwise. */
 char    *llm_template_complete_thought (LlmTemplate           *self,
                                         LlmJinjaOutput        *out,
                                         LlmThinking            thinking,
                                         LlmThought            *thought);
+
 /* What templates are tried with. */
 #define LLM_TEMPLATE_PROBE_NAME "probe_tool"
 #define LLM_TEMPLATE_PROBE_OTHER_NAME "probe_other"
@@ -84,15 +93,6 @@ void     llm_template_find_arguments (LlmTemplate *self,
                                       const char  *begin);
 
 /* --- llm-template-features.c --- */
-
-/* Renders a small conversation. @messages: NULL at the end. */
-gboolean llm_template_probe       (LlmTemplate              *self,
-                                   const LlmMessage *const  *messages,
-                                   gboolean                  open_answer,
-                                   const char               *tools,
-                                   const char               *variables,
-                                   LlmJinjaOutput           *out,
-                                   GError                  **error);
 
 /* Finds @self's features. Fails if it can't render the simplest of conversations. */
 gboolean llm_template_find_features (LlmTemplate *self,

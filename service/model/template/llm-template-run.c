@@ -90,6 +90,15 @@ convert_extras (const LlmTemplateFeatures *features,
   return json_to_string (root, FALSE);
 }
 
+/* (nullable): for @call. */
+static const char *
+get_variables (const LlmTemplateCall *call)
+{
+  if (call->variables != NULL || call->thinking == LLM_THINKING_AUTO)
+    return call->variables;
+  return call->thinking == LLM_THINKING_ON ? LLM_TEMPLATE_THINKS : LLM_TEMPLATE_THINKS_NOT;
+}
+
 gboolean
 llm_template_run (LlmTemplate           *self,
                   const LlmTemplateCall *call,
@@ -109,7 +118,7 @@ llm_template_run (LlmTemplate           *self,
   };
   const LlmJinjaInput input = {
     .messages = messages, .n_messages = call->n_messages,
-    .members = llm_template_get_variables (self, call), .members_origin = LLM_ORIGIN_DATA,
+    .members = get_variables (call), .members_origin = LLM_ORIGIN_DATA,
     .variables = variables,
     .n_variables = G_N_ELEMENTS (variables) - (self->omits_tools && call->tools == NULL),
     .now_s = llm_clock_wall_s (),
@@ -131,6 +140,25 @@ llm_template_run (LlmTemplate           *self,
       };
     }
   return llm_jinja_template_render (self->program, &input, out, error);
+}
+
+gboolean
+llm_template_probe (LlmTemplate              *self,
+                    const LlmMessage *const  *messages,
+                    gboolean                  open_answer,
+                    const char               *tools,
+                    const char               *variables,
+                    LlmJinjaOutput           *out,
+                    GError                  **error)
+{
+  LlmMessage copies[8];
+  LlmTemplateCall probed = { .messages = copies, .open_answer = open_answer, .tools = tools,
+                             .variables = variables };
+
+  for (; messages[probed.n_messages] != NULL; probed.n_messages++)
+    copies[probed.n_messages] = *messages[probed.n_messages];
+  llm_jinja_output_clear (out);
+  return llm_template_run (self, &probed, out, error);
 }
 
 gboolean

@@ -16,8 +16,6 @@
 #define CALLS                                                                                     \
   ", \"tool_calls\": [{\"id\": \"" LLM_TEMPLATE_CALL_ID "\", \"type\": \"function\", \"function\": " \
   "{\"name\": \"probe_tool\", \"arguments\": {}}}]"
-#define SWITCH_ON "{\"enable_thinking\": true, \"thinking\": true}"
-#define SWITCH_OFF "{\"enable_thinking\": false, \"thinking\": false}"
 #define SPACES " \t\r\n"
 
 /* Members of an answer that hold its reasoning. */
@@ -159,7 +157,7 @@ find_reasoning (LlmTemplate *self)
   g_auto(LlmJinjaOutput) prompt = { NULL };
   g_auto(LlmJinjaOutput) out = { NULL };
 
-  if (!llm_template_probe (self, asked, TRUE, NULL, SWITCH_ON, &prompt, NULL))
+  if (!llm_template_probe (self, asked, TRUE, NULL, LLM_TEMPLATE_THINKS, &prompt, NULL))
     return;
   for (guint i = 0; i < 2 * G_N_ELEMENTS (keys) && features->reasoning_key == NULL; i++)
     {
@@ -176,7 +174,7 @@ find_reasoning (LlmTemplate *self)
       const LlmMessage *const before[] = { &question, &thought, has_call ? &result : &question,
                                            has_call ? &question : NULL, NULL };
 
-      if (!llm_template_probe (self, answered, FALSE, has_call ? TOOLS : NULL, SWITCH_ON, &out, NULL)
+      if (!llm_template_probe (self, answered, FALSE, has_call ? TOOLS : NULL, LLM_TEMPLATE_THINKS, &out, NULL)
           || find (&out, REASONING) == NULL)
         continue;
       features->reasoning_key = key;
@@ -232,29 +230,20 @@ llm_template_find_thinking (LlmTemplate *self)
   g_auto(LlmJinjaOutput) on = { NULL };
   g_auto(LlmJinjaOutput) off = { NULL };
 
-  if (!llm_template_probe (self, asked, TRUE, NULL, SWITCH_ON, &on, NULL)
-      || !llm_template_probe (self, asked, TRUE, NULL, SWITCH_OFF, &off, NULL))
+  if (!llm_template_probe (self, asked, TRUE, NULL, LLM_TEMPLATE_THINKS, &on, NULL)
+      || !llm_template_probe (self, asked, TRUE, NULL, LLM_TEMPLATE_THINKS_NOT, &off, NULL))
     return;
   features->has_switch = !is_same (&on, &off);
   find_reasoning (self);
   if (features->think_end == NULL)
     find_usual_marks (self, &on, &off);
   features->has_thinking = features->think_end != NULL;
-  features->switches_all = llm_template_probe (self, asked, FALSE, NULL, SWITCH_ON, &on, NULL)
-                           && llm_template_probe (self, asked, FALSE, NULL, SWITCH_OFF, &off, NULL)
+  features->switches_all = llm_template_probe (self, asked, FALSE, NULL, LLM_TEMPLATE_THINKS, &on, NULL)
+                           && llm_template_probe (self, asked, FALSE, NULL, LLM_TEMPLATE_THINKS_NOT, &off, NULL)
                            && !is_same (&on, &off);
 }
 
 /* --- prompts --- */
-
-const char *
-llm_template_get_variables (LlmTemplate           *self,
-                            const LlmTemplateCall *call)
-{
-  if (call->variables != NULL || call->thinking == LLM_THINKING_AUTO)
-    return call->variables;
-  return call->thinking == LLM_THINKING_ON ? SWITCH_ON : SWITCH_OFF;
-}
 
 /* Where @mark begins at the end of the @n first bytes of @out, and spaces before it; else @n. */
 static gsize

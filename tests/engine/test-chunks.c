@@ -665,6 +665,13 @@ test_compressed (Fixture      *fixture,
 
   for (guint i = 0; i < N_QUESTIONS; i++)
     g_free (ask (fixture, context, questions[i], LONG));
+  /* texts depend on what was packed between two calls: until the last chunk is a partial one */
+  while ((memory = get_memory (context))->tokens % 16 == 0)
+    {
+      g_free (ask (fixture, context, questions[0], LONG));
+      g_clear_pointer (&memory, llm_context_memory_free);
+    }
+  g_clear_pointer (&memory, llm_context_memory_free);
   WAIT_FOR (g_str_equal (llm_context_get_residency (context), "compressed"));
   memory = get_memory (context);
   while (!is_done (memory))

@@ -97,7 +97,9 @@ find_begin (const LlmJinjaOutput *prompt,
   /* where a prompt goes on otherwise, both begin alike by chance */
   while (n < prompt->length && n > 0 && strchr (">]\n", out->text[n - 1]) == NULL)
     n--;
-  at = out->text + n + strspn (out->text + n, SPACES);
+  at = out->text + n;
+  while (at < reasoning && strchr (SPACES, *at) != NULL)
+    at++;
   if (at < reasoning && strchr ("<[", *at) != NULL)
     return at;
   for (at = reasoning; at > out->text && strchr ("<[", *at) == NULL;)

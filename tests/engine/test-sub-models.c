@@ -355,7 +355,7 @@ test_prefix (Elastic       *self,
   g_autofree char *options = NULL;
   char *texts[2][2];
 
-  for (gsize i = 3; system[i] != '\0'; i += 4)
+  for (gsize i = 3; i < strlen (system); i += 4)
     system[i] = ' ';
   options = g_strdup_printf ("{'system': <'%s'>}", system);
   for (guint run = 0; run < 2; run++)
@@ -384,7 +384,7 @@ test_again (Elastic       *self,
 {
   g_autofree char *long_prompt = g_strnfill (600, 'b');
 
-  for (gsize i = 3; long_prompt[i] != '\0'; i += 4)
+  for (gsize i = 3; i < strlen (long_prompt); i += 4)
     long_prompt[i] = ' ';
   for (guint restarts = 0; restarts < 2; restarts++)
     {

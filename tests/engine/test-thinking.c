@@ -330,6 +330,7 @@ test_later (Fixture      *fixture,
   g_autoptr(Answer) first = finish_ask (fixture, context, PROMPT, THINK);
   g_autoptr(Answer) second = finish_ask (fixture, context, "And of Athens?", THINK);
   g_autoptr(GVariant) messages = get_messages (context);
+  g_autoptr(GVariant) printed = NULL;
   g_autofree char *earlier = NULL;
   g_autofree char *options = NULL;
   g_autoptr(Answer) whole = NULL;
@@ -355,7 +356,8 @@ test_later (Fixture      *fixture,
       return;
     }
   /* the same conversation without any reasoning, at once */
-  earlier = g_variant_print (g_variant_new_string (first->text), FALSE);
+  printed = g_variant_ref_sink (g_variant_new_string (first->text));
+  earlier = g_variant_print (printed, FALSE);
   options = g_strdup_printf ("{'temperature': <0.0>, 'thinking': <uint32 20>, 'max-tokens': "
                              "<uint32 60>, 'messages': <@a(ssa{sv}) [('user', '%s', {}), "
                              "('assistant', %s, {})]>}",

@@ -208,7 +208,7 @@ make_constraint (Fixture *fixture)
 {
   g_autoptr(GError) error = NULL;
   g_autoptr(LlmTokenTrie) tokens = llm_token_trie_new (fixture->tokenizer);
-  LlmGrammar *grammar = llm_gbnf_compile (grammar_text, &error);
+  g_autoptr(LlmGrammar) grammar = llm_gbnf_compile (grammar_text, &error);
   g_autoptr(LlmMaskTable) masks = NULL;
 
   g_assert_no_error (error);

@@ -353,17 +353,18 @@ int
 main (int    argc,
       char **argv)
 {
-  static const char *const vocabularies[] = { "smollm", "llama-spm", "gpt-2", "phi-3" };
+  static const char *const files[] = { "smollm.gguf", "llama-spm.gguf", "gpt-2.gguf",
+                                       "phi-3.gguf" };
 
   g_test_init (&argc, &argv, NULL);
-  for (guint i = 0; i < G_N_ELEMENTS (vocabularies); i++)
+  for (guint i = 0; i < G_N_ELEMENTS (files); i++)
     {
-      g_autofree char *parts = g_strconcat ("/reasoning/parts/", vocabularies[i], NULL);
-      g_autofree char *decoder = g_strconcat ("/reasoning/decoder/", vocabularies[i], NULL);
-      g_autofree char *off = g_strconcat ("/reasoning/off/", vocabularies[i], NULL);
-      g_autofree char *both = g_strconcat ("/reasoning/ambiguous/", vocabularies[i], NULL);
-      g_autofree char *held = g_strconcat ("/reasoning/constrained/", vocabularies[i], NULL);
-      char *file = g_strconcat (vocabularies[i], ".gguf", NULL);
+      const char *file = files[i];
+      g_autofree char *parts = g_strconcat ("/reasoning/parts/", file, NULL);
+      g_autofree char *decoder = g_strconcat ("/reasoning/decoder/", file, NULL);
+      g_autofree char *off = g_strconcat ("/reasoning/off/", file, NULL);
+      g_autofree char *both = g_strconcat ("/reasoning/ambiguous/", file, NULL);
+      g_autofree char *held = g_strconcat ("/reasoning/constrained/", file, NULL);
 
       g_test_add (parts, Fixture, file, set_up, test_parts, tear_down);
       g_test_add (decoder, Fixture, file, set_up, test_decoder, tear_down);

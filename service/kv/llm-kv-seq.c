@@ -21,7 +21,18 @@ llm_kv_seq_get_own_bytes (LlmKvSeq *self)
   return bytes;
 }
 
-/* Whether slots may be written where they are. */
+static gboolean
+is_read_beside (LlmKvSeq         *self,
+                const LlmKvChunk *chunk)
+{
+  LLM_EACH_IN (const LlmKvRestored, target, self->targets)
+    if (target->into == chunk)
+      return TRUE;
+
+  return FALSE;
+}
+
+/* Whether slots may be written where they are: not while the disk may write there as well. */
 static gboolean
 is_writable (LlmKvSeq   *self,
              LlmKvChunk *chunk)
@@ -30,7 +41,10 @@ is_writable (LlmKvSeq   *self,
       || LLM_KV_FORM_IS_BEHIND (chunk->form) || chunk->n_holders > 1)
     return FALSE;
 
-  return chunk->state == LLM_KV_PRESENT ? chunk->n_pins == 0 : chunk->restorer == self;
+  if (chunk->state == LLM_KV_PRESENT)
+    return chunk->n_pins == 0;
+  return chunk->restorer == self
+         && (chunk->state != LLM_KV_READING || is_read_beside (self, chunk));
 }
 
 LlmKvChunk *

@@ -4,8 +4,9 @@ import itertools
 
 import torch
 
+from progress import Progress
+
 from . import answers, files, folder, learning, llama, texts
-from .progress import Progress
 
 SHARD = 16           # Documents that are answered at the same time and kept in a file.
 SAVED = 25           # Steps between two checkpoints.
@@ -34,7 +35,7 @@ def answer(options, work, target, pieces, path, name, n_shards):
             break
         found = work.load_answers(f"{name}-{i:05}")
         if found is None:
-            progress = progress or Progress(name, i, n_shards)
+            progress = progress or Progress(name, n_shards, i)
             found = answers.make(target, pieces.end, shard, options.tokens, options.seed + i)
             work.save_answers(f"{name}-{i:05}", found)
             progress.report(i + 1)
@@ -52,7 +53,7 @@ def train(options, work, draft, documents):
     for path in (last, steady):
         if path.exists() and course.load(path, turn if path == steady else options.steps):
             break
-    progress = Progress("training", course.step, options.steps)
+    progress = Progress("training", options.steps, course.step)
     while course.step < options.steps:
         loss = course.advance(documents, options.steps)
         if course.step <= turn and (course.step % SAVED == 0 or course.step == turn):

@@ -86,7 +86,7 @@ class Trainer:
             torch.nn.utils.clip_grad_norm_(self.parameters, 1.0)
             self.optimizer.step()
             self.step += 1
-            report(self.step / self.n_steps, loss.item())
+            report(self.step, f", loss {loss.item():.3f}")
             if self.step % SAVE_EVERY == 0 or self.step == self.n_steps:
                 self.save()
         return self.halves

@@ -22,7 +22,7 @@ def measure_by_gradient(model, texts, report, n_batch=2):
         for i in range(source.n_layers):
             groups[i] += masks.groups[i].grad.abs().sum(0).flatten().numpy()
             channels[i] += masks.channels[i].grad.abs().sum(0).flatten().numpy()
-        report((begin + len(batch)) / len(texts))
+        report(begin + len(batch))
     return groups, channels
 
 
@@ -48,7 +48,7 @@ def measure_by_activation(model, texts, report, n_batch=2):
         for begin in range(0, len(texts), n_batch):
             batch = texts[begin:begin + n_batch]
             model.run(batch[:, :-1], layers, watch=watch)
-            report((begin + len(batch)) / len(texts))
+            report(begin + len(batch))
     return groups, channels
 
 
@@ -59,5 +59,5 @@ def measure_layers(model, texts, report):
     losses = []
     for i in range(model.source.n_layers):
         losses.append(measure_loss(model, layers, texts, without=i) - whole)
-        report((i + 1) / model.source.n_layers)
+        report(i + 1)
     return whole, losses

@@ -6,12 +6,13 @@ import os
 import numpy
 import torch
 
+from progress import Progress
+
 from . import adapters as training
 from . import importance, texts, tool, write
 from . import order as orders
 from . import table as tables
 from .model import Model, measure_loss
-from .progress import Progress
 from .source import Source
 
 
@@ -31,10 +32,10 @@ class Preparation:
         measure = importance.measure_by_gradient
         if self.options.forward_only:
             measure = importance.measure_by_activation
+        used = self.learned[:self.options.calibration]
 
         def make():
-            groups, channels = measure(model, self.learned[:self.options.calibration],
-                                       Progress("units").report)
+            groups, channels = measure(model, used, Progress("units", len(used)).report)
             return {"groups": groups, "channels": channels}
         return self.state.keep("units", make)
 
@@ -43,7 +44,7 @@ class Preparation:
 
         def make():
             whole, losses = importance.measure_layers(model, self.learned[:len(self.checked)],
-                                                      Progress("layers").report)
+                                                      Progress("layers", self.source.n_layers).report)
             return {"whole": numpy.array(whole), "losses": numpy.array(losses)}
         return self.state.keep("layers", make)["losses"]
 
@@ -51,10 +52,10 @@ class Preparation:
         """The loss of each level without adapters."""
         def make():
             model = Model(self.source, order)
-            progress, losses = Progress(f"levels {name}"), []
+            progress, losses = Progress(f"levels {name}", len(tables.LEVELS)), []
             for level in range(len(tables.LEVELS)):
                 losses.append(measure_loss(model, cut(model, table, level), self.checked))
-                progress.report((level + 1) / len(tables.LEVELS))
+                progress.report(level + 1)
             return {"losses": numpy.array(losses)}
         return self.state.keep(f"levels-{name}", make)["losses"]
 
@@ -77,7 +78,8 @@ class Preparation:
             trainer = training.Trainer(model, layers, self.learned, options,
                                        options.seed * 1000 + percent,
                                        self.state.get_path(name + ".pt"))
-            halves = trainer.run(Progress(f"level {percent}").report)
+            progress = Progress(f"level {percent}", trainer.n_steps, trainer.step)
+            halves = trainer.run(progress.report)
             loss = measure_loss(model, layers, self.checked,
                                 training.wrap(halves, options.rank))
             found = {"loss": numpy.array(loss)}

@@ -164,7 +164,7 @@ class Adapters(unittest.TestCase):
         model, layers, texts, trainer = self.make(self.folder / "one.pt")
         before = measure_loss(model, layers, texts)
         weights = layers[0].tensors["attn_q.weight"].clone()
-        halves = trainer.run(lambda share, loss: None)
+        halves = trainer.run(lambda n_done, note: None)
         after = measure_loss(model, layers, texts, training.wrap(halves, 4))
         self.assertLess(after, before - 0.3)
         self.assertTrue(torch.equal(weights, layers[0].tensors["attn_q.weight"]))
@@ -172,19 +172,20 @@ class Adapters(unittest.TestCase):
 
     def test_resume(self):
         """What was interrupted ends as what was not."""
-        halves = self.make(self.folder / "whole.pt")[3].run(lambda share, loss: None)
+        whole = self.make(self.folder / "whole.pt")[3]
+        halves = whole.run(lambda n_done, note: None)
 
         class Stop(Exception):
             pass
 
-        def stop(share, loss):
-            if share > 0.7:
+        def stop(n_done, note):
+            if n_done > 0.7 * whole.n_steps:
                 raise Stop
         with self.assertRaises(Stop):
             self.make(self.folder / "parts.pt")[3].run(stop)
         again = self.make(self.folder / "parts.pt")[3]
         self.assertGreater(again.step, 0)
-        resumed = again.run(lambda share, loss: None)
+        resumed = again.run(lambda n_done, note: None)
         for one, other in zip(halves, resumed):
             for name in one:
                 for a, b in zip(one[name], other[name]):
@@ -214,7 +215,7 @@ class Program(unittest.TestCase):
         levels = rig.inspect(path)["sub-models"]
         self.assertEqual([level["rank"] for level in levels], [8] * 8 + [0])
         self.assertIn("by neuron", first.stdout)
-        self.assertIn("level 20: 100 %", first.stderr)
+        self.assertIn("level 20: 2 of 2", first.stderr)
         text = rig.SOURCE / "CONTRIBUTING.md"
         self.assertAlmostEqual(rig.measure_perplexity(path, text)
                                / rig.measure_perplexity(rig.MODEL, text), 1, delta=1e-4)

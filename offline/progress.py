@@ -7,7 +7,7 @@ WIDTH = 24
 
 
 class Progress:
-    def __init__(self, what, n_done, n):
+    def __init__(self, what, n, n_done=0):
         """@n_done of @n were there already."""
         self.what, self.n_begun, self.n, self.tenths = what, n_done, n, n_done * 10 // max(n, 1)
         self.begin, self.is_terminal = time.monotonic(), sys.stderr.isatty()

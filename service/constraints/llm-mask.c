@@ -299,14 +299,17 @@ get_mask (LlmMaskTable *self,
   return keep_mask (self, &self->masks[state], join_parts (self, state), is_own);
 }
 
-/* Short tokens first: their parts serve most states. */
+/* Short tokens first: their parts serve most states. The longest ones are few, and where each state
+ * has a part of its own for them, it is found when it is asked for. */
 void
 llm_mask_table_warm (LlmMaskTable *self)
 {
   const LlmGrammarState *states = self->grammar->states;
+  const LlmAlikeStates *longest = &self->alike[LLM_N_TOKEN_LENGTHS - 1];
+  guint n = LLM_N_TOKEN_LENGTHS - (longest->n_ids == self->grammar->n_states);
   guint64 n_steps = 0;
 
-  for (guint i = 0; i < LLM_N_TOKEN_LENGTHS; i++)
+  for (guint i = 0; i < n; i++)
     for (guint32 state = 0; state < self->grammar->n_states && n_steps < WARM_STEPS; state++)
       {
         gboolean is_own;

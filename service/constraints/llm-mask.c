@@ -2,7 +2,7 @@
 
 #include "constraints/llm-mask-walk.h"
 
-#include <string.h>
+#include "constraints/llm-alike-states.h"
 
 /* A mask with fewer tokens than this part of the vocabulary is a list of them. */
 #define SPARSE_PART 48
@@ -11,7 +11,7 @@
 /* Nodes of the vocabulary's trie that are walked ahead. */
 #define WARM_STEPS 10000000u
 
-/* What a state allows within its rule. */
+/* What a state allows within its rule: all tokens, or those of one of llm_token_lengths. */
 typedef struct
 {
   guint n_ids;
@@ -28,27 +28,20 @@ struct _LlmMaskTable
   LlmTokenTrie *tokens;  /* (owned) */
   LlmLedger *ledger;     /* (nullable) (owned) */
   guint n_words;
-  Mask **masks;          /* (owned) [n_states], atomic: (nullable elements) */
+  Mask **masks;          /* (owned) [n_states], atomic: (nullable elements): of all tokens */
+  LlmAlikeStates alike[LLM_N_TOKEN_LENGTHS];
+  Mask **parts[LLM_N_TOKEN_LENGTHS]; /* (owned) [n_ids of @alike], atomic: (nullable elements): what
+                                      * @masks are joined from */
   guint32 *commons;      /* (owned) [n_states], atomic: see LlmMaskWalk */
   gsize n_bytes;         /* atomic */
 };
-
-static void
-trie_clear (LlmTrie *trie)
-{
-  g_free (trie->heights);
-  g_free (trie->bytes);
-  g_free (trie->ends);
-  g_free (trie->first_tokens);
-  g_free (trie->tokens);
-}
 
 static void
 mask_free (Mask *mask)
 {
   g_free (mask->ids);
   g_free (mask->bits);
-  trie_clear (&mask->rest);
+  llm_trie_clear (&mask->rest);
   g_free (mask);
 }
 
@@ -68,8 +61,15 @@ llm_mask_table_new (LlmGrammar   *grammar,
   for (guint i = 0; i < grammar->n_states; i++)
     self->commons[i] = LLM_MASK_COMMON_UNKNOWN;
   self->n_bytes = grammar->n_states
-                    * (sizeof (Mask *) + sizeof (guint32) + sizeof (LlmGrammarState))
+                    * (sizeof (Mask *) + (1 + LLM_N_TOKEN_LENGTHS) * sizeof (guint32)
+                       + sizeof (LlmGrammarState))
                   + grammar->n_next * 2 * sizeof (guint32);
+  llm_alike_states_find (grammar, llm_token_lengths, LLM_N_TOKEN_LENGTHS, self->alike);
+  for (guint i = 0; i < LLM_N_TOKEN_LENGTHS; i++)
+    {
+      self->parts[i] = g_new0 (Mask *, self->alike[i].n_ids);
+      self->n_bytes += self->alike[i].n_ids * sizeof (Mask *);
+    }
   if (ledger != NULL)
     {
       self->ledger = llm_ledger_ref (ledger);
@@ -92,6 +92,13 @@ llm_mask_table_unref (LlmMaskTable *self)
     return;
   for (guint i = 0; i < self->grammar->n_states; i++)
     g_clear_pointer (&self->masks[i], mask_free);
+  for (guint i = 0; i < LLM_N_TOKEN_LENGTHS; i++)
+    {
+      for (guint id = 0; id < self->alike[i].n_ids; id++)
+        g_clear_pointer (&self->parts[i][id], mask_free);
+      g_free (self->parts[i]);
+      g_free (self->alike[i].ids);
+    }
   if (self->ledger != NULL)
     llm_ledger_remove (self->ledger, LLM_HOLDER_CONSTRAINTS, self->n_bytes);
   g_clear_pointer (&self->ledger, llm_ledger_unref);
@@ -126,104 +133,6 @@ llm_mask_table_get_bytes (LlmMaskTable *self)
   return g_atomic_pointer_get (&self->n_bytes);
 }
 
-/* --- the rest of tokens behind the end of a rule --- */
-
-typedef struct
-{
-  const LlmTrie *trie;
-  GByteArray *bytes;
-  GArray *ends;          /* (element-type guint32) */
-  GArray *firsts;        /* likewise */
-  GArray *tokens;        /* likewise */
-} Rest;
-
-typedef struct
-{
-  guint32 byte;
-  guint32 node;
-} Child;
-
-static int
-compare_children (gconstpointer a,
-                  gconstpointer b)
-{
-  const Child *x = a;
-  const Child *y = b;
-
-  if (x->byte != y->byte)
-    return x->byte < y->byte ? -1 : 1;
-  return x->node < y->node ? -1 : x->node > y->node;
-}
-
-/* Adds what is below @nodes, as if they were one. @allowed: (nullable): first bytes. */
-static void
-add_below (Rest          *rest,
-           const GArray  *nodes,
-           const guint32 *allowed)
-{
-  const LlmTrie *trie = rest->trie;
-  g_autoptr(GArray) children = g_array_new (FALSE, FALSE, sizeof (Child));
-  g_autoptr(GArray) group = g_array_new (FALSE, FALSE, sizeof (guint32));
-
-  for (guint i = 0; i < nodes->len; i++)
-    {
-      guint32 parent = g_array_index (nodes, guint32, i);
-
-      for (guint32 node = parent + 1; node < trie->ends[parent]; node = trie->ends[node])
-        {
-          Child child = { trie->bytes[node], node };
-
-          if (allowed == NULL || (allowed[child.byte / 32] & 1u << child.byte % 32) != 0)
-            g_array_append_val (children, child);
-        }
-    }
-  g_array_sort (children, compare_children);
-  for (guint i = 0; i < children->len;)
-    {
-      guint8 byte = (guint8) g_array_index (children, Child, i).byte;
-      guint32 place = rest->ends->len;
-      guint32 first = rest->tokens->len;
-
-      g_array_set_size (group, 0);
-      g_byte_array_append (rest->bytes, &byte, 1);
-      g_array_append_val (rest->ends, place);
-      g_array_append_val (rest->firsts, first);
-      for (; i < children->len && g_array_index (children, Child, i).byte == byte; i++)
-        {
-          guint32 node = g_array_index (children, Child, i).node;
-
-          g_array_append_vals (rest->tokens, trie->tokens + trie->first_tokens[node],
-                               trie->first_tokens[node + 1] - trie->first_tokens[node]);
-          if (trie->ends[node] > node + 1)
-            g_array_append_val (group, node);
-        }
-      if (group->len > 0)
-        add_below (rest, group, NULL);
-      g_array_index (rest->ends, guint32, place) = rest->ends->len;
-    }
-}
-
-static void
-make_rest (LlmTrie       *to,
-           const LlmTrie *trie,
-           const GArray  *exits,
-           const guint32 *allowed)
-{
-  Rest rest = { trie, g_byte_array_new (), g_array_new (FALSE, FALSE, sizeof (guint32)),
-                g_array_new (FALSE, FALSE, sizeof (guint32)),
-                g_array_new (FALSE, FALSE, sizeof (guint32)) };
-  guint32 end;
-
-  add_below (&rest, exits, allowed);
-  end = rest.tokens->len;
-  g_array_append_val (rest.firsts, end);
-  to->n_nodes = rest.ends->len;
-  to->bytes = g_byte_array_free (rest.bytes, FALSE);
-  to->ends = (guint32 *) g_array_free (rest.ends, FALSE);
-  to->first_tokens = (guint32 *) g_array_free (rest.firsts, FALSE);
-  to->tokens = (guint32 *) g_array_free (rest.tokens, FALSE);
-}
-
 /* --- masks of states --- */
 
 static void
@@ -248,57 +157,68 @@ pack_bits (LlmMaskTable *self,
       mask->ids[n++] = i * 64 + (guint) __builtin_ctzll (word);
 }
 
+static gsize
+get_rest_bytes (const LlmTrie *rest)
+{
+  return rest->n_nodes > 0 ? rest->n_nodes * 9 + rest->first_tokens[rest->n_nodes] * sizeof (guint32)
+                           : 0;
+}
+
+/* Of the tokens of one length, by a walk. */
 static Mask *
-make_mask (LlmMaskTable *self,
+make_part (LlmMaskTable *self,
+           guint         length,
            guint32       state,
            guint64      *n_steps)
 {
   const LlmGrammarRule *rule = &self->grammar->rules[self->grammar->states[state].rule];
+  const LlmTrie *trie = &self->tokens->tries[length];
   g_autofree guint64 *bits = g_new0 (guint64, self->n_words);
   g_autoptr(GArray) exits = g_array_new (FALSE, FALSE, sizeof (guint32));
+  g_autoptr(GArray) nodes = g_array_new (FALSE, FALSE, sizeof (LlmTrieNodes));
   LlmThread start = { state, LLM_STACK_BOTTOM };
   Mask *mask = g_new0 (Mask, 1);
   LlmStacks stacks;
   LlmMaskWalk walk;
 
   llm_stacks_init (&stacks);
-  llm_mask_walk_init (&walk, self->grammar, &stacks, &self->tokens->trie, bits);
+  llm_mask_walk_init (&walk, self->grammar, &stacks, trie, bits);
   walk.exits = exits;
   walk.commons = self->commons;
   g_array_append_val (walk.threads, start);
-  llm_mask_walk_run (&walk, 0, 0, self->tokens->trie.n_nodes);
+  llm_mask_walk_run (&walk, 0, 0, trie->n_nodes);
   *n_steps += walk.n_steps;
   llm_mask_walk_clear (&walk);
   llm_stacks_clear (&stacks);
   pack_bits (self, mask, bits);
-  make_rest (&mask->rest, &self->tokens->trie, exits, rule->follow);
-  mask->n_bytes += mask->rest.n_nodes * 9;
-  if (mask->rest.n_nodes > 0)
-    mask->n_bytes += mask->rest.first_tokens[mask->rest.n_nodes] * sizeof (guint32);
+  for (guint i = 0; i < exits->len; i++)
+    {
+      guint32 node = g_array_index (exits, guint32, i);
+      LlmTrieNodes below = { trie, node + 1, trie->ends[node] };
+
+      g_array_append_val (nodes, below);
+    }
+  llm_trie_merge (&mask->rest, nodes, rule->follow);
+  mask->n_bytes += get_rest_bytes (&mask->rest);
   return mask;
 }
 
-/* The mask of a state. @is_own: (out): it is the caller's. */
+/* Keeps @mask in @slot, if there is room. Returns what is there then; @is_own: (out): it is the
+ * caller's. */
 static Mask *
-get_mask (LlmMaskTable *self,
-          guint32       state,
-          guint64      *n_steps,
-          gboolean     *is_own)
+keep_mask (LlmMaskTable *self,
+           Mask        **slot,
+           Mask         *mask,
+           gboolean     *is_own)
 {
-  Mask *mask = g_atomic_pointer_get (&self->masks[state]);
-
-  *is_own = FALSE;
-  if (mask != NULL)
-    return mask;
-  mask = make_mask (self, state, n_steps);
   *is_own = llm_mask_table_get_bytes (self) + mask->n_bytes > MAX_BYTES
             || (self->ledger != NULL && !llm_ledger_has_room (self->ledger, mask->n_bytes));
   if (*is_own)
     return mask;
-  if (!g_atomic_pointer_compare_and_exchange (&self->masks[state], NULL, mask))
+  if (!g_atomic_pointer_compare_and_exchange (slot, NULL, mask))
     {
       mask_free (mask);
-      return g_atomic_pointer_get (&self->masks[state]);
+      return g_atomic_pointer_get (slot);
     }
   g_atomic_pointer_add (&self->n_bytes, (gssize) mask->n_bytes);
   if (self->ledger != NULL)
@@ -306,24 +226,103 @@ get_mask (LlmMaskTable *self,
   return mask;
 }
 
+static Mask *
+get_part (LlmMaskTable *self,
+          guint         length,
+          guint32       state,
+          guint64      *n_steps,
+          gboolean     *is_own)
+{
+  Mask **slot = &self->parts[length][self->alike[length].ids[state]];
+  Mask *mask = g_atomic_pointer_get (slot);
+
+  *is_own = FALSE;
+  if (mask != NULL)
+    return mask;
+  return keep_mask (self, slot, make_part (self, length, state, n_steps), is_own);
+}
+
+static void
+add_tokens (LlmMaskTable *self,
+            const Mask   *mask,
+            guint64      *bits)
+{
+  if (mask->bits != NULL)
+    for (guint i = 0; i < self->n_words; i++)
+      bits[i] |= mask->bits[i];
+  else
+    for (guint i = 0; i < mask->n_ids; i++)
+      bits[mask->ids[i] / 64] |= G_GUINT64_CONSTANT (1) << mask->ids[i] % 64;
+}
+
+/* Of all tokens, from the parts. */
+static Mask *
+join_parts (LlmMaskTable *self,
+            guint32       state)
+{
+  g_autofree guint64 *bits = g_new0 (guint64, self->n_words);
+  g_autoptr(GArray) nodes = g_array_new (FALSE, FALSE, sizeof (LlmTrieNodes));
+  Mask *mask = g_new0 (Mask, 1);
+  Mask *parts[LLM_N_TOKEN_LENGTHS];
+  gboolean is_own[LLM_N_TOKEN_LENGTHS];
+  guint64 n_steps = 0;
+
+  for (guint i = 0; i < LLM_N_TOKEN_LENGTHS; i++)
+    {
+      LlmTrieNodes rest;
+
+      parts[i] = get_part (self, i, state, &n_steps, &is_own[i]);
+      rest = (LlmTrieNodes) { &parts[i]->rest, 0, parts[i]->rest.n_nodes };
+      add_tokens (self, parts[i], bits);
+      g_array_append_val (nodes, rest);
+    }
+  pack_bits (self, mask, bits);
+  llm_trie_merge (&mask->rest, nodes, NULL);
+  mask->n_bytes += get_rest_bytes (&mask->rest);
+  for (guint i = 0; i < LLM_N_TOKEN_LENGTHS; i++)
+    if (is_own[i])
+      mask_free (parts[i]);
+  return mask;
+}
+
+/* The mask of a state. @is_own: (out): it is the caller's. */
+static Mask *
+get_mask (LlmMaskTable *self,
+          guint32       state,
+          gboolean     *is_own)
+{
+  Mask *mask = g_atomic_pointer_get (&self->masks[state]);
+
+  *is_own = FALSE;
+  if (mask != NULL)
+    return mask;
+  return keep_mask (self, &self->masks[state], join_parts (self, state), is_own);
+}
+
+/* Short tokens first: their parts serve most states. The longest ones are few, and where each state
+ * has a part of its own for them, it is found when it is asked for. */
 void
 llm_mask_table_warm (LlmMaskTable *self)
 {
+  const LlmGrammarState *states = self->grammar->states;
+  const LlmAlikeStates *longest = &self->alike[LLM_N_TOKEN_LENGTHS - 1];
+  guint n = LLM_N_TOKEN_LENGTHS - (longest->n_ids == self->grammar->n_states);
   guint64 n_steps = 0;
 
-  for (guint32 state = 0; state < self->grammar->n_states && n_steps < WARM_STEPS; state++)
-    {
-      gboolean is_own;
-      Mask *mask;
+  for (guint i = 0; i < n; i++)
+    for (guint32 state = 0; state < self->grammar->n_states && n_steps < WARM_STEPS; state++)
+      {
+        gboolean is_own;
+        Mask *mask;
 
-      if (!self->grammar->states[state].has_bytes)
-        continue;
-      mask = get_mask (self, state, &n_steps, &is_own);
-      if (is_own)
-        mask_free (mask);
-      if (is_own)
-        return;
-    }
+        if (!states[state].has_bytes)
+          continue;
+        mask = get_part (self, i, state, &n_steps, &is_own);
+        if (is_own)
+          mask_free (mask);
+        if (is_own)
+          return;
+      }
 }
 
 void
@@ -332,16 +331,10 @@ llm_mask_table_add (LlmMaskTable *self,
                     LlmThread     thread,
                     guint64      *bits)
 {
-  guint64 n_steps = 0;
   gboolean is_own;
-  Mask *mask = get_mask (self, thread.state, &n_steps, &is_own);
+  Mask *mask = get_mask (self, thread.state, &is_own);
 
-  if (mask->bits != NULL)
-    for (guint i = 0; i < self->n_words; i++)
-      bits[i] |= mask->bits[i];
-  else
-    for (guint i = 0; i < mask->n_ids; i++)
-      bits[mask->ids[i] / 64] |= G_GUINT64_CONSTANT (1) << mask->ids[i] % 64;
+  add_tokens (self, mask, bits);
   if (mask->rest.n_nodes > 0 && thread.stack != LLM_STACK_BOTTOM)
     {
       LlmFrame frame = g_array_index (stacks->frames, LlmFrame, thread.stack);
@@ -357,14 +350,14 @@ llm_mask_table_add (LlmMaskTable *self,
     mask_free (mask);
 }
 
-void
-llm_mask_table_add_behind (LlmMaskTable *self,
-                           LlmStacks    *stacks,
-                           guint8        byte,
-                           const GArray *threads,
-                           guint64      *bits)
+static void
+add_behind (LlmMaskTable  *self,
+            LlmStacks     *stacks,
+            const LlmTrie *trie,
+            guint8         byte,
+            const GArray  *threads,
+            guint64       *bits)
 {
-  const LlmTrie *trie = &self->tokens->trie;
   guint32 node = 0;
   LlmMaskWalk walk;
 
@@ -380,4 +373,15 @@ llm_mask_table_add_behind (LlmMaskTable *self,
   llm_mask_walk_add_node (&walk, node);
   llm_mask_walk_run (&walk, 0, node + 1, trie->ends[node]);
   llm_mask_walk_clear (&walk);
+}
+
+void
+llm_mask_table_add_behind (LlmMaskTable *self,
+                           LlmStacks    *stacks,
+                           guint8        byte,
+                           const GArray *threads,
+                           guint64      *bits)
+{
+  for (guint i = 0; i < LLM_N_TOKEN_LENGTHS; i++)
+    add_behind (self, stacks, &self->tokens->tries[i], byte, threads, bits);
 }

@@ -4,6 +4,9 @@
 
 #include <string.h>
 
+/* Most tokens of usual vocabularies have up to 8 bytes. */
+const guint llm_token_lengths[LLM_N_TOKEN_LENGTHS] = { 4, 8, 16, G_MAXUINT };
+
 /* For qsort(): tokens by their bytes, then by id. */
 static int
 compare_tokens (gconstpointer a,
@@ -71,6 +74,7 @@ read_texts (LlmTokenTrie *self,
  * before it. */
 static void
 build (LlmTokenTrie *self,
+       LlmTrie      *trie,
        GArray       *ids)
 {
   g_autoptr(GByteArray) bytes = g_byte_array_new ();
@@ -106,10 +110,10 @@ build (LlmTokenTrie *self,
     g_array_index (ends, guint32, path[--depth]) = ends->len;
   last = ids->len;
   g_array_append_val (firsts, last);
-  self->trie.n_nodes = ends->len;
-  self->trie.bytes = g_byte_array_free (g_steal_pointer (&bytes), FALSE);
-  self->trie.ends = (guint32 *) g_array_free (g_steal_pointer (&ends), FALSE);
-  self->trie.first_tokens = (guint32 *) g_array_free (g_steal_pointer (&firsts), FALSE);
+  trie->n_nodes = ends->len;
+  trie->bytes = g_byte_array_free (g_steal_pointer (&bytes), FALSE);
+  trie->ends = (guint32 *) g_array_free (g_steal_pointer (&ends), FALSE);
+  trie->first_tokens = (guint32 *) g_array_free (g_steal_pointer (&firsts), FALSE);
 }
 
 LlmUtf8State
@@ -177,20 +181,43 @@ find_heights (LlmTrie *trie)
       trie->heights[node] = LLM_TRIE_MIXED;
 }
 
+/* The tokens among @ids of more than @least and up to @most bytes. */
+static void
+build_length (LlmTokenTrie *self,
+              LlmTrie      *trie,
+              const GArray *ids,
+              guint         least,
+              guint         most)
+{
+  GArray *own = g_array_new (FALSE, FALSE, sizeof (guint32));
+
+  for (guint i = 0; i < ids->len; i++)
+    {
+      guint32 id = g_array_index (ids, guint32, i);
+      guint length = self->offsets[id + 1] - self->offsets[id];
+
+      if (length > least && length <= most)
+        g_array_append_val (own, id);
+    }
+  build (self, trie, own);
+  find_heights (trie);
+  trie->tokens = (guint32 *) g_array_free (own, FALSE);
+}
+
 LlmTokenTrie *
 llm_token_trie_new (LlmTokenizer *tokenizer)
 {
   LlmTokenTrie *self = g_new0 (LlmTokenTrie, 1);
-  GArray *ids = g_array_new (FALSE, FALSE, sizeof (guint32));
+  g_autoptr(GArray) ids = g_array_new (FALSE, FALSE, sizeof (guint32));
 
   g_atomic_ref_count_init (&self->ref_count);
   self->n_tokens = tokenizer->n_tokens;
   self->endings = g_array_new (FALSE, FALSE, sizeof (guint32));
   read_texts (self, tokenizer, ids);
   g_array_sort_with_data (ids, compare_tokens, self);
-  build (self, ids);
-  find_heights (&self->trie);
-  self->trie.tokens = (guint32 *) g_array_free (ids, FALSE);
+  for (guint i = 0; i < LLM_N_TOKEN_LENGTHS; i++)
+    build_length (self, &self->tries[i], ids, i > 0 ? llm_token_lengths[i - 1] : 0,
+                  llm_token_lengths[i]);
   return self;
 }
 
@@ -204,12 +231,18 @@ llm_token_trie_ref (LlmTokenTrie *self)
 gsize
 llm_token_trie_get_bytes (const LlmTokenTrie *self)
 {
-  const LlmTrie *trie = &self->trie;
+  gsize n_bytes =
+    sizeof *self + self->offsets[self->n_tokens] + self->n_tokens * sizeof *self->offsets;
 
-  return sizeof *self + self->offsets[self->n_tokens] + self->n_tokens * sizeof *self->offsets
-         + trie->n_nodes * (sizeof *trie->bytes + sizeof *trie->ends + sizeof *trie->first_tokens
-                            + sizeof *trie->heights)
-         + trie->first_tokens[trie->n_nodes] * sizeof *trie->tokens;
+  for (guint i = 0; i < LLM_N_TOKEN_LENGTHS; i++)
+    {
+      const LlmTrie *trie = &self->tries[i];
+
+      n_bytes += trie->n_nodes * (sizeof *trie->bytes + sizeof *trie->ends
+                                  + sizeof *trie->first_tokens + sizeof *trie->heights)
+                 + trie->first_tokens[trie->n_nodes] * sizeof *trie->tokens;
+    }
+  return n_bytes;
 }
 
 void
@@ -217,11 +250,8 @@ llm_token_trie_unref (LlmTokenTrie *self)
 {
   if (!g_atomic_ref_count_dec (&self->ref_count))
     return;
-  g_free (self->trie.bytes);
-  g_free (self->trie.ends);
-  g_free (self->trie.first_tokens);
-  g_free (self->trie.tokens);
-  g_free (self->trie.heights);
+  for (guint i = 0; i < LLM_N_TOKEN_LENGTHS; i++)
+    llm_trie_clear (&self->tries[i]);
   g_array_unref (self->endings);
   g_free (self->text);
   g_free (self->offsets);

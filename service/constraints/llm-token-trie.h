@@ -25,10 +25,15 @@ typedef struct
                           * LLM_TRIE_MIXED */
 } LlmTrie;
 
+/* Tokens are kept apart by their lengths: states of a grammar that differ only far behind allow
+ * the same short tokens (llm-alike-states.h). */
+#define LLM_N_TOKEN_LENGTHS 4
+
 typedef struct
 {
   gatomicrefcount ref_count;
-  LlmTrie trie;
+  LlmTrie tries[LLM_N_TOKEN_LENGTHS]; /* of tokens of up to llm_token_lengths[i] bytes that are in
+                                       * none before */
   guint n_tokens;        /* of the vocabulary */
   guint max_bytes;       /* of a token */
   guint max_text_bytes;  /* of one that is no control token */
@@ -39,6 +44,8 @@ typedef struct
 } LlmTokenTrie;
 
 #define LLM_TRIE_MIXED 255
+/* In bytes, the last one unlimited. */
+extern const guint llm_token_lengths[LLM_N_TOKEN_LENGTHS];
 /* Stands before the text of a control token. */
 #define LLM_TRIE_CONTROL '\xff'
 
@@ -61,6 +68,21 @@ typedef enum
  * controls, the quote and the backslash. What @byte makes of @state. */
 LlmUtf8State  llm_utf8_state_step  (LlmUtf8State  state,
                                     guint8        byte);
+
+/* Nodes of a trie, with those above them left out. */
+typedef struct
+{
+  const LlmTrie *trie;
+  guint32 first;
+  guint32 end;
+} LlmTrieNodes;
+
+/* Makes a trie of all @nodes (element-type LlmTrieNodes), as if they were of one. @allowed:
+ * (nullable): bits: the first bytes to take. */
+void          llm_trie_merge       (LlmTrie       *to,
+                                    const GArray  *nodes,
+                                    const guint32 *allowed);
+void          llm_trie_clear       (LlmTrie       *trie);
 
 /* Appends the bytes of @id as they are in the trie. */
 void          llm_token_trie_decode (LlmTokenizer *tokenizer,

@@ -114,6 +114,12 @@ static const struct
     "\"b\": {\"type\": [\"number\", \"null\"]}}, \"required\": [\"b\"]}" },
   { LLM_CONSTRAINT_REGEX, "(?:né|naïve|日本語?)[ -~]{0,20}!" },
   { LLM_CONSTRAINT_REGEX, " ?x*" },
+  /* states that differ only behind some tokens, or behind all but the longest */
+  { LLM_CONSTRAINT_REGEX, "(?:[a-z ]{1,7}|[a-z ]{9,11})\\.(?: [A-Za-z]{3,18}){2}\\." },
+  { LLM_CONSTRAINT_REGEX, "[ =*-]{1,40}(?:[ -~]{2}){1,9}" },
+  { LLM_CONSTRAINT_JSON_SCHEMA,
+    "{\"type\": \"array\", \"maxItems\": 3, \"items\": {\"type\": \"string\", "
+    "\"minLength\": 2, \"maxLength\": 19}}" },
   { LLM_CONSTRAINT_GRAMMAR,
     "root ::= expr (\" \" [-+] \" \" expr)*\nexpr ::= [0-9]+ | \"(\" root \")\"\n" },
 };

@@ -20,6 +20,7 @@ static LlmTokenTrie *
 make_tokens (void)
 {
   LlmTokenTrie *tokens = g_new0 (LlmTokenTrie, 1);
+  LlmTrie *trie = &tokens->tries[0];
   guint32 end = 256;
 
   g_atomic_ref_count_init (&tokens->ref_count);
@@ -29,22 +30,25 @@ make_tokens (void)
   g_array_append_val (tokens->endings, end);
   tokens->text = g_malloc (256);
   tokens->offsets = g_new (guint32, 258);
-  tokens->trie.n_nodes = 256;
-  tokens->trie.bytes = g_malloc (256);
-  tokens->trie.ends = g_new (guint32, 256);
-  tokens->trie.tokens = g_new (guint32, 256);
-  tokens->trie.first_tokens = g_new (guint32, 257);
+  trie->n_nodes = 256;
+  trie->bytes = g_malloc (256);
+  trie->ends = g_new (guint32, 256);
+  trie->tokens = g_new (guint32, 256);
+  trie->first_tokens = g_new (guint32, 257);
   for (guint32 i = 0; i < 256; i++)
     {
       tokens->text[i] = (char) i;
       tokens->offsets[i] = i;
-      tokens->trie.bytes[i] = (guint8) i;
-      tokens->trie.ends[i] = i + 1;
-      tokens->trie.tokens[i] = i;
-      tokens->trie.first_tokens[i] = i;
+      trie->bytes[i] = (guint8) i;
+      trie->ends[i] = i + 1;
+      trie->tokens[i] = i;
+      trie->first_tokens[i] = i;
     }
   tokens->offsets[256] = tokens->offsets[257] = 256;
-  tokens->trie.first_tokens[256] = 256;
+  trie->first_tokens[256] = 256;
+  /* longer ones: none */
+  for (guint i = 1; i < LLM_N_TOKEN_LENGTHS; i++)
+    tokens->tries[i].first_tokens = g_new0 (guint32, 1);
   return tokens;
 }
 

@@ -324,6 +324,7 @@ begin_step (LlmRunner          *self,
 
       if (!request->is_resident)
         continue;  /* it was preempted for one before it here */
+      llm_request_review_level (request);
       if (n_left == 0)
         llm_request_end (request, LLM_FINISH_STOP, NULL);
       else if (n_left > 1 && budget.entry->n_prompt == 0)

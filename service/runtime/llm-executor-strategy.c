@@ -65,11 +65,19 @@ llm_request_set_lacking (LlmRequest *request,
     request->entry.lacking = lacking;
 }
 
+/* All of the whole model's time is no reason for less than the whole model, though the least wait
+ * makes that late. */
+static gboolean
+is_part (double share)
+{
+  return share > 0 && share < 1;
+}
+
 gboolean
 llm_request_has_choice (const LlmRequest *request)
 {
-  return (request->ttft_share > 0 || request->tpot_share > 0 || request->call_share > 0
-          || request->names_ttft || request->names_tpot)
+  return (is_part (request->ttft_share) || is_part (request->tpot_share)
+          || is_part (request->call_share) || request->names_ttft || request->names_tpot)
          && find_lacking (request, request->least_sub_model)
               > find_lacking (request, request->sub_model);
 }
@@ -92,36 +100,41 @@ find_limits (const LlmRequest  *request,
   gboolean is_known = llm_cost_model_is_known (&request->runner->scheduler->costs);
 
   *limits = (LlmStrategyLimits) { 0 };
-  if (request->ttft_share > 0)
+  if (is_part (request->ttft_share))
     limits->first_us = request->ttft_share * whole_us;
-  else if (request->names_ttft && is_known)
+  else if (request->ttft_share <= 0 && request->names_ttft && is_known)
     limits->first_us = request->slo.ttft_ms * 1000;
-  if (request->tpot_share > 0)
+  if (is_part (request->tpot_share))
     limits->token_us = request->tpot_share * whole_token_us;
-  else if (request->names_tpot && is_known)
+  else if (request->tpot_share <= 0 && request->names_tpot && is_known)
     limits->token_us = request->slo.tpot_ms * 1000;
-  if (request->call_share > 0)
+  if (is_part (request->call_share))
     {
       tighten (&limits->first_us, request->call_share * whole_us);
       tighten (&limits->token_us, request->call_share * whole_token_us);
     }
 }
 
-/* What others make a request wait for that is like @like. */
+/* From the arrival of a request that is like @like until its first row. @is_queued: the scheduler
+ * knows it, and it is its turn. Where it is not known what steps cost, only their proportions are. */
 static double
 find_wait (LlmRequest          *request,
-           const LlmSchedEntry *like)
+           const LlmSchedEntry *like,
+           gboolean             is_queued)
 {
+  gint64 now_us = llm_clock_now_us ();
+  double waited_us = (double) (now_us - request->arrived_us);
   LlmForecast forecast;
 
   if (!llm_cost_model_is_known (&request->runner->scheduler->costs))
     return 0;
-  llm_scheduler_forecast (request->runner->scheduler, like, llm_clock_now_us (), &forecast);
-  return MAX (forecast.first_us - forecast.alone_us, 0);
+  if (is_queued)
+    return waited_us;
+  llm_scheduler_forecast (request->runner->scheduler, like, now_us, &forecast);
+  return waited_us + MAX (forecast.first_us - forecast.alone_us, 0);
 }
 
-/* Of the levels that the request allows, by its @entry. @is_queued: it is among those that the
- * scheduler knows. */
+/* Of the levels that the request allows, by its @entry. */
 static guint
 choose (LlmRequest          *request,
         const LlmSchedEntry *entry,
@@ -131,7 +144,6 @@ choose (LlmRequest          *request,
   const LlmLevels *levels = request->runner->instance->weights->levels;
   LlmScheduler *scheduler = request->runner->scheduler;
   guint most = find_lacking (request, request->least_sub_model);
-  double waited_us = (double) (llm_clock_now_us () - request->arrived_us);
   double losses[LLM_MAX_LEVELS] = { 0 };
   LlmStrategy strategies[LLM_MAX_LEVELS];
   LlmStrategyLimits limits;
@@ -154,7 +166,7 @@ choose (LlmRequest          *request,
         .prompt_level = 100,
         .sub_model = table->percent[level],
         .loss = losses[level],
-        .wait_us = waited_us + (is_queued ? 0 : find_wait (request, &like)),
+        .wait_us = find_wait (request, &like, is_queued),
       };
       llm_scheduler_price (scheduler, entry, lacking, &strategy->alone_us, &strategy->token_us);
     }

@@ -112,7 +112,10 @@ make_results (LlmGeneration          *self,
   g_variant_dict_insert (&dict, "ttft-target-ms", "d", result->slo.ttft_ms);
   g_variant_dict_insert (&dict, "tpot-target-ms", "d", result->slo.tpot_ms);
   if (result->forecast_ms > 0)
-    g_variant_dict_insert (&dict, "ttft-forecast-ms", "d", result->forecast_ms);
+    {
+      g_variant_dict_insert (&dict, "ttft-forecast-ms", "d", result->forecast_ms);
+      g_variant_dict_insert (&dict, "tpot-forecast-ms", "d", result->forecast_tpot_ms);
+    }
   add_parts (&dict, self->request, result);
   g_variant_dict_insert (&dict, "sub-model", "u", result->sub_model);
   g_variant_dict_insert (&dict, "prompt-level", "u", 100);

@@ -204,6 +204,7 @@ price (LlmRequest *request,
   llm_scheduler_forecast (scheduler, &request->entry, now, &forecast);
   request->result.forecast_ms =
       (forecast.first_us + (double) (now - request->arrived_us)) / 1000;
+  request->result.forecast_tpot_ms = forecast.token_us / 1000;
   if (!is_overloaded (request, slo, &forecast))
     return TRUE;
   set_overloaded (slo, forecast.latest_us, error);

@@ -61,6 +61,7 @@ typedef struct
   double queue_ms;       /* from arrival to the first rows, 0 if none were computed */
   double forecast_ms;    /* of ttft_ms, made when the request came; 0: what steps cost was not known
                           * yet */
+  double forecast_tpot_ms; /* likewise of tpot_ms, if it ran alone */
   LlmSlo slo;            /* what it was held to: the request's, or what its fractions came to */
   double whole_ttft_ms;  /* what the whole model would have taken alone, as forecast when the request
                           * came: what its fractions are of; 0: what steps cost was not known yet */

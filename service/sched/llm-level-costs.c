@@ -5,7 +5,7 @@
 #include <math.h>
 
 /* What a step counts when many were seen; the first one counts half, as the guess is a good one. */
-#define MIN_GAIN 0.0625
+#define MIN_GAIN 0.03125
 /* So many steps of smaller levels after one of the whole model, its cost is what it was. */
 #define N_FRESH 24
 /* A level costs no more than so many times what is expected of it, and no less. */

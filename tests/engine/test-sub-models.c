@@ -6,10 +6,13 @@
 
 #include "engine-rig.h"
 
+#include <math.h>
 #include <string.h>
 
+#include "base/llm-clock.h"
 #include "common/llmsvc-error.h"
 #include "model/llm-companion.h"
+#include "sched/llm-scheduler.h"
 #include "support/llm-test-folder.h"
 #include "support/llm-test-gguf.h"
 
@@ -162,6 +165,7 @@ start (Elastic *self)
   settings->model_folders = g_strdupv ((char *[]) { self->models, NULL });
   /* a text must not depend on what was quantized between two calls */
   settings->context_ratio = 0;
+  settings->pace_on_battery = LLM_PACE_WAIT;
   return start_engine_with (settings);
 }
 
@@ -585,6 +589,51 @@ test_milliseconds (Elastic       *self,
     }
 }
 
+/* A call that waits so long before its first row that what was chosen would be late is computed by
+ * less of the model (E7). The clock stands still, and nothing is learned meanwhile. */
+static void
+test_replaced (Elastic       *self,
+               gconstpointer  data)
+{
+  g_autoptr(LlmCompanion) companion = read_companion (self);
+  double ratio = (double) companion->costs[1].operations
+                 / (double) companion->costs[N_LEVELS - 1].operations;
+  g_autofree char *prompt = g_strnfill (1200, 'c');
+  g_autofree char *options = NULL;
+  g_autoptr(Answer) probe = NULL;
+  double whole_ms = 0;
+  guint target_ms;
+
+  for (gsize i = 3; i < strlen (prompt); i += 4)
+    prompt[i] = ' ';
+  for (guint i = 0; i < 4; i++)
+    check_level (self, 100, SHORT);
+  probe = begin_complete (&self->fixture, prompt, "{" QUIET ", 'ttft-share': <1.0>}");
+  WAIT_FOR (probe->is_finished);
+  g_assert_true (g_variant_lookup (probe->results, "whole-ttft-ms", "d", &whole_ms));
+  target_ms = (guint) ceil (4 * whole_ms);
+  options = g_strdup_printf ("{" QUIET ", 'ttft-ms': <uint32 %u>}", target_ms);
+
+  for (guint waits = 0; waits < 2; waits++)
+    {
+      gint64 now_us = g_get_monotonic_time ();
+      double left_ms = (ratio + 1) / 2 * whole_ms;
+      g_autoptr(Answer) answer = NULL;
+
+      llm_clock_set_for_test (now_us);
+      llm_engine_set_power (self->fixture.engine, TRUE, FALSE);
+      answer = begin_complete (&self->fixture, prompt, options);
+      WAIT_FOR (answer->generation != NULL || answer->error != NULL);
+      g_assert_no_error (answer->error);
+      if (waits)
+        llm_clock_set_for_test (now_us + (gint64) ((target_ms - left_ms) * 1000));
+      llm_engine_set_power (self->fixture.engine, FALSE, FALSE);
+      WAIT_FOR (answer->is_finished);
+      llm_clock_set_for_test (-1);
+      g_assert_cmpuint (result_uint (answer, "sub-model"), ==, waits ? 70 : 100);
+    }
+}
+
 /* What a level was chosen for is the turn's: it is computed again by that. */
 static void
 test_chosen_turn (Elastic       *self,
@@ -650,6 +699,7 @@ main (int   argc,
   ADD ("parts", NULL, test_parts);
   ADD ("least", NULL, test_least);
   ADD ("milliseconds", NULL, test_milliseconds);
+  ADD ("replaced", NULL, test_replaced);
   ADD ("chosen-turn", NULL, test_chosen_turn);
   ADD ("contradiction", NULL, test_contradiction);
   ADD ("parts-without", "none", test_parts_without);

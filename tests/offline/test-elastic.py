@@ -4,6 +4,7 @@ files that are written."""
 import pathlib
 import re
 import shutil
+import struct
 import tempfile
 import types
 import unittest
@@ -16,7 +17,7 @@ from elastic import table as tables
 from elastic import texts, tool, write
 from elastic.source import Source
 from elastic.state import State
-from modelfile.reader import GgufError
+from modelfile.reader import Gguf, GgufError
 
 LOSSES = [7.2, 6.9, 6.6, 6.5, 6.4, 6.4, 6.4, 6.4, 6.3]
 TEXT = ("<|im_start|>user\nI would like to book a table for two at an Italian restaurant in San "
@@ -207,6 +208,8 @@ class Files(unittest.TestCase):
             path, made, table, adapters = self.make_companion(adapted)
             levels = rig.inspect(path)["sub-models"]
             self.assertEqual([level["level"] for level in levels], list(tables.LEVELS))
+            key = Gguf(write.get_companion(path)).keys["llmsvc.levels.losses"]
+            self.assertEqual(key[-4 * len(LOSSES):], struct.pack(f"<{len(LOSSES)}f", *LOSSES))
             shares = write.make_shares(made, table, adapters)
             for i, level in enumerate(levels):
                 self.assertEqual(level["rank"], 2 if adapted and i < 8 else 0)

@@ -41,6 +41,8 @@ guint               llmsvc_answer_get_accepted_tokens (LlmsvcAnswer *self);
 LLMSVC_AVAILABLE_IN_0_1
 guint               llmsvc_answer_get_passes        (LlmsvcAnswer *self);
 LLMSVC_AVAILABLE_IN_0_1
+guint               llmsvc_answer_get_sub_model     (LlmsvcAnswer *self);
+LLMSVC_AVAILABLE_IN_0_1
 double              llmsvc_answer_get_kv_bits       (LlmsvcAnswer *self);
 LLMSVC_AVAILABLE_IN_0_1
 gboolean            llmsvc_answer_get_shared_quantized (LlmsvcAnswer *self);

@@ -51,6 +51,10 @@ static const LlmsvcOptionInfo table[] = {
     .min = 0.01, .max = 1,
     .summary = N_("Time for each further token as a part of the full model's on this machine."),
     .feature = "slo-shares", .keeps_result = TRUE, .since = 1 },
+  { .id = LLMSVC_OPTION_CALL_SHARE, .key = "call-share", .type = "d", .calls = CALLS_PROMPT,
+    .min = 0.01, .max = 1,
+    .summary = N_("Time for the whole call as a part of the full model's on this machine."),
+    .feature = "slo-shares", .keeps_result = TRUE, .since = 6 },
   { .id = LLMSVC_OPTION_DEADLINE_MS, .key = "deadline-ms", .type = "u",
     .calls = CALLS_PROMPT | LLMSVC_CALL_APPEND | LLMSVC_CALL_TRIM,
     .min = 1, .max = MAX_MS, .unit = "ms",
@@ -148,6 +152,11 @@ static const LlmsvcOptionInfo table[] = {
     .min = 0, .max = 100, .unit = "percent",
     .summary = N_("The share of the model to use; 0 lets the service choose."),
     .feature = "sub-models", .since = 1 },
+  { .id = LLMSVC_OPTION_LEAST_SUB_MODEL, .key = "least-sub-model", .type = "u",
+    .calls = CALLS_PROMPT, .min = 20, .max = 100, .unit = "percent",
+    .summary = N_("The smallest share of the model that may answer when a larger one would be "
+                  "late."),
+    .feature = "sub-models", .since = 6 },
   { .id = LLMSVC_OPTION_PROMPT_LEVEL, .key = "prompt-level", .type = "u", .calls = CALLS_PROMPT,
     .min = 0, .max = 100, .unit = "percent",
     .summary = N_("The share of the prompt to keep; 0 lets the service choose."),
@@ -260,6 +269,8 @@ static const LlmsvcOptionInfo table[] = {
 };
 G_STATIC_ASSERT (G_N_ELEMENTS (table) == LLMSVC_N_OPTIONS);
 
+#define ADVICE_ENERGY N_("no energy of a single call can be measured here; ttft-share, tpot-share " \
+                         "and call-share take parts of its time")
 #define ADVICE_N N_("make as many calls, each with a seed of its own; where they go on from one " \
                     "context, each in a fork of it")
 
@@ -270,6 +281,9 @@ static const LlmsvcForeignKey foreign_options[] = {
   { "functions", "functions", NULL },
   { "function-call", "functions", "none" },
   { "json-schema", "json-schema", NULL },
+  { "energy", "slo-energy", NULL, ADVICE_ENERGY },
+  { "energy-share", "slo-energy", NULL, ADVICE_ENERGY },
+  { "energy-mj", "slo-energy", NULL, ADVICE_ENERGY },
   { "image", "images", NULL },
   { "images", "images", NULL },
   { "audio", "audio", NULL },

@@ -33,6 +33,11 @@ static char *max_tokens;
 static char *temperature;
 static char *seed;
 static char *slo;
+static char *ttft_share;
+static char *tpot_share;
+static char *call_share;
+static char *sub_model;
+static char *least_sub_model;
 static char *schema_file;
 static char *tools_file;
 static char *thinking;
@@ -56,6 +61,17 @@ static const GOptionEntry options[] = {
   { "seed", 0, 0, G_OPTION_ARG_STRING, &seed, N_("Makes the random choices repeatable"), N_("N") },
   { "slo", 0, 0, G_OPTION_ARG_STRING, &slo,
     N_("How soon: interactive, responsive or background"), N_("CLASS") },
+  { "ttft-share", 0, 0, G_OPTION_ARG_STRING, &ttft_share,
+    N_("Have the first word in this part of the whole model's time, by less of the model if need "
+       "be"), N_("PERCENT") },
+  { "tpot-share", 0, 0, G_OPTION_ARG_STRING, &tpot_share,
+    N_("The same of each further word"), N_("PERCENT") },
+  { "call-share", 0, 0, G_OPTION_ARG_STRING, &call_share,
+    N_("The same of the whole answer"), N_("PERCENT") },
+  { "sub-model", 0, 0, G_OPTION_ARG_STRING, &sub_model,
+    N_("Answer with this share of the model"), N_("PERCENT") },
+  { "least-sub-model", 0, 0, G_OPTION_ARG_STRING, &least_sub_model,
+    N_("Never answer with less of the model, however soon it is wanted"), N_("PERCENT") },
   { "schema", 0, 0, G_OPTION_ARG_FILENAME, &schema_file,
     N_("Hold the answer to the JSON schema in FILE"), N_("FILE") },
   { "tools", 0, 0, G_OPTION_ARG_FILENAME, &tools_file,
@@ -146,13 +162,33 @@ set_from_file (LlmsvcOptions *collected,
          && llmsvc_options_set_value (collected, key, g_variant_new_string (text), error);
 }
 
+/* The option @key is the part that @percent (nullable) names. */
+static gboolean
+set_part (LlmsvcOptions *collected,
+          const char    *key,
+          const char    *percent,
+          GError       **error)
+{
+  char *end;
+  double number;
+
+  if (percent == NULL)
+    return TRUE;
+  number = g_ascii_strtod (percent, &end);
+  if (end == percent || *end != '\0' || !(number >= 1 && number <= 100))
+    return llmctl_set_invalid (error, _("--%s is “%s”; it must be from 1 to 100 percent"), key,
+                               percent);
+  return llmsvc_options_set_value (collected, key, g_variant_new_double (number / 100), error);
+}
+
 /* (transfer full) */
 static LlmsvcOptions *
 collect_options (GError **error)
 {
   const char *const pairs[][2] = {
     { "max-tokens", max_tokens }, { "temperature", temperature }, { "seed", seed }, { "slo", slo },
-    { "thinking", thinking }, { "logprobs", logprobs },
+    { "thinking", thinking }, { "logprobs", logprobs }, { "sub-model", sub_model },
+    { "least-sub-model", least_sub_model },
   };
   g_autoptr(LlmsvcOptions) collected = llmsvc_options_new ();
   g_autofree char *request_id = g_uuid_string_random ();
@@ -162,7 +198,10 @@ collect_options (GError **error)
     if (pairs[i][1] != NULL &&
         !llmsvc_options_set_from_string (collected, pairs[i][0], pairs[i][1], error))
       return NULL;
-  if (!llmctl_options_add_all (collected, assignments, error))
+  if (!set_part (collected, "ttft-share", ttft_share, error)
+      || !set_part (collected, "tpot-share", tpot_share, error)
+      || !set_part (collected, "call-share", call_share, error)
+      || !llmctl_options_add_all (collected, assignments, error))
     return NULL;
 
   if (schema_file != NULL

@@ -153,7 +153,9 @@ def run(source, options, state, path):
     adapters = {percent: halves for percent, (_, halves) in adapted.items()}
     identity = tool.identify(options.tool, path)
     companion = write.get_companion(path)
-    write.write_companion(made, identity, table, adapters, training.ALPHA, companion)
+    best = [adapted[percent][0] if percent in adapted else level_losses[level]
+            for level, percent in enumerate(tables.LEVELS)]
+    write.write_companion(made, identity, table, adapters, best, training.ALPHA, companion)
     shares = write.make_shares(made, table, adapters)
     print_levels(shares, level_losses, fine, adapted)
     state.write_json("result.json", dataclasses.asdict(table) | {

@@ -89,9 +89,10 @@ def make_adapter_tensors(adapters):
                            lambda half=half: blocks.pack("F16", half))
 
 
-def write_companion(made, identity, table, adapters, alpha, path):
+def write_companion(made, identity, table, adapters, losses, alpha, path):
     """@made: the Source of the model that was written. @adapters: by percent of the level, then by
-    tensor: A [rank × inputs] and B [outputs × rank], of the level's shape."""
+    tensor: A [rank × inputs] and B [outputs × rank], of the level's shape. @losses: of each level, with
+    its adapter where it has one."""
     keys = Keys()
     keys.add("general.type", STRING, "companion")
     keys.add("general.architecture", STRING, made.architecture)
@@ -108,6 +109,7 @@ def write_companion(made, identity, table, adapters, alpha, path):
                  [int(n) for layer in getattr(table, what) for n in layer])
     for what, values in make_shares(made, table, adapters).items():
         keys.add(f"llmsvc.levels.{what}", FLOAT32, values)
+    keys.add("llmsvc.levels.losses", FLOAT32, [float(loss) for loss in losses])
     if adapters:
         keys.add("adapter.type", STRING, "lora")
         keys.add("adapter.lora.alpha", FLOAT32, alpha)

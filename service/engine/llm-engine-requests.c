@@ -75,6 +75,9 @@ fill_slo (LlmRequest     *request,
     request->slo.tpot_ms = tpot_ms;
   request->ttft_share = llm_call_options_get_double (options, LLMSVC_OPTION_TTFT_SHARE, 0);
   request->tpot_share = llm_call_options_get_double (options, LLMSVC_OPTION_TPOT_SHARE, 0);
+  request->call_share = llm_call_options_get_double (options, LLMSVC_OPTION_CALL_SHARE, 0);
+  request->names_ttft = ttft_ms > 0;
+  request->names_tpot = tpot_ms > 0;
   return TRUE;
 }
 

@@ -10,6 +10,44 @@
 #include "common/llmsvc-error.h"
 #include "contexts/llm-request-id.h"
 
+/* What the whole call may take for its answer's length, 0: no such target. */
+static double
+get_call_target_ms (const LlmRequest       *request,
+                    const LlmRequestResult *result)
+{
+  guint n_further = MAX (result->tokens->len, 1) - 1;
+
+  return request->call_share * (result->whole_ttft_ms + n_further * result->whole_tpot_ms);
+}
+
+static gboolean
+is_slo_met (const LlmRequest       *request,
+            const LlmRequestResult *result)
+{
+  double target_ms = get_call_target_ms (request, result);
+  guint n_further = MAX (result->tokens->len, 1) - 1;
+
+  return llm_slo_is_met (&result->slo, result->ttft_ms, result->tpot_ms)
+         && (target_ms <= 0 || result->ttft_ms + n_further * result->tpot_ms <= target_ms);
+}
+
+/* What parts of the whole model's time are of. */
+static void
+add_parts (GVariantDict           *dict,
+           const LlmRequest       *request,
+           const LlmRequestResult *result)
+{
+  gboolean has_parts =
+    request->ttft_share > 0 || request->tpot_share > 0 || request->call_share > 0;
+
+  if (!has_parts || result->whole_ttft_ms <= 0)
+    return;
+  g_variant_dict_insert (dict, "whole-ttft-ms", "d", result->whole_ttft_ms);
+  g_variant_dict_insert (dict, "whole-tpot-ms", "d", result->whole_tpot_ms);
+  if (request->call_share > 0)
+    g_variant_dict_insert (dict, "call-target-ms", "d", get_call_target_ms (request, result));
+}
+
 static GVariant *
 make_results (LlmGeneration          *self,
               const LlmRequestResult *result)
@@ -17,7 +55,7 @@ make_results (LlmGeneration          *self,
   LlmEngineCounters *counters = &self->engine->counters;
   const LlmCall *call = self->call;
   GVariantDict dict;
-  gboolean is_met = llm_slo_is_met (&result->slo, result->ttft_ms, result->tpot_ms);
+  gboolean is_met = is_slo_met (self->request, result);
   LlmModelInfo *info = self->engine->active;
 
   if (is_met)
@@ -74,7 +112,11 @@ make_results (LlmGeneration          *self,
   g_variant_dict_insert (&dict, "ttft-target-ms", "d", result->slo.ttft_ms);
   g_variant_dict_insert (&dict, "tpot-target-ms", "d", result->slo.tpot_ms);
   if (result->forecast_ms > 0)
-    g_variant_dict_insert (&dict, "ttft-forecast-ms", "d", result->forecast_ms);
+    {
+      g_variant_dict_insert (&dict, "ttft-forecast-ms", "d", result->forecast_ms);
+      g_variant_dict_insert (&dict, "tpot-forecast-ms", "d", result->forecast_tpot_ms);
+    }
+  add_parts (&dict, self->request, result);
   g_variant_dict_insert (&dict, "sub-model", "u", result->sub_model);
   g_variant_dict_insert (&dict, "prompt-level", "u", 100);
   g_variant_dict_insert (&dict, "ignored", "^as", llm_call_options_get_ignored (call->options));
@@ -183,7 +225,7 @@ make_turn (LlmGeneration          *self,
       g_array_append_vals (turn->tokens, result->tokens->data, result->tokens->len);
       turn->identity = g_steal_pointer (&identity);
       turn->is_closed = result->is_closed;
-      turn->sub_model = self->request->sub_model;
+      turn->sub_model = result->sub_model;
       turn->n_tokens = turn->tokens->len;
       turn->is_whole = n_settled == 0;
       turn->n_total = prompt->len + result->tokens->len;

@@ -190,6 +190,40 @@ check_shares (LlmCompanion  *self,
   return TRUE;
 }
 
+/* Files of before have none: then a level is the better the more of the model it has. */
+static gboolean
+read_losses (LlmCompanion *self,
+             GError      **error)
+{
+  static const char key[] = "llmsvc.levels.losses";
+  guint n_levels = self->sub_models->n_levels;
+  gsize n = 0;
+  g_autoptr(GError) cause = NULL;
+  g_autofree float *losses = llm_gguf_get_floats (self->gguf, key, TRUE, &n, &cause);
+
+  if (cause != NULL)
+    {
+      g_propagate_error (error, g_steal_pointer (&cause));
+      return FALSE;
+    }
+  for (guint level = 0; level < n_levels; level++)
+    self->losses[level] = 1 - self->sub_models->percent[level] / 100.0;
+  if (losses == NULL)
+    return TRUE;
+  if (n != n_levels)
+    return llm_gguf_fail (self->gguf, error, LLMSVC_ERROR_INVALID_MODEL,
+                          "%s has %zu items for %u levels", key, n, n_levels);
+  for (guint level = 0; level < n_levels; level++)
+    {
+      if (!(losses[level] >= 0 && isfinite (losses[level])))
+        return llm_gguf_fail (self->gguf, error, LLMSVC_ERROR_INVALID_MODEL,
+                              "%s says %g of level %u, which is no loss", key, losses[level],
+                              self->sub_models->percent[level]);
+      self->losses[level] = losses[level];
+    }
+  return TRUE;
+}
+
 LlmCompanion *
 llm_companion_new_for_gguf (LlmGguf   *gguf,
                             LlmModel  *model,
@@ -209,7 +243,8 @@ llm_companion_new_for_gguf (LlmGguf   *gguf,
     if (!llm_sub_models_measure (self->sub_models, llm_model_get_gguf (model), hparams, level,
                                  &self->costs[level], error))
       return NULL;
-  if (!add_adapters (self, error)
+  if (!read_losses (self, error)
+      || !add_adapters (self, error)
       || !check_shares (self, "llmsvc.levels.weights", G_STRUCT_OFFSET (LlmSubModelCost, weights),
                         error)
       || !check_shares (self, "llmsvc.levels.operations",

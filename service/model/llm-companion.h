@@ -21,6 +21,9 @@ typedef struct
   LlmSubModels *sub_models;                /* (owned) */
   LlmSubModelCost costs[LLM_MAX_LEVELS];   /* of each level, with its adapters */
   gboolean has_adapters[LLM_MAX_LEVELS];
+  double losses[LLM_MAX_LEVELS];           /* of each level, with its adapter, measured when it was made: mean
+                                            * negative log-likelihood of a token; of a file without
+                                            * them, numbers that fall in the same way */
 } LlmCompanion;
 
 /* (transfer full): where the companion of the model file @model lies. */

@@ -12,10 +12,6 @@
 #include "common/llmsvc-error.h"
 #include "runtime/llm-executor-private.h"
 
-/* What a request takes when it is alone differs by so much from what steps cost on the mean: whoever
- * asks for all of it should have it. */
-#define ALLOWANCE 1.1
-
 /* A caller that is told to come again later is told nothing shorter, nor longer. */
 #define MIN_RETRY_MS 100
 #define MAX_RETRY_MS 60000
@@ -31,6 +27,7 @@ find_state (const LlmSubModels *table,
   return llm_row_state (table->n_levels - 1 - llm_sub_models_find_level (table, percent));
 }
 
+/* Of the first tokens, which earlier turns computed. */
 static GByteArray *
 find_states (const LlmRequest *request)
 {
@@ -38,7 +35,6 @@ find_states (const LlmRequest *request)
   GByteArray *states = g_byte_array_sized_new (request->prompt->len);
 
   g_byte_array_set_size (states, request->prompt->len);
-  memset (states->data, find_state (table, request->sub_model), states->len);
   for (guint i = 0; request->levels != NULL && i < MIN (request->levels->len, states->len); i++)
     states->data[i] = find_state (table, request->levels->data[i]);
   return states;
@@ -93,17 +89,35 @@ find_cached (LlmRequest *request,
 
 /* --- what it will have to wait --- */
 
-/* Fractions are of what this request takes alone, on this machine. Before that is known, the targets
- * of its class hold. */
 static void
-resolve_fractions (const LlmRequest  *request,
-                   const LlmForecast *forecast,
-                   LlmSlo            *slo)
+tighten (double *target_ms,
+         double  ms)
 {
+  *target_ms = *target_ms > 0 ? MIN (*target_ms, ms) : ms;
+}
+
+/* Fractions are of what this request takes alone, on this machine, with the whole model, whichever
+ * sub-model computes it. Before that is known, the targets of its class hold. What a whole call may
+ * take is no target of its tokens, but says when they are due. */
+static void
+resolve_fractions (LlmRequest *request)
+{
+  LlmRequestResult *result = &request->result;
+  double whole_us, token_us;
+
+  llm_scheduler_price (request->runner->scheduler, &request->entry, 0, &whole_us, &token_us);
+  result->whole_ttft_ms = whole_us / 1000;
+  result->whole_tpot_ms = token_us / 1000;
   if (request->ttft_share > 0)
-    slo->ttft_ms = request->ttft_share * ALLOWANCE * forecast->alone_us / 1000;
+    result->slo.ttft_ms = request->ttft_share * result->whole_ttft_ms;
   if (request->tpot_share > 0)
-    slo->tpot_ms = request->tpot_share * ALLOWANCE * forecast->token_us / 1000;
+    result->slo.tpot_ms = request->tpot_share * result->whole_tpot_ms;
+  request->entry.slo = result->slo;
+  if (request->call_share > 0)
+    {
+      tighten (&request->entry.slo.ttft_ms, request->call_share * result->whole_ttft_ms);
+      tighten (&request->entry.slo.tpot_ms, request->call_share * result->whole_tpot_ms);
+    }
 }
 
 /* What is too much is the others' work, never the request's own. */
@@ -134,36 +148,63 @@ set_overloaded (const LlmSlo *slo,
             forecast_us / 1e6, slo->ttft_ms / 1000, retry_ms / 1000, ceil (retry_ms));
 }
 
-/* Fills in what the request is held to, and its entry but for what is to be read from storage. FALSE
- * when so much waits that it is refused. */
+/* Finds what the session has of the prompt, and fills in the entry but for what is to be read from
+ * storage. */
+static void
+look_up (LlmRequest *request)
+{
+  request->n_known = find_cached (request, count_reusable (request));
+  request->entry = (LlmSchedEntry) {
+    .app = request->app,
+    .slo = request->result.slo,
+    .arrived_us = request->arrived_us,
+    .n_prompt = request->prompt->len - MIN (request->n_known, request->prompt->len),
+    .depth = request->n_known,
+    .lacking = llm_row_state_get_lacking (request->own_state),
+  };
+}
+
+/* What the session has of the prompt may be another level's: then a choice that would be late with
+ * what is left is replaced by a smaller level (E7). @is_new: the session had nothing before. */
+static void
+choose_level (LlmRequest *request,
+              gboolean    is_new)
+{
+  LlmSession *session = request->session;
+  gboolean is_first = TRUE;
+  guint lacking;
+
+  while ((lacking = llm_request_choose_lacking (request)) != request->entry.lacking
+         && (is_first || lacking > request->entry.lacking))
+    {
+      is_first = FALSE;
+      llm_request_set_lacking (request, lacking);
+      look_up (request);
+      if (!is_new || session->id == 0 || session->tokens->len > 0)
+        continue;
+      llm_request_share_prefix (request, count_reusable (request));
+      look_up (request);
+    }
+}
+
+/* Fills in what the request is held to. FALSE when so much waits that it is refused. */
 static gboolean
 price (LlmRequest *request,
        GError    **error)
 {
   LlmScheduler *scheduler = request->runner->scheduler;
-  LlmSlo *slo = &request->result.slo;
+  const LlmSlo *slo = &request->result.slo;
   gint64 now = llm_clock_now_us ();
   LlmForecast forecast;
 
-  request->entry = (LlmSchedEntry) {
-    .app = request->app,
-    .slo = *slo,
-    .arrived_us = request->arrived_us,
-    .n_prompt = request->prompt->len - MIN (request->n_known, request->prompt->len),
-    .depth = request->n_known,
-  };
   if (!llm_cost_model_is_known (&scheduler->costs))
     return TRUE;
 
+  resolve_fractions (request);
   llm_scheduler_forecast (scheduler, &request->entry, now, &forecast);
-  if (request->ttft_share > 0 || request->tpot_share > 0)
-    {
-      resolve_fractions (request, &forecast, slo);
-      request->entry.slo = *slo;
-      llm_scheduler_forecast (scheduler, &request->entry, now, &forecast);
-    }
   request->result.forecast_ms =
       (forecast.first_us + (double) (now - request->arrived_us)) / 1000;
+  request->result.forecast_tpot_ms = forecast.token_us / 1000;
   if (!is_overloaded (request, slo, &forecast))
     return TRUE;
   set_overloaded (slo, forecast.latest_us, error);
@@ -193,10 +234,13 @@ static void
 admit (LlmRequest *request)
 {
   LlmRunner *runner = request->runner;
+  gboolean is_new = !request->session->is_attached;
   g_autoptr(GError) no_room = NULL;
   guint n_left;
 
-  request->n_known = find_cached (request, count_reusable (request));
+  look_up (request);
+  if (llm_request_has_choice (request))
+    choose_level (request, is_new);
   if (!price (request, &no_room)
       || (!llm_request_lock_chunks (request, &no_room)
           && llm_executor_find_preemptible (request->executor) == NULL
@@ -309,9 +353,9 @@ llm_executor_begin_request (LlmExecutor *self,
 
       request->runner = runner;
       request->states = find_states (request);
-      request->own_state = find_state (table, request->sub_model);
-      request->result.sub_model = table->percent[llm_sub_models_find_level (table,
-                                                                            request->sub_model)];
+      llm_request_set_lacking (request,
+                               table->n_levels - 1
+                                 - llm_sub_models_find_level (table, request->sub_model));
       join_runners (runner);
     }
   if (runner == NULL || !check_prompt (request, &error))

@@ -213,6 +213,20 @@ void        llm_runner_abandon_steps (LlmRunner     *self);
 
 /* Gives the request's session, which has attached and found nothing, what another of its application
  * has of the first @n_max tokens of the prompt, computed alike. */
+/* llm-executor-strategy.c */
+/* Tells the scheduler what levels the model has, and what they should cost. */
+void        llm_runner_load_levels   (LlmRunner     *self);
+/* Its prompt behind earlier turns, and its answer, are computed by what lacks so many levels of the
+ * whole model. */
+void        llm_request_set_lacking  (LlmRequest    *request,
+                                      guint          lacking);
+/* Whether a smaller sub-model than its own may compute it, to be in time. */
+gboolean    llm_request_has_choice   (const LlmRequest *request);
+/* What computes a request with such an entry, which the scheduler does not know yet. */
+guint       llm_request_choose_lacking (LlmRequest  *request);
+/* Chooses again before its first row is computed: it may have waited longer than was forecast. */
+void        llm_request_review_level (LlmRequest    *request);
+
 void        llm_request_share_prefix (LlmRequest    *request,
                                       guint          n_max);
 /* Keeps what the first prompt of a context left, for others of its application. */

@@ -304,6 +304,24 @@ make_way (LlmRequest   *request,
   return TRUE;
 }
 
+/* Whether rows that are computed again are of another sub-model than their request: such a step says
+ * nothing of what that sub-model costs. */
+static gboolean
+has_other_levels (const LlmQueueStep *step)
+{
+  guint row = 0;
+
+  for (guint i = 0; i < step->n_budgets; i++)
+    {
+      guint own = llm_request_of (step->budgets[i].entry)->result.sub_model;
+
+      for (guint end = row + step->budgets[i].n_rows; row < end; row++)
+        if (g_array_index (step->rows, LlmRow, row).sub_model != own)
+          return TRUE;
+    }
+  return FALSE;
+}
+
 /* FALSE when no step began: nothing was left to run, or there was no room for it. */
 static gboolean
 begin_step (LlmRunner          *self,
@@ -324,6 +342,7 @@ begin_step (LlmRunner          *self,
 
       if (!request->is_resident)
         continue;  /* it was preempted for one before it here */
+      llm_request_review_level (request);
       if (n_left == 0)
         llm_request_end (request, LLM_FINISH_STOP, NULL);
       else if (n_left > 1 && budget.entry->n_prompt == 0)
@@ -335,6 +354,7 @@ begin_step (LlmRunner          *self,
     return FALSE;
 
   llm_runner_choose_pool (self, step);
+  step->teaches = step->teaches && !has_other_levels (step);
   if (llm_queue_step_begin (step, &error))
     {
       llm_scheduler_begin_step (self->scheduler, queue, step->budgets, step->n_budgets);

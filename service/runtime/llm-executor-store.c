@@ -258,6 +258,7 @@ llm_runner_load_costs (LlmRunner *self)
       llm_machine_file_load (executor->config.cache_folder, COSTS_PREFIX, COSTS_VERSION, &key);
   LlmKvProfile profile;
 
+  llm_runner_load_levels (self);
   if (file == NULL)
     file = llm_machine_file_load (executor->config.system_cache_folder, COSTS_PREFIX, COSTS_VERSION,
                                   &key);
@@ -265,6 +266,8 @@ llm_runner_load_costs (LlmRunner *self)
       && find_profile (self, &profile))
     llm_cost_model_seed_prompts (costs, llm_kv_profile_rows, profile.prompt_us,
                                  LLM_KV_PROFILE_POINTS, profile.depth_us);
+  if (file != NULL)
+    llm_level_costs_load (&self->scheduler->levels, file);
   self->n_steps_kept = count_steps (costs);
   self->costs_kept_us = llm_clock_now_us ();
 }
@@ -288,6 +291,7 @@ llm_runner_save_costs (LlmRunner *self)
   self->costs_kept_us = now;
   file = g_key_file_new ();
   llm_cost_model_store (costs, file);
+  llm_level_costs_store (&self->scheduler->levels, file);
   if (!llm_machine_file_save (executor->config.cache_folder, executor->config.shares_cache,
                               COSTS_PREFIX, COSTS_VERSION, &key, file, FALSE, &error))
     g_message ("What steps cost here was not kept: %s", error->message);

@@ -15,6 +15,7 @@ llm_request_new (LlmApp *app)
   self->arrived_us = llm_clock_now_us ();
   self->slo = llm_slo_for_class (LLM_SLO_RESPONSIVE);
   self->sub_model = 100;
+  self->least_sub_model = 100;
   self->text = g_string_new (NULL);
   self->thoughts = g_string_new (NULL);
   self->logprobs = g_string_new (NULL);

@@ -61,7 +61,11 @@ typedef struct
   double queue_ms;       /* from arrival to the first rows, 0 if none were computed */
   double forecast_ms;    /* of ttft_ms, made when the request came; 0: what steps cost was not known
                           * yet */
+  double forecast_tpot_ms; /* likewise of tpot_ms, if it ran alone */
   LlmSlo slo;            /* what it was held to: the request's, or what its fractions came to */
+  double whole_ttft_ms;  /* what the whole model would have taken alone, as forecast when the request
+                          * came: what its fractions are of; 0: what steps cost was not known yet */
+  double whole_tpot_ms;
 } LlmRequestResult;
 
 /* All run on the main thread. */
@@ -96,6 +100,7 @@ struct _LlmRequest
   guint n_ctx;           /* positions the session may have */
   gboolean slides;       /* past them the window slides (L11), and n_ctx is large enough for that */
   guint sub_model;       /* percent of the model that computes it: a level of its table */
+  guint least_sub_model; /* likewise: what computes it has no less, where a smaller one is sooner */
   GByteArray *levels;    /* (nullable) (owned): likewise of the prompt's first tokens, which earlier
                           * turns computed */
   guint n_system;        /* of the prompt's first tokens that stay when it slides */
@@ -114,8 +119,13 @@ struct _LlmRequest
   gboolean strips_space; /* the answer's first space is the tokenizer's, not the model's */
   LlmApp *app;           /* (owned): whose call it is */
   LlmSlo slo;
-  double ttft_share;     /* instead of slo.ttft_ms: of what the call takes alone; 0: none */
+  double ttft_share;     /* instead of slo.ttft_ms: of what the call takes alone with the whole model; 0:
+                          * none */
   double tpot_share;     /* likewise */
+  double call_share;     /* besides: of the time that the whole call takes; 0: none */
+  gboolean names_ttft;   /* slo.ttft_ms is the caller's own word, not that of a class: a smaller
+                          * sub-model may compute it to be in time */
+  gboolean names_tpot;   /* likewise */
   gint64 arrived_us;
   gint64 deadline_us;    /* 0: none */
 

@@ -76,6 +76,18 @@ find_points (LlmCostKind kind,
   return i;
 }
 
+gboolean
+llm_cost_model_has_seen (const LlmCostModel *self,
+                         LlmCostKind         kind,
+                         guint               n_rows)
+{
+  double weight;
+  guint i = find_points (kind, n_rows, &weight);
+  const int *n_seen = &self->curves[kind].n_seen[i];
+
+  return (weight >= 1 || n_seen[0] >= N_FIRST) && (weight <= 0 || n_seen[1] >= N_FIRST);
+}
+
 static double
 predict_base (const LlmCostModel *self,
               LlmCostKind         kind,

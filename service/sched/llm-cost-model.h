@@ -46,6 +46,10 @@ void     llm_cost_model_init           (LlmCostModel       *self);
 /* Whether enough steps of both kinds were seen to promise something. */
 gboolean llm_cost_model_is_known       (const LlmCostModel *self);
 
+/* Whether steps of about so many rows were seen, so that what is predicted is no guess. */
+gboolean llm_cost_model_has_seen       (const LlmCostModel *self,
+                                        LlmCostKind         kind,
+                                        guint               n_rows);
 /* µs of one step of @n_rows; @depth: the sum over all rows of the slots before each. */
 double   llm_cost_model_predict        (const LlmCostModel *self,
                                         LlmCostKind         kind,

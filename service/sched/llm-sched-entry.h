@@ -34,6 +34,8 @@ typedef struct
   guint n_prompt;           /* rows of prefill that are left; 0: it decodes */
   guint n_decode;           /* rows that it would have in a step of decode; at least 1 */
   guint depth;              /* positions before the next row */
+  guint lacking;            /* levels of the model's table that its sub-model lacks: 0 for the whole
+                             * model; see llm-level-costs.h */
   guint64 restore_bytes;    /* on their way from storage */
 
   /*< private >: the scheduler's */
@@ -64,6 +66,9 @@ void llm_sched_entry_set_n_prompt  (LlmSchedEntry *self,
 /* How many rows it would have in its next step of decode; at least 1. */
 void llm_sched_entry_set_n_decode  (LlmSchedEntry *self,
                                     guint          n_decode);
+/* Its further rows are of this sub-model. */
+void llm_sched_entry_set_lacking   (LlmSchedEntry *self,
+                                    guint          lacking);
 /* Of the rows of its last step of decode, @n were not kept. */
 void llm_sched_entry_take_back     (LlmSchedEntry *self,
                                     guint          n);

@@ -4,6 +4,8 @@
 
 #include "sched/llm-scheduler-private.h"
 
+#include <math.h>
+
 /* Whether @other is prefilled before @entry, which comes now; at the @latest: whether it may be, as
  * those that come later go before @entry, too. */
 static gboolean
@@ -52,6 +54,16 @@ get_others_share (LlmScheduler *self,
   return MIN (writing + get_lower_share (self, slo_class), 0.85);
 }
 
+/* Rows of the whole model that take as long as @n of the sub-model of @entry. */
+static guint
+weigh_rows (LlmScheduler        *self,
+            const LlmSchedEntry *entry,
+            guint                n)
+{
+  return (guint) ceil (n * llm_level_costs_get_ratio (&self->levels, LLM_COST_PREFILL,
+                                                      entry->lacking));
+}
+
 /* Counts rows of calls of this class that would be prefilled before @entry, in the accounts of
  * their applications and users; returns those of higher classes. */
 static guint
@@ -66,7 +78,7 @@ sum_rows (LlmScheduler        *self,
     other->account->n_rows = other->account->parent->n_rows = 0;
   LLM_EACH (const LlmSchedEntry, other, self->entries)
     {
-      guint n = other->n_prompt - MIN (other->n_running, other->n_prompt);
+      guint n = weigh_rows (self, other, other->n_prompt - MIN (other->n_running, other->n_prompt));
 
       if (!llm_scheduler_may_run (self, other, now_us)
           || !is_before (self, other, entry, latest))
@@ -146,6 +158,17 @@ find_yielding (LlmScheduler        *self,
   return MAX (own_us - MAX (credit_us, 0), 0) * MAX (n_decodes, LLM_SCHEDULER_MIN_SHARERS);
 }
 
+/* µs that @entry is quicker than it would be with the whole model. */
+static double
+find_saved (LlmScheduler        *self,
+            const LlmSchedEntry *entry)
+{
+  double ratio = llm_level_costs_get_ratio (&self->levels, LLM_COST_PREFILL, entry->lacking);
+
+  return (1 - ratio) * llm_cost_model_predict_prompt (&self->costs, entry->n_prompt, entry->depth,
+                                                      self->max_rows);
+}
+
 /* @app, @user (nullable): of @entry, where they are known. @latest: a call is not refused for its
  * own length, so that does not count as something that is over a share. */
 static double
@@ -181,7 +204,8 @@ find_wait (LlmScheduler        *self,
                                  entry->account->parent->served_us[slo_class]);
     }
   work_us += llm_cost_model_predict_prompt (&self->costs, n_rows + n_own, entry->depth,
-                                            self->max_rows);
+                                            self->max_rows)
+             - find_saved (self, entry);
   return work_us / (1 - get_others_share (self, slo_class)) + yielding_us;
 }
 
@@ -203,6 +227,7 @@ llm_scheduler_forecast (LlmScheduler        *self,
     .arrived_us = like->arrived_us,
     .n_prompt = MAX (like->n_prompt, 1),
     .depth = like->depth,
+    .lacking = like->lacking,
     .restore_bytes = like->restore_bytes,
     .arrival = self->n_arrived,
     .last_turn = self->n_steps,
@@ -219,9 +244,26 @@ llm_scheduler_forecast (LlmScheduler        *self,
   app.served_us[slo_class] = llm_account_get_served (known_app, &user, slo_class);
   llm_scheduler_look_at (self, &entry, now_us);
 
-  forecast->alone_us = entry.left_us;
   forecast->first_us = find_wait (self, &entry, known_app, known_user, FALSE, now_us) + restore_us;
   forecast->latest_us = find_wait (self, &entry, known_app, known_user, TRUE, now_us) + restore_us;
-  forecast->token_us = llm_cost_model_predict (&self->costs, LLM_COST_DECODE, 1,
-                                               like->depth + like->n_prompt);
+  llm_scheduler_price (self, &entry, entry.lacking, &forecast->alone_us, &forecast->token_us);
+}
+
+void
+llm_scheduler_price (LlmScheduler        *self,
+                     const LlmSchedEntry *entry,
+                     guint                lacking,
+                     double              *alone_us,
+                     double              *token_us)
+{
+  const LlmLevelCosts *levels = &self->levels;
+  guint n_prompt = MAX (entry->n_prompt, 1);
+
+  *alone_us = llm_level_costs_get_ratio (levels, LLM_COST_PREFILL, lacking)
+                  * llm_cost_model_predict_prompt (&self->costs, n_prompt, entry->depth,
+                                                   self->max_rows)
+              + llm_cost_model_predict_restore (&self->costs, entry->restore_bytes);
+  *token_us = llm_level_costs_get_ratio (levels, LLM_COST_DECODE, lacking)
+              * llm_cost_model_predict (&self->costs, LLM_COST_DECODE, 1,
+                                        entry->depth + n_prompt);
 }

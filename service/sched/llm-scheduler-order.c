@@ -186,8 +186,9 @@ llm_scheduler_look_at (LlmScheduler  *self,
       entry->due_us = find_decode_due (entry);
       return;
     }
-  entry->left_us = llm_cost_model_predict_prompt (&self->costs, entry->n_prompt, entry->depth,
-                                                  self->max_rows)
+  entry->left_us = llm_level_costs_get_ratio (&self->levels, LLM_COST_PREFILL, entry->lacking)
+                       * llm_cost_model_predict_prompt (&self->costs, entry->n_prompt, entry->depth,
+                                                        self->max_rows)
                    + llm_cost_model_predict_restore (&self->costs, entry->restore_bytes);
   find_prefill_due (entry, now_us);
 }

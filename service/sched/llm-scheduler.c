@@ -19,6 +19,7 @@ llm_scheduler_new (LlmSchedulerKind kind,
   self->kind = kind;
   self->max_rows = max_rows;
   llm_cost_model_init (&self->costs);
+  llm_level_costs_init (&self->levels);
   self->entries = g_ptr_array_new ();
   self->accounts = accounts;
   self->accounts->burst_us = llm_scheduler_get_burst_us (self);
@@ -91,6 +92,14 @@ llm_sched_entry_set_n_decode (LlmSchedEntry *entry,
 }
 
 void
+llm_sched_entry_set_lacking (LlmSchedEntry *entry,
+                             guint          lacking)
+{
+  entry->scheduler->is_dirty = entry->scheduler->is_dirty || entry->lacking != lacking;
+  entry->lacking = lacking;
+}
+
+void
 llm_sched_entry_take_back (LlmSchedEntry *entry,
                            guint          n)
 {
@@ -148,6 +157,12 @@ llm_scheduler_is_awaited (LlmScheduler *self)
 
 /* --- steps --- */
 
+static LlmCostKind
+get_kind (LlmQueueKind queue)
+{
+  return queue == LLM_QUEUE_DECODE ? LLM_COST_DECODE : LLM_COST_PREFILL;
+}
+
 void
 llm_scheduler_begin_step (LlmScheduler       *self,
                           LlmQueueKind        queue,
@@ -155,9 +170,14 @@ llm_scheduler_begin_step (LlmScheduler       *self,
                           guint               n_budgets)
 {
   LlmSchedulerStep *step = &self->steps[queue];
+  double ratios = 0;
 
   g_assert (!step->is_active);
-  *step = (LlmSchedulerStep) { .is_active = TRUE, .is_background = TRUE };
+  *step = (LlmSchedulerStep) {
+    .is_active = TRUE,
+    .is_background = TRUE,
+    .lacking = budgets[0].entry->lacking,
+  };
   step->prefills = queue != LLM_QUEUE_DECODE ? llm_sched_entry_get_group (budgets[0].entry)
                                            : LLM_N_PREFILL_GROUPS;
   for (guint i = 0; i < n_budgets; i++)
@@ -169,13 +189,18 @@ llm_scheduler_begin_step (LlmScheduler       *self,
       entry->queue = queue;
       step->n_rows += n;
       step->depth += n * (entry->depth + n / 2.0);
+      step->is_mixed = step->is_mixed || entry->lacking != step->lacking;
+      step->lacking = MIN (step->lacking, entry->lacking);
+      ratios += n * llm_level_costs_get_ratio (&self->levels, LLM_COST_PREFILL, entry->lacking);
       if (entry->slo.class < LLM_SLO_BACKGROUND)
         step->is_background = FALSE;
     }
-  step->expected_us = llm_cost_model_predict (&self->costs,
-                                              queue == LLM_QUEUE_DECODE ? LLM_COST_DECODE
-                                                                       : LLM_COST_PREFILL,
-                                              step->n_rows, step->depth);
+  /* a step of answers takes the time to read the largest of their levels */
+  step->expected_us =
+      llm_cost_model_predict (&self->costs, get_kind (queue), step->n_rows, step->depth)
+      * (queue == LLM_QUEUE_DECODE
+           ? llm_level_costs_get_ratio (&self->levels, LLM_COST_DECODE, step->lacking)
+           : ratios / MAX (step->n_rows, 1));
 }
 
 /* For a turn of its step, by its rows. */
@@ -250,10 +275,9 @@ llm_scheduler_end_step (LlmScheduler       *self,
   g_assert (step->is_active);
   step->is_active = FALSE;
   self->n_steps++;
-  if (teaches)
-    llm_cost_model_observe (&self->costs,
-                            queue == LLM_QUEUE_DECODE ? LLM_COST_DECODE : LLM_COST_PREFILL,
-                            step->n_rows, step->depth, step->spent_us);
+  if (teaches && !step->is_mixed)
+    llm_level_costs_observe (&self->levels, &self->costs, get_kind (queue), step->lacking,
+                             step->n_rows, step->depth, step->spent_us);
   for (guint i = 0; i < n_budgets; i++)
     finish_rows (self, &budgets[i]);
   llm_account_settle (self->accounts);

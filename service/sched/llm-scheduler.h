@@ -25,7 +25,7 @@
 #pragma once
 
 #include "sched/llm-account.h"
-#include "sched/llm-cost-model.h"
+#include "sched/llm-level-costs.h"
 #include "sched/llm-sched-entry.h"
 
 G_BEGIN_DECLS
@@ -57,7 +57,7 @@ typedef struct
   double first_us;          /* until its first token, if no other request comes */
   double latest_us;         /* when all that wait in its class, and above it, go before it: what
                              * comes of it when more and more calls do */
-  double alone_us;          /* of its own work until then */
+  double alone_us;          /* of its own work until then, with its sub-model */
   double token_us;          /* each further token, if it ran alone */
 } LlmForecast;
 
@@ -77,6 +77,8 @@ typedef struct
   guint prefills;         /* LlmPrefillGroup: those it was begun for */
   guint n_rows;
   double depth;
+  guint lacking;          /* of its rows, as in LlmSchedEntry; of several levels: of the largest */
+  gboolean is_mixed;      /* it has rows of several levels */
   double expected_us;
   double spent_us;
 } LlmSchedulerStep;
@@ -84,7 +86,9 @@ typedef struct
 /* Others read what is above "private". */
 struct _LlmScheduler
 {
-  LlmCostModel costs;     /* what steps cost: to be filled from what was kept, or kept */
+  LlmCostModel costs;     /* what steps of the whole model cost: to be filled from what was kept,
+                           * or kept */
+  LlmLevelCosts levels;   /* and those of its sub-models: likewise; to be told of these */
   double read_us;         /* that reading takes in a step, where weights stream: filled in */
   GPtrArray *entries;     /* (element-type LlmSchedEntry): (unowned) */
   gint64 wake_us;         /* when no queue ran: the time of the next turn, 0 for when something
@@ -128,6 +132,14 @@ void          llm_scheduler_forecast     (LlmScheduler        *self,
                                           const LlmSchedEntry *entry,
                                           gint64               now_us,
                                           LlmForecast         *forecast);
+
+/* µs that @entry has to be computed until its first token, and then for each further one, if it ran
+ * alone with the sub-model that lacks @lacking levels. */
+void          llm_scheduler_price        (LlmScheduler        *self,
+                                          const LlmSchedEntry *entry,
+                                          guint                lacking,
+                                          double              *alone_us,
+                                          double              *token_us);
 
 /* Admits a request. */
 void          llm_scheduler_add          (LlmScheduler        *self,

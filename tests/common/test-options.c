@@ -328,6 +328,8 @@ test_foreign (void)
     { "{'n': <2>}", "n", "make as many calls" },
     { "{'n': <<uint64 3>>}", "n", "fork" },
     { "{'best-of': <2>}", "best-of", "seed" },
+    { "{'energy-share': <0.5>}", "energy-share", "ttft-share" },
+    { "{'energy': <3>}", "energy", "no energy of a single call" },
     { "{'top_logprobs': <5>}", "top_logprobs", "“logprobs”" },
     { "{'seed': <1>, 'functions': <[1]>, 'require': <['seed']>}", "functions", "functions" },
   };
@@ -473,6 +475,8 @@ test_features (void)
     { "{'grammar': <'root ::= \"a\"'>}", "grammar" },
     { "{'ttft-share': <0.5>}", "slo-shares" },
     { "{'tpot-share': <0.5>}", "slo-shares" },
+    { "{'call-share': <0.5>}", "slo-shares" },
+    { "{'least-sub-model': <50>}", "sub-models" },
     { "{'sub-model': <0>}", NULL },
     { "{'sub-model': <100>}", NULL },
     { "{'sub-model': <50>}", "sub-models" },

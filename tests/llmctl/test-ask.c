@@ -458,15 +458,26 @@ test_options (Fixture       *fixture,
   g_autofree const char **stops = NULL;
   const char *slo = NULL;
   g_autoptr(GVariant) colour = NULL;
+  double first = 0, further = 0, call = 0;
+  guint32 least = 0;
 
   RUN (&outcome, NULL, "ask", "-o", "stop=a", "-o", "stop=b", "-o", "slo=background", "-o",
-       "colour=dark red", "x");
+       "colour=dark red", "--ttft-share", "40", "--tpot-share", "62.5", "--call-share=100",
+       "--least-sub-model", "20", "x");
 
   g_assert_cmpint (outcome.status, ==, 0);
   g_assert_true (g_variant_lookup (fixture->options, "stop", "^a&s", &stops));
   g_assert_cmpstr (stops[0], ==, "a");
   g_assert_cmpstr (stops[1], ==, "b");
   g_assert_true (g_variant_lookup (fixture->options, "slo", "&s", &slo));
+  g_assert_true (g_variant_lookup (fixture->options, "ttft-share", "d", &first));
+  g_assert_true (g_variant_lookup (fixture->options, "tpot-share", "d", &further));
+  g_assert_true (g_variant_lookup (fixture->options, "call-share", "d", &call));
+  g_assert_true (g_variant_lookup (fixture->options, "least-sub-model", "u", &least));
+  g_assert_cmpfloat_with_epsilon (first, 0.4, 1e-9);
+  g_assert_cmpfloat_with_epsilon (further, 0.625, 1e-9);
+  g_assert_cmpfloat_with_epsilon (call, 1, 1e-9);
+  g_assert_cmpuint (least, ==, 20);
   colour = g_variant_lookup_value (fixture->options, "colour", G_VARIANT_TYPE_STRING);
   g_assert_nonnull (colour);
 }

@@ -3,6 +3,7 @@
 /* Companions of models: what a right one says, and files that are wrong somewhere, each of which
  * must be refused with a message that names what is wrong. */
 
+#include <math.h>
 #include <string.h>
 
 #include "common/llmsvc-error.h"
@@ -185,6 +186,53 @@ test_right (void)
   pair = llm_lora_get_pair (adapter, LLM_OP_FFN_DOWN, 0);
   g_assert_cmpuint (pair->a.in_count, ==, 64);
   g_assert_cmpuint (llm_lora_get_pair (adapter, LLM_OP_QUERY, 1)->rank, ==, 0);
+}
+
+/* What is not there is told by the shares; what is there is believed if it can be. */
+static void
+test_losses (void)
+{
+  static const struct
+  {
+    float losses[N_LEVELS + 1];
+    guint n;
+    const char *part;     /* (nullable): of the message */
+  } cases[] = {
+    { { 0 }, 0, NULL },
+    { { 3.5f, 2.25f, 2.5f }, 3, NULL },
+    { { 3.5f, 2.25f }, 2, "2 items for 3 levels" },
+    { { 3.5f, 2.25f, 2.5f, 2 }, 4, "4 items for 3 levels" },
+    { { 3.5f, -1, 2.5f }, 3, "no loss" },
+    { { 3.5f, 2.25f, NAN }, 3, "no loss" },
+    { { INFINITY, 2.25f, 2 }, 3, "no loss" },
+  };
+
+  for (guint i = 0; i < G_N_ELEMENTS (cases); i++)
+    {
+      g_autoptr(LlmModel) model = make_model (1);
+      g_autoptr(LlmTestGguf) gguf = llm_test_gguf_new (3);
+      g_autoptr(GError) error = NULL;
+      g_autoptr(GBytes) bytes = NULL;
+      g_autoptr(LlmCompanion) companion = NULL;
+
+      if (cases[i].n > 0)
+        llm_test_gguf_add_floats (gguf, "llmsvc.levels.losses", LLM_GGUF_FLOAT32, cases[i].losses,
+                                  cases[i].n);
+      bytes = finish (gguf, model);
+      companion = open_bytes (bytes, model, &error);
+      if (cases[i].part != NULL)
+        {
+          g_assert_error (error, LLMSVC_ERROR, INVALID);
+          g_assert_nonnull (strstr (error->message, cases[i].part));
+          continue;
+        }
+      g_assert_no_error (error);
+      for (guint level = 0; level < N_LEVELS; level++)
+        if (cases[i].n > 0)
+          g_assert_cmpfloat (companion->losses[level], ==, cases[i].losses[level]);
+        else if (level > 0)
+          g_assert_cmpfloat (companion->losses[level], <, companion->losses[level - 1]);
+    }
 }
 
 /* --- wrong ones --- */
@@ -442,6 +490,7 @@ main (int    argc,
       char **argv)
 {
   g_test_init (&argc, &argv, NULL);
+  g_test_add_func ("/model/companion/losses", test_losses);
   g_test_add_func ("/model/companion/right", test_right);
   for (guint i = 0; i < G_N_ELEMENTS (wrong_keys); i++)
     {

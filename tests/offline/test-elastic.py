@@ -4,6 +4,7 @@ files that are written."""
 import pathlib
 import re
 import shutil
+import struct
 import tempfile
 import types
 import unittest
@@ -16,8 +17,9 @@ from elastic import table as tables
 from elastic import texts, tool, write
 from elastic.source import Source
 from elastic.state import State
-from modelfile.reader import GgufError
+from modelfile.reader import Gguf, GgufError
 
+LOSSES = [7.2, 6.9, 6.6, 6.5, 6.4, 6.4, 6.4, 6.4, 6.3]
 TEXT = ("<|im_start|>user\nI would like to book a table for two at an Italian restaurant in San "
         "Jose this evening.<|im_end|>\n<|im_start|>assistant\nWhat time would you like to eat?"
         "<|im_end|>\n<|im_start|>user\nHalf past seven, please, and somewhere that is not too "
@@ -196,7 +198,7 @@ class Files(unittest.TestCase):
         made = Source(path)
         table = tables.make_for(made, [6.4, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.3])
         adapters = self.make_adapters(made, table) if adapted else {}
-        write.write_companion(made, tool.identify(rig.TOOL, path), table, adapters, 16.0,
+        write.write_companion(made, tool.identify(rig.TOOL, path), table, adapters, LOSSES, 16.0,
                               write.get_companion(path))
         return path, made, table, adapters
 
@@ -206,6 +208,8 @@ class Files(unittest.TestCase):
             path, made, table, adapters = self.make_companion(adapted)
             levels = rig.inspect(path)["sub-models"]
             self.assertEqual([level["level"] for level in levels], list(tables.LEVELS))
+            key = Gguf(write.get_companion(path)).keys["llmsvc.levels.losses"]
+            self.assertEqual(key[-4 * len(LOSSES):], struct.pack(f"<{len(LOSSES)}f", *LOSSES))
             shares = write.make_shares(made, table, adapters)
             for i, level in enumerate(levels):
                 self.assertEqual(level["rank"], 2 if adapted and i < 8 else 0)
@@ -232,7 +236,7 @@ class Files(unittest.TestCase):
         smaller = tables.Table(table.anchors, table.groups, [[64] * 8 + [768]] * source.n_layers)
         write.make_shares = lambda made, _, adapters: true(made, smaller, adapters)
         try:
-            write.write_companion(source, tool.identify(rig.TOOL, path), table, {}, 16.0,
+            write.write_companion(source, tool.identify(rig.TOOL, path), table, {}, LOSSES, 16.0,
                                   write.get_companion(path))
         finally:
             write.make_shares = true

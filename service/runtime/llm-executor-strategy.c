@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* Which sub-model computes a request (E1, E7, E9): decided when it is admitted, by what was found of
+ * its prompt and by what waits, and once more before its first row, by the time that has passed.
+ * Only a request that named how soon it wants its answer has a choice. */
+
+#define G_LOG_DOMAIN "llm-engine"
+
+#include <string.h>
+
+#include "runtime/llm-executor-private.h"
+#include "sched/llm-strategy.h"
+#include "weights/llm-levels.h"
+
+G_STATIC_ASSERT (LLM_LEVEL_COSTS_MAX >= LLM_MAX_LEVELS);
+
+static const LlmSubModels *
+get_table (const LlmRequest *request)
+{
+  return request->runner->instance->weights->sub_models;
+}
+
+static guint
+find_lacking (const LlmRequest *request,
+              guint             percent)
+{
+  const LlmSubModels *table = get_table (request);
+
+  return table->n_levels - 1 - llm_sub_models_find_level (table, percent);
+}
+
+void
+llm_runner_load_levels (LlmRunner *self)
+{
+  const LlmSubModels *table = self->instance->weights->sub_models;
+  const LlmLevels *levels = self->instance->weights->levels;
+  LlmLevelCosts *costs = &self->scheduler->levels;
+
+  llm_level_costs_init (costs);
+  for (guint level = table->n_levels - 1; level-- > 0;)
+    {
+      const LlmSubModelCost *own = levels != NULL ? &levels->companion->costs[level] : NULL;
+      const LlmSubModelCost *whole =
+          levels != NULL ? &levels->companion->costs[table->n_levels - 1] : NULL;
+
+      llm_level_costs_add (costs, table->percent[level],
+                           own != NULL ? (double) own->operations / (double) whole->operations : 1,
+                           own != NULL ? (double) own->bytes / (double) whole->bytes : 1);
+    }
+}
+
+void
+llm_request_set_lacking (LlmRequest *request,
+                         guint       lacking)
+{
+  const LlmSubModels *table = get_table (request);
+  guint first = request->levels != NULL ? MIN (request->levels->len, request->states->len) : 0;
+
+  request->own_state = llm_row_state (lacking);
+  memset (request->states->data + first, request->own_state, request->states->len - first);
+  request->result.sub_model = table->percent[table->n_levels - 1 - lacking];
+  if (request->entry.scheduler != NULL)
+    llm_sched_entry_set_lacking (&request->entry, lacking);
+  else
+    request->entry.lacking = lacking;
+}
+
+/* All of the whole model's time is no reason for less than the whole model, though the least wait
+ * makes that late. */
+static gboolean
+is_part (double share)
+{
+  return share > 0 && share < 1;
+}
+
+gboolean
+llm_request_has_choice (const LlmRequest *request)
+{
+  return (is_part (request->ttft_share) || is_part (request->tpot_share)
+          || is_part (request->call_share) || request->names_ttft || request->names_tpot)
+         && find_lacking (request, request->least_sub_model)
+              > find_lacking (request, request->sub_model);
+}
+
+static void
+tighten (double *limit,
+         double  us)
+{
+  *limit = *limit > 0 ? MIN (*limit, us) : us;
+}
+
+/* A part of a whole call is kept to by its first token and by each further one, so that it holds
+ * for an answer of any length. Milliseconds say nothing while it is not known what steps cost. */
+static void
+find_limits (const LlmRequest  *request,
+             double             whole_us,
+             double             whole_token_us,
+             LlmStrategyLimits *limits)
+{
+  gboolean is_known = llm_cost_model_is_known (&request->runner->scheduler->costs);
+
+  *limits = (LlmStrategyLimits) { 0 };
+  if (is_part (request->ttft_share))
+    limits->first_us = request->ttft_share * whole_us;
+  else if (request->ttft_share <= 0 && request->names_ttft && is_known)
+    limits->first_us = request->slo.ttft_ms * 1000;
+  if (is_part (request->tpot_share))
+    limits->token_us = request->tpot_share * whole_token_us;
+  else if (request->tpot_share <= 0 && request->names_tpot && is_known)
+    limits->token_us = request->slo.tpot_ms * 1000;
+  if (is_part (request->call_share))
+    {
+      tighten (&limits->first_us, request->call_share * whole_us);
+      tighten (&limits->token_us, request->call_share * whole_token_us);
+    }
+}
+
+/* From the arrival of a request that is like @like until its first row. @is_queued: the scheduler
+ * knows it, and it is its turn. Where it is not known what steps cost, only their proportions are. */
+static double
+find_wait (LlmRequest          *request,
+           const LlmSchedEntry *like,
+           gboolean             is_queued)
+{
+  gint64 now_us = llm_clock_now_us ();
+  double waited_us = (double) (now_us - request->arrived_us);
+  LlmForecast forecast;
+
+  if (!llm_cost_model_is_known (&request->runner->scheduler->costs))
+    return 0;
+  if (is_queued)
+    return waited_us;
+  llm_scheduler_forecast (request->runner->scheduler, like, now_us, &forecast);
+  return waited_us + MAX (forecast.first_us - forecast.alone_us, 0);
+}
+
+/* Of the levels that the request allows, by its @entry. */
+static guint
+choose (LlmRequest          *request,
+        const LlmSchedEntry *entry,
+        gboolean             is_queued)
+{
+  const LlmSubModels *table = get_table (request);
+  const LlmLevels *levels = request->runner->instance->weights->levels;
+  LlmScheduler *scheduler = request->runner->scheduler;
+  guint most = find_lacking (request, request->least_sub_model);
+  double losses[LLM_MAX_LEVELS] = { 0 };
+  LlmStrategy strategies[LLM_MAX_LEVELS];
+  LlmStrategyLimits limits;
+  double whole_us, whole_token_us;
+  guint n = 0;
+
+  llm_scheduler_price (scheduler, entry, 0, &whole_us, &whole_token_us);
+  find_limits (request, whole_us, whole_token_us, &limits);
+  if (levels != NULL)
+    memcpy (losses, levels->companion->losses, sizeof losses);
+  llm_strategy_sort_losses (losses, table->n_levels);
+  for (guint lacking = find_lacking (request, request->sub_model); lacking <= most; lacking++)
+    {
+      guint level = table->n_levels - 1 - lacking;
+      LlmSchedEntry like = *entry;
+      LlmStrategy *strategy = &strategies[n++];
+
+      like.lacking = lacking;
+      *strategy = (LlmStrategy) {
+        .prompt_level = 100,
+        .sub_model = table->percent[level],
+        .loss = losses[level],
+        .wait_us = find_wait (request, &like, is_queued),
+      };
+      llm_scheduler_price (scheduler, entry, lacking, &strategy->alone_us, &strategy->token_us);
+    }
+  return find_lacking (request, strategies[llm_strategy_choose (strategies, n, &limits)].sub_model);
+}
+
+guint
+llm_request_choose_lacking (LlmRequest *request)
+{
+  return choose (request, &request->entry, FALSE);
+}
+
+void
+llm_request_review_level (LlmRequest *request)
+{
+  guint n_settled = request->levels != NULL ? request->levels->len : 0;
+
+  /* tokens of the turn that were found have the level that computed them */
+  if (request->started_us == 0 && request->entry.n_prompt > 0
+      && request->session->tokens->len <= n_settled && llm_request_has_choice (request))
+    llm_request_set_lacking (request, choose (request, &request->entry, TRUE));
+}

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""Parts of the whole model's time: how they are found of calls in turns. How quickly anything comes
+is no part of it."""
+import unittest
+
+import rig
+
+from levels.main import describe, find_part
+
+
+def results(first, further=0):
+    return {"ttft-ms": first, "tpot-ms": further}
+
+
+class Parts(unittest.TestCase):
+    def test_medians(self):
+        """A disturbed call changes no part."""
+        pairs = [(results(4), results(10)), (results(5), results(900)), (results(6), results(10))]
+        self.assertAlmostEqual(find_part(pairs, "ttft-ms"), 0.5)
+        self.assertIsNone(find_part(pairs, "tpot-ms"))
+        self.assertIsNone(find_part(pairs, "ttft-forecast-ms"))
+
+    def test_errors(self):
+        """Of the forecast, over what was measured."""
+        found = describe([(0.5, 0.5)] * 8 + [(0.6, 0.5), (0.4, 0.5)])
+        self.assertAlmostEqual(found["error-p50"], 0)
+        self.assertAlmostEqual(found["error-p90"], 0.2)
+        self.assertAlmostEqual(found["measured"], 0.5)
+        self.assertEqual(found["n"], 10)
+
+    def test_without_companion(self):
+        outcome = rig.run("levels", *rig.SERVICE, "--tokens", 2)
+        self.assertEqual(outcome.returncode, 2, outcome.stderr)
+        self.assertIn("no companion", outcome.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -571,6 +571,42 @@ test_record (void)
   g_assert_cmpuint (n_off, ==, 1);
 }
 
+/* While it is not known what steps cost nothing is guessed, and nothing learned: the answer has its
+ * guesses as soon as it is known, and so has the one after it. */
+static void
+test_unknown_costs (void)
+{
+  const LlmSamplerConfig sampler = { .temperature = 0, .repeat_penalty = 1 };
+  const gint32 prompt[] = { 1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3 };
+  g_autoptr(LlmDraftRecord) record = llm_draft_record_new ();
+  LlmDraftCosts costs = { .read_us = 0 };
+
+  for (guint n = 1; n <= LLM_DRAFT_MAX_NODES; n++)
+    costs.verify_us[n] = 100;
+  for (guint i = 0; i < 2; i++)
+    {
+      g_autoptr(LlmDecoder) decoder = llm_decoder_new_drafting (
+        llm_decoder_new_plain (&sampler, N_VOCAB), llm_lookup_source_new (),
+        &LLM_GROWTH_CONFIG_BEST, record);
+
+      decoder->class->begin (decoder, prompt, G_N_ELEMENTS (prompt));
+      for (guint n = 0; n < 6; n++)
+        {
+          LlmDraftTree tree = { .n_max = LLM_DRAFT_MAX_NODES, .max_depth = 100 };
+          float logits[N_VOCAB] = { 0 };
+
+          logits[prompt[(3 + n) % 4]] = 9;
+          if (n > 0)
+            decoder->class->propose (decoder, &tree);
+          g_assert_cmpint (decoder->class->consume (decoder, logits, NULL), ==,
+                           prompt[(3 + n) % 4]);
+        }
+      decoder->class->draft (decoder, &costs);
+      g_assert_cmpuint (decoder->n_rows, >, 1);
+      g_assert_cmpfloat (record->account.balance, ==, 0);
+    }
+}
+
 int
 main (int    argc,
       char **argv)
@@ -580,5 +616,6 @@ main (int    argc,
   g_test_add_func ("/draft/distribution", test_distribution);
   g_test_add_func ("/draft/lookup", test_lookup);
   g_test_add_func ("/draft/record", test_record);
+  g_test_add_func ("/draft/unknown-costs", test_unknown_costs);
   return g_test_run ();
 }

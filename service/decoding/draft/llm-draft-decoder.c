@@ -2,10 +2,6 @@
 
 #include "decoding/draft/llm-draft-decoder.h"
 
-/* Of a pause that other answers have earned, an answer waits for so many tokens at most: its own
- * text may be another. */
-#define MAX_PAUSE_BEFORE 32
-
 /* Tokens that the balance of a source may be below and above 0, and answers that are skipped at
  * most when it is at the lower end. */
 #define MOST_LOST  8
@@ -13,6 +9,11 @@
 #define MAX_SKIP   64
 /* Steps that reading the prompt may take, beyond what earlier answers have won. */
 #define MAX_READ   4
+
+/* What an answer may lose, by the balance, and the bounds of that. */
+#define CREDIT_PART 0.125
+#define MIN_CREDIT  0.125
+#define MAX_CREDIT  2.0
 
 /* Of the time of a step, that guesses for the next one may hold it up. */
 #define AHEAD_PART 0.03
@@ -73,7 +74,6 @@ note_tree (DraftDecoder *self)
   double read = self->source->text_us / MAX (MAX (costs->read_us, costs->verify_us[1]), 1);
 
   self->source->text_us = 0;
-  record->verdict = self->growth.verdict;
   record->account.balance = CLAMP (record->account.balance + self->growth.surplus - read,
                                    -MOST_LOST, MOST_WON);
   if (record->account.balance == MOST_WON)
@@ -88,8 +88,9 @@ begin (LlmDecoder   *decoder,
   DraftDecoder *self = (DraftDecoder *) decoder;
 
   if (self->record != NULL)
-    self->growth.verdict = self->record->verdict;
-  self->growth.verdict.n_paused = MIN (self->growth.verdict.n_paused, MAX_PAUSE_BEFORE);
+    self->growth.credit =
+      CLAMP (LLM_GROWTH_CREDIT + CREDIT_PART * self->record->account.balance, MIN_CREDIT,
+             MAX_CREDIT);
   self->chooser->class->begin (self->chooser, prompt, n_prompt);
   self->n_prompt = n_prompt;
   self->is_off = self->record != NULL && skips (self->record);

@@ -269,7 +269,7 @@ test_sums (Fixture       *fixture,
                                                  matrix_end - matrix->offset,
                                                  matrix->offset == 0
                                                      || (matrix - 1)->segment != segment
-                                                   ? matrices : NULL);
+                                                   ? matrices : NULL, NULL);
             }
       g_assert_cmpint (is_good, ==, wrong == plan->n_pieces);
       if (is_good)

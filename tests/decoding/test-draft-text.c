@@ -564,11 +564,65 @@ test_record (void)
       if (i == G_N_ELEMENTS (n_skipped))
         {
           record->account = (LlmDraftAccount) { .balance = 2 };
-          /* 11 tokens take 6.6 steps */
+          /* 11 tokens take 6.6 steps; 1.5 may be spent */
           record->text_us = 60;
         }
     }
   g_assert_cmpuint (n_off, ==, 1);
+}
+
+/* While it is not known what steps cost nothing is guessed, and nothing learned: the answer has its
+ * guesses as soon as it is known, and so has the one after it. */
+static void
+test_unknown_costs (void)
+{
+  const LlmSamplerConfig sampler = { .temperature = 0, .repeat_penalty = 1 };
+  const gint32 prompt[] = { 1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3 };
+  g_autoptr(LlmDraftRecord) record = llm_draft_record_new ();
+  LlmDraftCosts costs = { .read_us = 0 };
+
+  for (guint n = 1; n <= LLM_DRAFT_MAX_NODES; n++)
+    costs.verify_us[n] = 100;
+  for (guint i = 0; i < 2; i++)
+    {
+      g_autoptr(LlmDecoder) decoder = llm_decoder_new_drafting (
+        llm_decoder_new_plain (&sampler, N_VOCAB), llm_lookup_source_new (),
+        &LLM_GROWTH_CONFIG_BEST, record);
+
+      decoder->class->begin (decoder, prompt, G_N_ELEMENTS (prompt));
+      for (guint n = 0; n < 6; n++)
+        {
+          LlmDraftTree tree = { .n_max = LLM_DRAFT_MAX_NODES, .max_depth = 100 };
+          float logits[N_VOCAB] = { 0 };
+
+          logits[prompt[(3 + n) % 4]] = 9;
+          if (n > 0)
+            decoder->class->propose (decoder, &tree);
+          g_assert_cmpint (decoder->class->consume (decoder, logits, NULL), ==,
+                           prompt[(3 + n) % 4]);
+        }
+      decoder->class->draft (decoder, &costs);
+      g_assert_cmpuint (decoder->n_rows, >, 1);
+      g_assert_cmpfloat (record->account.balance, ==, 0);
+    }
+}
+
+/* A step that was held up is forgotten soon, also where it was the first; one that takes longer for
+ * good is believed. */
+static void
+test_usual_time (void)
+{
+  double us = llm_draft_usual_time (0, 20000);
+
+  g_assert_cmpfloat (us, ==, 20000);
+  for (guint i = 0; i < 12; i++)
+    us = llm_draft_usual_time (us, 100);
+  g_assert_cmpfloat (us, <, 110);
+  us = llm_draft_usual_time (100, 50000);
+  g_assert_cmpfloat_with_epsilon (us, 112.5, 1e-9);
+  for (guint i = 0; i < 40; i++)
+    us = llm_draft_usual_time (us, 1000);
+  g_assert_cmpfloat (us, >, 900);
 }
 
 int
@@ -580,5 +634,7 @@ main (int    argc,
   g_test_add_func ("/draft/distribution", test_distribution);
   g_test_add_func ("/draft/lookup", test_lookup);
   g_test_add_func ("/draft/record", test_record);
+  g_test_add_func ("/draft/unknown-costs", test_unknown_costs);
+  g_test_add_func ("/draft/usual-time", test_usual_time);
   return g_test_run ();
 }

@@ -7,19 +7,16 @@
 /* Drafting must promise so much more tokens per time than a step of one row: costs and confidences
  * are estimates. */
 #define LEAST_GAIN 1.04
-/* Trees after which it is judged whether they were worth their time, and how long nothing is
- * guessed when they were not: longer each time. */
-#define N_JUDGED  4
-#define MIN_PAUSE 16
-#define MAX_PAUSE 1024
-/* What a further tree counts, after these. */
-#define GAIN 0.125
+/* The credit that each token brings, so that guesses are tried now and then where they did not pay,
+ * and the most that is saved up. */
+#define ALLOWANCE  0.01
+#define MAX_CREDIT 4.0
 
 void
 llm_draft_growth_init (LlmDraftGrowth        *self,
                        const LlmGrowthConfig *config)
 {
-  *self = (LlmDraftGrowth) { .config = *config, .alpha = config->alpha };
+  *self = (LlmDraftGrowth) { .config = *config, .alpha = config->alpha, .credit = LLM_GROWTH_CREDIT };
   if (config->n_nodes == 0 || config->n_nodes >= LLM_DRAFT_MAX_NODES)
     self->config.n_nodes = LLM_DRAFT_MAX_NODES - 1;
 }
@@ -32,9 +29,8 @@ llm_draft_growth_begin (LlmDraftGrowth      *self,
   self->nodes[0] = (LlmGrowthNode) { .confidence = 1, .cumulative = 1 };
   self->n = 1;
   self->n_steps = 0;
+  self->late_us = 0;
   self->is_ahead = FALSE;
-  if (self->verdict.n_paused > 0)
-    self->verdict.n_paused--;
 }
 
 /* --- what it costs, and brings --- */
@@ -44,8 +40,20 @@ static double
 get_time (const LlmDraftGrowth *self,
           guint                 n)
 {
-  return self->n_steps * self->costs.draft_us
+  return self->n_steps * self->costs.draft_us + self->late_us
          + MAX (self->costs.read_us, self->costs.verify_us[n]);
+}
+
+/* Tokens that single rows would bring in the time that a step with @n takes longer, and @us of
+ * drafting more: lost if no guess is right. */
+static double
+get_risk (const LlmDraftGrowth *self,
+          guint                 n,
+          double                us)
+{
+  double plain_us = MAX (self->costs.read_us, self->costs.verify_us[1]);
+
+  return plain_us > 0 ? (1 + self->costs.n_others) * ((get_time (self, n) + us) / plain_us - 1) : 0;
 }
 
 /* Guesses that may be rows. */
@@ -55,8 +63,9 @@ get_n_rows_max (const LlmDraftGrowth *self)
   return MIN (self->n - 1, self->config.n_nodes) + 1;
 }
 
-/* The number of rows with the most tokens per time, and how many that are; as guesses are ordered
- * by what each brings, no other choice of as many rows brings more. */
+/* Of the numbers of rows that the credit lets be risked, that with the most tokens per time, and how
+ * many that are; as guesses are ordered by what each brings, no other choice of as many rows brings
+ * more. */
 static guint
 find_best_rows (const LlmDraftGrowth *self,
                 double               *rate)
@@ -65,7 +74,7 @@ find_best_rows (const LlmDraftGrowth *self,
   guint best = 1;
 
   *rate = tokens / get_time (self, 1);
-  for (guint n = 2; n <= get_n_rows_max (self); n++)
+  for (guint n = 2; n <= get_n_rows_max (self) && get_risk (self, n, 0) <= self->credit; n++)
     {
       tokens += self->nodes[self->order[n - 2]].cumulative;
       if (tokens / get_time (self, n) > *rate)
@@ -115,11 +124,12 @@ choose_best (const LlmDraftGrowth *self)
   for (guint i = 0; node == LLM_DRAFT_NONE && i + 1 < self->n; i++)
     if (!self->nodes[self->order[i]].is_asked)
       node = self->order[i];
-  if (node == LLM_DRAFT_NONE || self->verdict.n_paused > 0)
+  if (node == LLM_DRAFT_NONE)
     return LLM_DRAFT_NONE;
 
   n_rows = find_best_rows (self, &rate);
-  if (n_rows > self->config.n_nodes)
+  if (n_rows > self->config.n_nodes
+      || get_risk (self, n_rows + 1, self->costs.draft_us) > self->credit)
     return LLM_DRAFT_NONE;
   more_us = self->costs.draft_us + get_time (self, n_rows + 1) - get_time (self, n_rows);
   return self->nodes[node].cumulative > rate * more_us ? node : LLM_DRAFT_NONE;
@@ -198,7 +208,7 @@ llm_draft_growth_next_ahead (LlmDraftGrowth *self,
   guint node = LLM_DRAFT_NONE, n_asked = 0;
 
   if (!self->config.goes_ahead || self->config.mode == LLM_GROWTH_FIXED
-      || self->verdict.n_paused > 0 || !self->nodes[0].is_asked || self->n == LLM_GROWTH_MAX_NODES)
+      || !self->nodes[0].is_asked || self->n == LLM_GROWTH_MAX_NODES)
     return LLM_DRAFT_NONE;
   for (guint i = self->n - 1; i-- > 0;)
     if (self->nodes[self->order[i]].is_asked)
@@ -393,34 +403,18 @@ find_confidence (const LlmDraftTree *tree)
   return most;
 }
 
-/* What trees promise may be wrong, and what was spent for those that came to nothing is gone: what
- * they brought decides. */
+/* What trees promise may be wrong, and what was spent for those that came to nothing is gone: they
+ * spend what those before have won. As none risks more than there is, an answer loses at most what
+ * it began with, and the allowance. */
 static void
 judge (LlmDraftGrowth     *self,
        const LlmDraftTree *tree,
        guint               node)
 {
-  double plain_us = MAX (self->costs.read_us, self->costs.verify_us[1]);
-  double surplus = 1 + tree->depths[node] - get_time (self, tree->n) / plain_us;
+  guint n_right = tree->depths[node];
 
-  self->surplus = 0;
-  if (self->verdict.n_paused > 0)
-    return;
-  self->surplus = surplus;
-  self->verdict.n_judged++;
-  self->verdict.surplus +=
-    MAX (1.0 / self->verdict.n_judged, GAIN) * (surplus - self->verdict.surplus);
-  if (self->verdict.n_judged < N_JUDGED)
-    return;
-  if (self->verdict.surplus >= 0)
-    {
-      self->verdict.n_pause = 0;
-      return;
-    }
-  self->verdict.n_pause = CLAMP (2 * self->verdict.n_pause, MIN_PAUSE, MAX_PAUSE);
-  self->verdict.n_paused = self->verdict.n_pause + 1;
-  self->verdict.n_judged = 0;
-  self->verdict.surplus = 0;
+  self->surplus = n_right - get_risk (self, tree->n, 0);
+  self->credit = MIN (self->credit + self->surplus + ALLOWANCE * (1 + n_right), MAX_CREDIT);
 }
 
 /* Equation 3, as derived in docs/drafts.md. */

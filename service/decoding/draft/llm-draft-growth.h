@@ -14,6 +14,10 @@
 
 G_BEGIN_DECLS
 
+/* Tokens that an answer's trees may lose before any of them was right, unless other answers say
+ * more. */
+#define LLM_GROWTH_CREDIT 0.5
+
 /* Nodes that one tree may know of, rows or not. */
 #define LLM_GROWTH_MAX_NODES  512
 #define LLM_GROWTH_MAX_WIDTHS 8
@@ -82,14 +86,15 @@ typedef struct
   LlmGrowthConfig config;
   LlmDraftCosts costs;
   double alpha;                         /* PACED: over all trees */
-  double surplus;                       /* BEST: of the tree that was learned from last, 0 in a
-                                         * pause */
-  LlmDraftVerdict verdict;              /* BEST: whether trees pay */
+  double surplus;                       /* BEST: of the tree that was learned from last, in tokens */
+  double credit;                        /* BEST: tokens that trees may still lose */
   LlmGrowthNode nodes[LLM_GROWTH_MAX_NODES]; /* 0: the root */
   guint n;
   guint order[LLM_GROWTH_MAX_NODES];    /* guesses by falling cumulative confidence, parents before
                                          * children */
   guint n_steps;                        /* draft steps taken for this tree */
+  double late_us;                       /* that they took longer than the costs say; added to by
+                                         * who takes them */
   gboolean is_ahead;                    /* the node that was asked last is for a later one */
 } LlmDraftGrowth;
 
@@ -126,8 +131,8 @@ double llm_draft_growth_expect    (const LlmDraftGrowth    *self,
  * its limits allow. Returns how many of them were guessed ahead. */
 guint  llm_draft_growth_fill      (const LlmDraftGrowth    *self,
                                    LlmDraftTree            *tree);
-/* @tree, the last that was begun, was verified: its nodes were right down to @node. Sets α, and by
- * what the tree brought and cost whether to go on guessing. */
+/* @tree, the last that was begun, was verified: its nodes were right down to @node. Sets α, or the
+ * credit by what the tree brought and cost. */
 void   llm_draft_growth_learn     (LlmDraftGrowth          *self,
                                    const LlmDraftTree      *tree,
                                    guint                    node);

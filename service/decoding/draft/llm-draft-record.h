@@ -15,16 +15,6 @@ G_BEGIN_DECLS
 /* Tokens of a text that are compared, at most (llm-lookup-source.h). */
 #define LLM_LOOKUP_MAX_LENGTH 16
 
-/* Whether trees were worth their time. */
-typedef struct
-{
-  double surplus;               /* tokens of a tree beyond those that single rows would have brought
-                                 * in its time, mean of n_judged trees */
-  guint n_judged;
-  guint n_pause;                /* trees that nothing is guessed for, when that is negative */
-  guint n_paused;               /* of them left */
-} LlmDraftVerdict;
-
 /* Whether it pays to guess for an answer at all: a source may have to read the prompt first. */
 typedef struct
 {
@@ -44,7 +34,6 @@ typedef struct
 
 typedef struct
 {
-  LlmDraftVerdict verdict;
   LlmDraftAccount account;
   LlmLookupLearned lookup;
   double step_us;               /* of a draft step; 0: none was measured */
@@ -54,6 +43,11 @@ typedef struct
   guint64 n_accepted;           /* of them right */
   guint64 n_passes;             /* steps of decode in which they were */
 } LlmDraftRecord;
+
+/* The usual time of a step whose usual time was @usual_us, 0 before the first, and which now took
+ * @us. One that something else held up says little: with its time, drafting would end for long. */
+double          llm_draft_usual_time   (double          usual_us,
+                                        double          us);
 
 LlmDraftRecord *llm_draft_record_new   (void);
 LlmDraftRecord *llm_draft_record_ref   (LlmDraftRecord *self);

@@ -49,6 +49,7 @@ llm_engine_choose_sub_model (LlmEngine       *self,
   const LlmSubModels *table;
 
   request->sub_model = percent != 0 ? (guint) percent : 100;
+  llm_engine_lower_call (self, request, options);
   if (request->sub_model == 100 || self->settings->script != NULL)
     return TRUE;
   if (self->companion == NULL && self->levels_error != NULL)

@@ -310,8 +310,8 @@ llm_executor_begin_request (LlmExecutor *self,
       request->runner = runner;
       request->states = find_states (request);
       request->own_state = find_state (table, request->sub_model);
-      request->result.sub_model = table->percent[llm_sub_models_find_level (table,
-                                                                            request->sub_model)];
+      request->level = llm_sub_models_find_level (table, request->sub_model);
+      request->result.sub_model = table->percent[request->level];
       join_runners (runner);
     }
   if (runner == NULL || !check_prompt (request, &error))

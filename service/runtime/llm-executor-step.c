@@ -220,6 +220,7 @@ add_rows (LlmRequest   *request,
           LlmRowBudget *budget,
           GError      **error)
 {
+  const LlmSubModels *table = request->runner->instance->weights->sub_models;
   LlmSession *session = request->session;
   guint first = session->seq->length;
   guint n_missing;
@@ -241,10 +242,11 @@ add_rows (LlmRequest   *request,
     {
       guint slot = i < n_old ? g_array_index (request->executor->missing, guint, i)
                              : first + i - n_old;
-      LlmRow *row = add_row (step, session, request->runner->instance->weights->sub_models, slot,
-                             i >= n_old,
+      LlmRow *row = add_row (step, session, table, slot, i >= n_old,
                              decodes || (request->decoder != NULL && i + 1 == n_left));
 
+      /* what another level computed, and was lost, needs its weights again */
+      request->level = MAX (request->level, llm_sub_models_find_level (table, row->sub_model));
       if (decodes)
         set_node (row, &request->rows, i, first);
     }

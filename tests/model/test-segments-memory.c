@@ -243,7 +243,7 @@ test_agrees (Fixture       *fixture,
       llm_weights_drop (rig.loaded.weights, G_MAXUINT64);
       g_assert_cmpuint (get_told (&rig), ==, 0);
       g_assert_cmpuint (count_cached (&rig), <, all / 20);
-      llm_weights_take (rig.loaded.weights);
+      llm_weights_take (rig.loaded.weights, G_MAXUINT64);
       use_all (&rig);
       measure (&rig);
       g_assert_cmpuint (get_told (&rig), ==, all);
@@ -562,7 +562,7 @@ test_read_ahead (Fixture       *fixture,
   all = rig.loaded.weights->bytes;
   smallest = get_smallest (&rig, kind);
   llm_weights_drop (rig.loaded.weights, G_MAXUINT64);
-  llm_weights_take (rig.loaded.weights);
+  llm_weights_take (rig.loaded.weights, G_MAXUINT64);
   g_assert_cmpuint (get_percent (&rig, 0, 2), <, 5);
   read_ahead (&rig, 0, smallest, 0, 1);
   g_assert_cmpuint (get_percent (&rig, 1, 2), <, 5);

@@ -65,6 +65,13 @@ llm_engine_lower_call (LlmEngine      *self,
   self->counters.lowered_calls++;
 }
 
+guint
+llm_engine_get_held_sub_model (LlmEngine          *self,
+                               const LlmModelInfo *info)
+{
+  return info == self->active && self->model != NULL ? llm_engine_get_figures (self).sub_model : 0;
+}
+
 void
 llm_engine_set_lowered (LlmEngine       *self,
                         LlmMemoryLowered lowered)

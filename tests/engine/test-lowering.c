@@ -8,7 +8,9 @@
 #include <string.h>
 
 #include "engine/llm-engine-private.h"
+#include "runtime/llm-executor-private.h"
 #include "support/llm-test-folder.h"
+#include "weights/llm-weights-file-private.h"
 
 #define MIB (G_GUINT64_CONSTANT (1) << 20)
 #define PROMPT "I want to find an Italian restaurant in San Jose."
@@ -87,18 +89,41 @@ test_classes (Elastic      *self,
   g_assert_cmpstr (lowered, ==, whole);
 }
 
-/* Bytes of this process in memory, as another one reads them. */
-static guint64
-read_pss (void)
+/* The packed weights, in a mapping of a file or in memory of this process. */
+static const LlmRepacked *
+get_repacked (Elastic *self)
 {
-  const char *const argv[] = { "sh", "-c", "grep ^Pss: /proc/$PPID/smaps_rollup", NULL };
+  const LlmRunner *runner = g_ptr_array_index (self->fixture.engine->executor->runners, 0);
+
+  return ((const LlmFileWeights *) runner->instance->weights)->repacked;
+}
+
+/* Bytes that this process has in memory where they are, as another process reads it. */
+static guint64
+read_pss (const LlmRepacked *repacked)
+{
+  const char *const argv[] = { "sh", "-c", "grep -E '^[0-9a-f]+-|^Pss:' /proc/$PPID/smaps", NULL };
+  guint64 begin = GPOINTER_TO_SIZE (repacked->data), end = begin + repacked->plan->bytes;
   g_autofree char *text = NULL;
+  g_auto(GStrv) lines = NULL;
   g_autoptr(GError) error = NULL;
+  gboolean has_weights = FALSE;
+  guint64 sum = 0;
 
   g_assert_true (g_spawn_sync (NULL, (char **) argv, NULL, G_SPAWN_SEARCH_PATH, NULL, NULL, &text,
                                NULL, NULL, &error));
-  g_assert_true (g_str_has_prefix (text, "Pss:"));
-  return g_ascii_strtoull (text + strlen ("Pss:"), NULL, 10) * 1024;
+  lines = g_strsplit (text, "\n", -1);
+  for (guint i = 0; lines[i] != NULL; i++)
+    if (!g_str_has_prefix (lines[i], "Pss:"))
+      {
+        char *rest = lines[i];
+        guint64 first = g_ascii_strtoull (rest, &rest, 16);
+
+        has_weights = *rest == '-' && first < end && g_ascii_strtoull (rest + 1, NULL, 16) > begin;
+      }
+    else if (has_weights)
+      sum += g_ascii_strtoull (lines[i] + strlen ("Pss:"), NULL, 10) * 1024;
+  return sum;
 }
 
 /* Bytes of the weights that only levels above 40 percent read. */
@@ -127,30 +152,24 @@ test_tail (Elastic      *self,
   g_autofree char *small = complete_by (self, BACKGROUND ", 'sub-model': <uint32 40>", 40);
   g_autofree char *again = complete_by (self, INTERACTIVE, 100);
   guint64 tail = measure_tail (self);
-  guint64 before, after, given, cached = 0;
+  const LlmRepacked *repacked = get_repacked (self);
+  gsize size = repacked->plan->bytes;
+  guint64 before, after, given, there;
   LlmMemoryFigures figures;
-  g_autofree char *path = NULL;
-  guint8 *copy = NULL;
-  gsize size;
 
   g_assert_cmpuint (tail, >, MIB);
   g_assert_cmpuint (get_statistic (self, "unused-tail-bytes"), ==, 0);
-  if (self->has_cache)
-    {
-      WAIT_FOR ((copy = find_prepared_copy (&size, &path)) != NULL);
-      cached = count_in_memory (copy, size);
-    }
-  before = read_pss ();
+  there = count_in_memory (repacked->data, size);
+  before = read_pss (repacked);
   llm_engine_set_lowered (self->fixture.engine, LLM_LOWERED_BACKGROUND);
   WAIT_FOR ((given = get_statistic (self, "unused-tail-bytes")) > 0);
-  after = read_pss ();
+  after = read_pss (repacked);
   g_test_message ("%.2f MiB of a tail of %.2f MiB", (double) (before - after) / MIB,
                   (double) tail / MIB);
   g_assert_cmpuint (before, >, after);
   g_assert_cmpuint (before - after, >=, tail / 10 * 9);
-  /* the system has no page of it left either */
-  if (copy != NULL)
-    g_assert_cmpuint (cached - count_in_memory (copy, size), >=, tail / 10 * 9);
+  /* nor has the system a page of it in its cache */
+  g_assert_cmpuint (there - count_in_memory (repacked->data, size), >=, tail / 10 * 9);
   llm_engine_get_memory (self->fixture.engine, &figures);
   g_assert_cmpuint (figures.sub_model, ==, 40);
 

@@ -149,6 +149,7 @@ typedef struct
   GThread *packing;            /* (nullable): packs more of them again, */
   guint64 packing_end;         /* up to here */
   LlmStatus packed;            /* atomic: PENDING while it does */
+  guint64 packed_again;        /* bytes so far */
   GError *error;               /* (nullable): why it could not be, once packed is FAILED */
 
   LlmFileMap *map;             /* (nullable): of a file, whose memory the kernel can take */

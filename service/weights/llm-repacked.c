@@ -105,8 +105,10 @@ end_packing (LlmRepacked *self)
   if (self->packing == NULL)
     return;
   g_thread_join (g_steal_pointer (&self->packing));
-  if (self->packed == LLM_READY)
-    self->n_packed = self->packing_end;
+  if (self->packed != LLM_READY)
+    return;
+  self->packed_again += self->packing_end - self->n_packed;
+  self->n_packed = self->packing_end;
 }
 
 void

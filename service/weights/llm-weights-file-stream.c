@@ -71,6 +71,16 @@ llm_weights_get_stream_figures (LlmWeights       *weights,
     llm_weight_stream_get_figures (self->stream, figures);
 }
 
+guint64
+llm_weights_count_copied (LlmWeights *weights)
+{
+  LlmFileWeights *self = (LlmFileWeights *) weights;
+  LlmStreamFigures figures;
+
+  llm_weights_get_stream_figures (weights, &figures);
+  return figures.read_bytes + (self->repacked != NULL ? self->repacked->packed_again : 0);
+}
+
 /* Of what has arrived, where its checksum was not compared before. */
 static gboolean
 compare_sums (LlmFileWeights           *self,

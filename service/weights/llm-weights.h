@@ -187,6 +187,9 @@ void        llm_weights_poll        (LlmWeights    *self);
 void        llm_weights_get_stream_figures (LlmWeights *self,
                                      LlmStreamFigures *figures);
 
+/* Bytes of weights that were copied since these were made: packed again, or read by the stream. */
+guint64     llm_weights_count_copied (LlmWeights   *self);
+
 /* (element-type LlmWeightPiece) (transfer full): where the backed bytes are. */
 GArray     *llm_weights_list_pieces (LlmWeights    *self);
 /* Bytes of them in memory, as the kernel says. Takes some milliseconds. Any thread. */

@@ -87,6 +87,7 @@ static const Metric statistics_metrics[] = {
   { "cuts", COUNTER, "Times pressure cut the budget.", "budget_cuts" },
   { "cut-bytes", GAUGE, "What pressure has cut the budget by, as of now.", "budget_cut" },
   { "regrown-bytes", COUNTER, "What the budget grew by again.", "budget_regrown" },
+  { "multiplications", COUNTER, "Products of two numbers that steps computed, of matrices." },
   { "lowered-classes", GAUGE,
     "Classes of new calls that a smaller sub-model answers, as memory is short." },
   { "lowered-calls", COUNTER, "Calls that a smaller sub-model answered as memory was short." },

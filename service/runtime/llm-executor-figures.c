@@ -116,6 +116,7 @@ llm_executor_publish (LlmExecutor *self)
   figures.n_rows = self->figures.n_rows;
   figures.n_prompt = self->figures.n_prompt;
   figures.n_generated = self->figures.n_generated;
+  figures.n_multiplied = self->figures.n_multiplied;
   self->figures = figures;
   g_mutex_unlock (&self->figures_lock);
   self->published_us = llm_clock_now_us ();

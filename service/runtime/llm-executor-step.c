@@ -394,13 +394,16 @@ finish_step (LlmRunner   *self,
 {
   LlmExecutor *executor = self->executor;
   LlmQueueStep *step = &self->steps[queue];
+  guint64 n_multiplied = llm_forward_get_n_multiplied (step->forward);
   guint row = 0;
 
   g_mutex_lock (&executor->figures_lock);
   executor->figures.n_steps++;
+  executor->figures.n_multiplied += n_multiplied - step->n_multiplied;
   executor->figures.n_rows += step->rows->len;
   executor->figures.n_prompt += queue != LLM_QUEUE_DECODE ? step->rows->len : 0;
   g_mutex_unlock (&executor->figures_lock);
+  step->n_multiplied = n_multiplied;
   llm_scheduler_end_step (self->scheduler, queue, step->budgets, step->n_budgets, step->teaches);
   for (guint i = 0; i < step->n_budgets; i++)
     {

@@ -205,6 +205,7 @@ typedef struct
   guint64 n_rows;
   guint64 n_prompt;         /* of them those of prefill */
   guint64 n_generated;      /* tokens of answers */
+  guint64 n_multiplied;     /* products of two numbers that steps which ended computed */
   LlmKvCounters kv;
   guint64 storage_bytes;    /* of contexts on storage */
   guint64 kept_bytes;       /* of chunks that are only kept for others to share */

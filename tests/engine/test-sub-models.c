@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "common/llmsvc-error.h"
+#include "engine/llm-engine-private.h"
 #include "support/llm-test-folder.h"
 
 #define PROMPT "I want to find an Italian restaurant in San Jose."
@@ -80,6 +81,64 @@ test_answers (Elastic       *self,
   g_assert_cmpstr (smaller, ==, small);
   g_assert_cmpstr (between, !=, small);
   g_assert_cmpstr (joined, ==, "40 70 100");
+}
+
+static guint64
+count_multiplied (Elastic *self)
+{
+  g_autoptr(GVariant) statistics = read_statistics (self->fixture.engine);
+  guint64 n = 0;
+
+  g_assert_true (g_variant_lookup (statistics, "multiplications", "t", &n));
+  return n;
+}
+
+/* What is told was computed: the products that were counted are those of the level, for each token,
+ * and of the output for each token of the answer. */
+static void
+test_products (Elastic       *self,
+               gconstpointer  data)
+{
+  static const guint percent[ELASTIC_N_LEVELS] = { 40, 70, 100 };
+  guint64 before = 0;
+
+  g_free (complete_by (self, 100, 100));
+  for (guint level = 0; level < ELASTIC_N_LEVELS; level++)
+    {
+      g_autofree char *options = make_options (percent[level]);
+      const LlmCompanion *companion = self->fixture.engine->companion;
+      const LlmHparams *h = llm_model_get_hparams (self->fixture.engine->model);
+      guint64 output = (guint64) h->n_embd * h->n_vocab;
+      guint64 n = count_multiplied (self), expected = 0;
+      guint n_rows, n_output;
+      g_autoptr(Answer) answer = begin_complete (&self->fixture, PROMPT, options);
+
+      WAIT_FOR (answer->is_finished);
+      g_assert_no_error (answer->error);
+      n = count_multiplied (self) - n;
+      g_assert_cmpuint (result_uint (answer, "reused-tokens"), ==, 0);
+      n_output = result_uint (answer, "output-tokens");
+      n_rows = result_uint (answer, "prompt-tokens") + n_output - 1;
+
+      for (guint layer = 0; layer < h->n_layers; layer++)
+        {
+          const LlmSubModels *table = companion->sub_models;
+          guint64 n_queries = (guint64) llm_sub_models_get_groups (table, layer, level) * h->head_dim
+                              * (h->n_heads / h->n_kv_heads);
+
+          expected += h->n_embd * (2 * n_queries + 2 * (guint64) h->n_kv_heads * h->head_dim
+                                   + 3 * llm_sub_models_get_channels (table, layer, level));
+        }
+      /* the adapter of the smallest one: both halves, for ffn_up of a layer */
+      if (level == 0)
+        expected += 2 * (h->n_embd + llm_sub_models_get_channels (companion->sub_models, 1, 0));
+      g_test_message ("%u %%: %u rows, %ju products, expected %ju", percent[level], n_rows, n,
+                      n_rows * expected + n_output * output);
+      g_assert_cmpuint (result_uint (answer, "sub-model"), ==, percent[level]);
+      g_assert_cmpuint (n, ==, n_rows * expected + n_output * output);
+      g_assert_cmpuint (expected, >, before);
+      before = expected;
+    }
 }
 
 /* Rows of several levels meet in one step. */
@@ -257,6 +316,7 @@ main (int   argc,
 #define ADD(name, data, func) \
   g_test_add ("/sub-models/" name, Elastic, data, set_up_elastic, func, tear_down_elastic)
   ADD ("answers", NULL, test_answers);
+  ADD ("products", NULL, test_products);
   ADD ("together", NULL, test_together);
   ADD ("turns", NULL, test_turns);
   ADD ("prefix", NULL, test_prefix);

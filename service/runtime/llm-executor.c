@@ -227,7 +227,7 @@ llm_executor_new (LlmMailbox              *main_box,
 
   self->main_box = main_box;
   self->keep_bytes = G_MAXUINT64;
-  self->keep_percent = 100;
+  self->keep_percent = self->figures.sub_model = 100;
   self->ledger = llm_ledger_ref (ledger);
   self->config = *config;
   self->config.chunks_folder = g_strdup (config->chunks_folder);

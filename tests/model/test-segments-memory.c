@@ -404,6 +404,10 @@ test_pack_again (Fixture       *fixture,
   g_assert_cmpint (status, ==, LLM_READY);
   g_assert_cmpuint (n_pending, >, 0);
   g_assert_cmpmem (last.data, bytes[1], copies[1], bytes[1]);
+  /* up to what was used */
+  g_assert_cmpuint (llm_ledger_get (rig.loaded.ledger, LLM_HOLDER_WEIGHTS), >, told);
+  g_assert_cmpuint (llm_ledger_get (rig.loaded.ledger, LLM_HOLDER_WEIGHTS), <, all);
+  llm_weights_take (rig.loaded.weights, G_MAXUINT64);
   g_assert_cmpuint (llm_ledger_get (rig.loaded.ledger, LLM_HOLDER_WEIGHTS), ==, all);
 
   /* up to the one in use nothing goes, then up to the other */

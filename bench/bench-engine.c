@@ -80,6 +80,27 @@ count_costs (BenchEngine *self)
   costs->position_ops = 4.0 * h->n_layers * h->n_heads * h->head_dim;
 }
 
+BenchCosts
+bench_engine_get_level_costs (BenchEngine *self,
+                              guint        level)
+{
+  const LlmHparams *h = self->hparams;
+  const LlmCompanion *companion = self->weights->levels->companion;
+  const LlmSubModelCost *cost = &companion->costs[level];
+  BenchCosts costs = self->costs;
+  guint n_groups = 0;
+
+  for (guint layer = 0; layer < h->n_layers; layer++)
+    n_groups += llm_sub_models_get_groups (companion->sub_models, layer, level);
+  costs.position_ops = 4.0 * n_groups * h->head_dim * (h->n_heads / h->n_kv_heads);
+  costs.position_bytes = (guint64) n_groups * 2 * h->head_dim * sizeof (guint16);
+  costs.row_bytes = cost->bytes;
+  /* a multiplication and an addition each; with attention to so many positions, and the output */
+  costs.row_ops = 2.0 * (double) cost->operations - costs.logits_ops
+                  - costs.position_ops * LLM_SUB_MODEL_DEPTH;
+  return costs;
+}
+
 /* --- setting up --- */
 
 LlmKvStore *
@@ -120,6 +141,9 @@ open_parts (BenchEngine              *self,
             GError                  **error)
 {
   g_autoptr(LlmRepackedCache) cache = NULL;
+  g_autoptr(LlmLevels) levels = NULL;
+  const LlmSubModels *table = NULL;
+  GError *cause = NULL;
 
   self->kernels = config->kernels != NULL ? llk_ops_find (config->kernels) : llk_ops_best ();
   if (self->kernels == NULL)
@@ -135,18 +159,32 @@ open_parts (BenchEngine              *self,
   self->hparams = llm_model_get_hparams (self->model);
   /* Borders where no run of weights is cut, as those of real sub-models are where possible. */
   if (config->n_segments > 1)
-    self->sub_models = llm_test_levels_new (self->hparams, config->n_segments, 256, FALSE);
+    table = self->sub_models = llm_test_levels_new (self->hparams, config->n_segments, 256, FALSE);
+  if (config->has_levels)
+    {
+      levels = llm_levels_open (self->model, NULL, &cause);
+      if (levels == NULL && cause == NULL)
+        g_set_error (&cause, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED,
+                     "There is no companion beside %s: make one with llmsvc-elastic or make-gguf "
+                     "--levels", config->path);
+      if (cause != NULL)
+        {
+          g_propagate_error (error, cause);
+          return FALSE;
+        }
+      table = llm_levels_get_table (levels);
+    }
   if (config->cache != NULL)
     cache = llm_repacked_cache_new (config->cache, FALSE, NULL, 0);
   self->weights =
     config->is_exact
       ? llm_weights_new_mapped (llm_model_get_gguf (self->model), self->hparams,
-                                self->sub_models, NULL, error)
+                                table, NULL, error)
       : llm_weights_new_repacked (llm_model_get_gguf (self->model), self->hparams,
-                                  self->sub_models, cache,
-                                  config->n_threads, NULL, error);
+                                  table, cache, config->n_threads, NULL, error);
   if (self->weights == NULL)
     return FALSE;
+  self->weights->levels = g_steal_pointer (&levels);
 
   self->store = bench_engine_new_store (self, config->policy, error);
   if (self->store == NULL || config->chunks == NULL)
@@ -162,6 +200,9 @@ bench_engine_new (const BenchEngineConfig  *config,
   g_autoptr(BenchEngine) self = g_new0 (BenchEngine, 1);
   LlmPlanConfig plan = { 0 };
 
+  self->sub_model = 100;
+  self->switches = g_array_new (FALSE, FALSE, sizeof (double));
+  self->repeats = g_array_new (FALSE, FALSE, sizeof (double));
   bench_turns_init (&self->turns, -1);
   if (!open_parts (self, config, error))
     return NULL;
@@ -189,6 +230,8 @@ bench_engine_free (BenchEngine *self)
   g_clear_pointer (&self->model, llm_model_unref);
   llm_repacked_wait_for_all ();
   bench_turns_clear (&self->turns);
+  g_array_unref (self->switches);
+  g_array_unref (self->repeats);
   g_free (self);
 }
 
@@ -216,7 +259,7 @@ make_row (BenchEngine *self,
     .sequence = index,
     .slot = slot,
     .visibility = { .kind = LLM_VISIBLE_CAUSAL },
-    .sub_model = 100,
+    .sub_model = self->sub_model,
     .is_counted = llm_row_is_sampled (slot),
   };
 }
@@ -268,10 +311,16 @@ run_step (BenchEngine     *self,
   const LlmBatch batch = { rows, n_rows, sequences, n_sequences };
   g_autoptr(GError) error = NULL;
   LlmStatus status = LLM_PENDING;
+  double begin;
 
   bench_turns_begin (&self->turns);
+  begin = get_seconds ();
   if (!llm_forward_begin (self->forward, &batch, &error))
     g_error ("%s", error->message);
+  begin = get_seconds () - begin;
+  if (self->before != 0)
+    g_array_append_val (self->before == self->sub_model ? self->repeats : self->switches, begin);
+  self->before = self->sub_model;
   while (status == LLM_PENDING && profile != NULL)
     status = run_stage (self, profile, &error);
   while (status == LLM_PENDING)

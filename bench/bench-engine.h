@@ -23,6 +23,7 @@ typedef struct
   guint n_threads;       /* 0: as many as there are processors */
   gboolean is_exact;     /* weights as the file has them, in float arithmetic */
   guint n_segments;      /* that the weights are cut into, evenly; 0 and 1: none */
+  gboolean has_levels;   /* they are cut into the sub-models of the file's companion */
   const LlmKvPolicy *policy; /* (nullable): of the KV cache; floats */
   const char *chunks;    /* (nullable): folder where it may be written */
 } BenchEngineConfig;
@@ -67,11 +68,20 @@ typedef struct
   BenchCosts costs;
   guint64 random;
   BenchTurns turns;         /* of steps; counts their seconds */
+  guint8 sub_model;         /* percent of the model that computes rows */
+  guint8 before;            /* the same of the step before; 0: there was none */
+  GArray *switches;         /* (element-type double) (owned): seconds that steps took to begin which
+                             * follow one of another sub-model */
+  GArray *repeats;          /* likewise of the same one */
 } BenchEngine;
 
 BenchEngine  *bench_engine_new     (const BenchEngineConfig  *config,
                                     GError                  **error);
 void          bench_engine_free    (BenchEngine              *self);
+
+/* What @level of the companion's costs, as bench_engine_new() counts it for the whole model. */
+BenchCosts    bench_engine_get_level_costs (BenchEngine      *self,
+                                    guint                     level);
 
 /* What a call must compute: @missing (nullable) (element-type guint) slots that are there already,
  * then @n_new random tokens that are appended, in steps as large as they may be; the last row wants

@@ -15,6 +15,7 @@
 #include "machine/bench-limits.h"
 #include "bench-peer.h"
 #include "bench-results.h"
+#include "bench-shares.h"
 
 #define OWN_NAME "llmsvc"
 /* Memory that the reading limit is measured on: as large as the weights, within these. */
@@ -37,6 +38,7 @@ static char *opt_cache;
 static gboolean opt_no_cache;
 static gboolean opt_exact;
 static int opt_segments;
+static GStrv opt_sub_models;
 static gboolean opt_profile;
 static GStrv opt_kv;
 static gboolean opt_density;
@@ -61,6 +63,9 @@ static const GOptionEntry entries[] = {
   { "exact", 0, 0, G_OPTION_ARG_NONE, &opt_exact, "The weights as floats: the exact path", NULL },
   { "segments", 0, 0, G_OPTION_ARG_INT, &opt_segments,
     "Cut the weights into segments, though all are used; a build beside has one", "N" },
+  { "sub-model", 0, 0, G_OPTION_ARG_STRING_ARRAY, &opt_sub_models,
+    "In turns, step by step, the same with the sub-model of so many percent, as the companion of the "
+    "file has it; may be given several times", "PERCENT" },
   { "cache", 0, 0, G_OPTION_ARG_FILENAME, &opt_cache,
     "Where the prepared copy is kept (the user's cache folder)", "FOLDER" },
   { "no-cache", 0, 0, G_OPTION_ARG_NONE, &opt_no_cache, "Prepare in memory", NULL },
@@ -83,6 +88,9 @@ typedef struct
   char *name;
   LlmKvStore *store;          /* (owned) (nullable): the engine's */
   gboolean collects_density;
+  guint8 sub_model;           /* percent */
+  BenchCosts costs;
+  BenchShares *shares;        /* (owned) (nullable): of a sub-model, beside the whole model */
   LlmKvSeq **filled;          /* one for each context of a batch */
   double position_bytes;      /* of the KV cache of each token in them */
 } Variant;
@@ -110,6 +118,7 @@ variant_free (gpointer data)
     llm_kv_seq_free (self->filled[i]);
   g_free (self->filled);
   g_clear_pointer (&self->store, llm_kv_store_free);
+  g_clear_pointer (&self->shares, bench_shares_free);
   g_free (self->name);
   g_free (self);
 }
@@ -149,6 +158,8 @@ add_variant (Rounds     *rounds,
   g_ptr_array_add (rounds->variants, variant);
   variant->name = g_strdup_printf (OWN_NAME "%s%s", what[0] != '\0' ? ", " : "", what);
   variant->collects_density = collects_density;
+  variant->sub_model = 100;
+  variant->costs = rounds->engine->costs;
   variant->position_bytes = (double) rounds->engine->costs.position_bytes;
   if (policy == NULL)
     return TRUE;
@@ -160,6 +171,35 @@ add_variant (Rounds     *rounds,
     }
   variant->store = bench_engine_new_store (rounds->engine, &found, error);
   return variant->store != NULL;
+}
+
+/* Also a share in percent; sub-models are made ready beside the whole one. */
+static gboolean
+add_sub_model (Rounds     *rounds,
+               const char *percent,
+               GError    **error)
+{
+  const LlmSubModels *table = rounds->engine->weights->sub_models;
+  g_autofree char *name = g_strdup_printf ("%s %%", percent);
+  guint64 asked = g_ascii_strtoull (percent, NULL, 10);
+  guint level = llm_sub_models_find_level (table, (guint) MIN (asked, 100));
+  Variant *variant;
+
+  if (table->percent[level] != asked)
+    {
+      g_set_error (error, G_IO_ERROR, G_IO_ERROR_INVALID_ARGUMENT,
+                   "There is no sub-model of “%s” percent; the next larger one has %u", percent,
+                   (guint) table->percent[level]);
+      return FALSE;
+    }
+  if (!add_variant (rounds, name, NULL, FALSE, error))
+    return FALSE;
+  variant = g_ptr_array_index (rounds->variants, rounds->variants->len - 1);
+  variant->sub_model = table->percent[level];
+  variant->costs = bench_engine_get_level_costs (rounds->engine, level);
+  variant->position_bytes = (double) variant->costs.position_bytes;
+  variant->shares = bench_shares_new ();
+  return TRUE;
 }
 
 static void
@@ -199,6 +239,7 @@ time_prompt (Rounds        *rounds,
 {
   g_autoptr(LlmKvSeq) sequence = llm_kv_seq_fork (variant->filled[0], NULL, NULL);
 
+  rounds->engine->sub_model = variant->sub_model;
   llm_forward_set_density (rounds->engine->forward, variant->collects_density);
   return bench_engine_prefill (rounds->engine, sequence, NULL, (guint) opt_prompt, profile);
 }
@@ -262,6 +303,7 @@ time_decode (Rounds       *rounds,
       guint i = (turn + turn / n_variants) % n_variants;
       const Variant *variant = g_ptr_array_index (rounds->variants, first + i);
 
+      rounds->engine->sub_model = variant->sub_model;
       llm_forward_set_density (rounds->engine->forward, variant->collects_density);
       steps[i * n_tokens + turn / n_variants] =
         bench_engine_decode (rounds->engine, sequences + i * n_sequences, n_sequences,
@@ -273,36 +315,59 @@ time_decode (Rounds       *rounds,
     llm_kv_seq_free (sequences[i]);
 }
 
-/* @depth_bytes: of a token that was there before; 0 seconds: not measured. */
-static void
-add_times (Rounds     *rounds,
-           const char *engine,
-           double      depth_bytes,
-           double      prompt_seconds,
-           double      decode_seconds)
+static double
+count_prompt_ops (const BenchCosts *costs)
 {
-  const BenchCosts *costs = &rounds->engine->costs;
+  double n = opt_prompt;
+  /* each row sees the depth, itself and those before it */
+  double n_seen = n * (opt_depth + 1) + n * (n - 1) / 2;
+
+  return n * costs->row_ops + costs->logits_ops + n_seen * costs->position_ops;
+}
+
+/* Of all sequences: the depth and what was generated before each token, read once for its rows. */
+static double
+count_positions (void)
+{
+  double n = opt_gen;
+
+  return (opt_depth * n + n * (n + 1) / 2) * opt_batch;
+}
+
+static double
+count_decode_bytes (const BenchCosts *costs)
+{
+  return (double) costs->row_bytes * opt_gen + (double) costs->position_bytes * count_positions ();
+}
+
+/* @costs: of the engine, or of a sub-model. @depth_bytes: of a token that was there before; 0
+ * seconds: not measured. */
+static void
+add_times (Rounds           *rounds,
+           const char       *engine,
+           const BenchCosts *costs,
+           double            depth_bytes,
+           double            prompt_seconds,
+           double            decode_seconds)
+{
   double n_prompt = opt_prompt, n_gen = opt_gen, depth = opt_depth;
   double n_sequences = opt_batch, n_rows = opt_rows;
   double position_bytes = (double) costs->position_bytes;
-  /* of a prompt: each row sees the depth, itself and those before it */
-  double n_seen = n_prompt * (depth + 1) + n_prompt * (n_prompt - 1) / 2;
-  /* of all sequences: the depth and what was generated before each token, read once for its rows */
-  double n_positions = (depth * n_gen + n_gen * (n_gen + 1) / 2) * n_sequences;
+  double n_positions = count_positions ();
   const BenchRun prompt = {
     .engine = engine,
     .test = rounds->prompt_test,
     .n_tokens = (guint) opt_prompt,
     .seconds = prompt_seconds,
     .bytes = (double) costs->row_bytes + position_bytes * n_prompt + depth_bytes * depth,
-    .ops = n_prompt * costs->row_ops + costs->logits_ops + n_seen * costs->position_ops,
+    .ops = count_prompt_ops (costs),
   };
   const BenchRun decode = {
     .engine = engine,
     .test = rounds->decode_test,
     .n_tokens = (guint) (opt_gen * opt_batch * opt_rows),
     .seconds = decode_seconds,
-    .bytes = (double) costs->row_bytes * n_gen + position_bytes * n_positions +
+    .bytes = count_decode_bytes (costs) +
              (depth_bytes - position_bytes) * depth * n_gen * n_sequences,
     .ops = n_rows * (n_gen * n_sequences * (costs->row_ops + costs->logits_ops) +
                      n_positions * costs->position_ops),
@@ -325,7 +390,8 @@ run_peer (Rounds    *rounds,
   BenchPeerTimes times;
 
   if (bench_peer_run (peer, &test, &times))
-    add_times (rounds, peer->name, (double) rounds->engine->costs.position_bytes,
+    add_times (rounds, peer->name, &rounds->engine->costs,
+               (double) rounds->engine->costs.position_bytes,
                times.prompt_seconds, times.decode_seconds);
 }
 
@@ -366,7 +432,10 @@ run_round (Rounds *rounds)
     {
       const Variant *variant = g_ptr_array_index (rounds->variants, i);
 
-      add_times (rounds, variant->name, variant->position_bytes, prompts[i], decodes[i]);
+      add_times (rounds, variant->name, &variant->costs, variant->position_bytes, prompts[i],
+                 decodes[i]);
+      if (variant->shares != NULL)
+        bench_shares_add (variant->shares, prompts[i], prompts[0], decodes[i], decodes[0]);
     }
   for (guint i = 0; i < rounds->peers->len; i++)
     run_peer (rounds, g_ptr_array_index (rounds->peers, i));
@@ -441,9 +510,9 @@ run_in_turns (Rounds  *rounds,
     return FALSE;
   for (int i = 0; i < opt_runs; i++)
     {
-      add_times (rounds, OWN_NAME, variant->position_bytes, prompts[i], decodes[i]);
+      add_times (rounds, OWN_NAME, &variant->costs, variant->position_bytes, prompts[i], decodes[i]);
       if (results != NULL)
-        add_times (rounds, "beside", variant->position_bytes,
+        add_times (rounds, "beside", &variant->costs, variant->position_bytes,
                    opt_prompt / bench_turns_get_speed (results, rounds->prompt_test, i),
                    opt_gen * opt_batch * opt_rows /
                      bench_turns_get_speed (results, rounds->decode_test, i));
@@ -540,6 +609,25 @@ print_json (Rounds *rounds)
 }
 
 static void
+print_shares (Rounds *rounds)
+{
+  const BenchCosts *whole = &rounds->engine->costs;
+
+  bench_shares_print_head ();
+  for (guint i = 0; i < rounds->variants->len; i++)
+    {
+      const Variant *variant = g_ptr_array_index (rounds->variants, i);
+
+      if (variant->shares == NULL)
+        continue;
+      bench_shares_print (variant->shares, variant->sub_model,
+                          count_prompt_ops (&variant->costs) / count_prompt_ops (whole),
+                          count_decode_bytes (&variant->costs) / count_decode_bytes (whole));
+    }
+  bench_shares_print_switches (rounds->engine);
+}
+
+static void
 print_text (Rounds *rounds)
 {
   const BenchEngine *engine = rounds->engine;
@@ -552,6 +640,8 @@ print_text (Rounds *rounds)
           (double) engine->costs.position_bytes / 1e3, engine->kernels->name,
           opt_exact ? ", exact path" : "", engine->n_threads, bench_plural (engine->n_threads));
   bench_results_print (rounds->results);
+  if (opt_sub_models != NULL)
+    print_shares (rounds);
   if (opt_profile)
     profile_stages (rounds, NULL);
 }
@@ -590,6 +680,7 @@ open_all (Rounds  *rounds,
     .n_threads = (guint) opt_threads,
     .is_exact = opt_exact,
     .n_segments = (guint) MAX (opt_segments, 0),
+    .has_levels = opt_sub_models != NULL,
   };
   g_autofree char *depth = g_strdup_printf (opt_depth > 0 ? " behind %d" : "", opt_depth);
   g_autofree char *batch = g_strdup_printf (opt_batch > 1 ? " in %d contexts" : "", opt_batch);
@@ -604,6 +695,9 @@ open_all (Rounds  *rounds,
   if (rounds->engine == NULL || !add_variant (rounds, "", NULL, FALSE, error) ||
       (opt_density && !add_variant (rounds, "densities", NULL, TRUE, error)))
     return FALSE;
+  for (guint i = 0; opt_sub_models != NULL && opt_sub_models[i] != NULL; i++)
+    if (!add_sub_model (rounds, opt_sub_models[i], error))
+      return FALSE;
   for (guint i = 0; opt_kv != NULL && opt_kv[i] != NULL; i++)
     if (!add_variant (rounds, opt_kv[i], opt_kv[i], opt_density, error))
       return FALSE;
@@ -647,6 +741,8 @@ run_model (Bench   *bench,
     return bench_fail_usage (error, "--peer goes without --rows");
   if (opt_segments < 0 || opt_segments > LLM_MAX_LEVELS)
     return bench_fail_usage (error, "--segments is 1 to " G_STRINGIFY (LLM_MAX_LEVELS));
+  if (opt_sub_models != NULL && (in_turns || opt_segments > 1))
+    return bench_fail_usage (error, "--sub-model goes without --beside and --segments");
   if (in_turns && (opt_peers != NULL || opt_kv != NULL || opt_density))
     return bench_fail_usage (error, "--beside goes without --peer, --kv and --density");
 

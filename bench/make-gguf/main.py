@@ -12,7 +12,7 @@ from modelfile import blocks, files, reader
 from modelfile.head import make_head
 from modelfile.types import TYPES
 
-from . import companion, head, weights, widen
+from . import companion, head, levels, weights, widen
 from .shapes import MIXTURES, SHAPES, make_tensors
 
 # Weights that one thread makes and writes at a time: blocks of 32 and of 256 fit.
@@ -115,6 +115,8 @@ def main(arguments):
     parser.add("layers", int, 0, help="Layers (those of the shape)")
     parser.add("seed", int, 1, help="Other weights (1)")
     parser.add("threads", int, 0, help="Threads that write (all processors)")
+    parser.add_flag("levels", "Write a companion with sub-models beside it, too; not with --widen")
+    parser.add("tool", meta="FILE", help="The llmsvc-tool that names the weights, with --levels")
     parser.add_flag("list", "Print shapes and types")
     parser.add_argument("file", metavar="FILE", nargs="?")
     options = parser.parse_args(arguments)
@@ -124,7 +126,8 @@ def main(arguments):
     options.type = (options.type or "").upper()
     if (options.file is None or options.shape not in SHAPES or
             options.type not in (MIXTURES if options.widen is None else blocks.TYPES) or
-            not 0 <= options.layers <= 1024 or options.threads < 0):
+            not 0 <= options.layers <= 1024 or options.threads < 0 or
+            (options.levels and options.widen is not None)):
         parser.error("make-gguf needs --shape NAME, --type T (both of those that --list prints) "
                      "and FILE")
     try:
@@ -133,6 +136,9 @@ def main(arguments):
         else:
             n_bytes = write_random(options.file, options.shape, MIXTURES[options.type],
                                    options.layers, options.seed, options.threads)
+            if options.levels:
+                beside = levels.make(options.file, options.seed, options.tool or "llmsvc-tool")
+                print(f"{beside}: the companion")
     except reader.GgufError as error:
         return figures.fail(error)
     except OSError as error:

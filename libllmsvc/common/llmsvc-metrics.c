@@ -87,6 +87,11 @@ static const Metric statistics_metrics[] = {
   { "cuts", COUNTER, "Times pressure cut the budget.", "budget_cuts" },
   { "cut-bytes", GAUGE, "What pressure has cut the budget by, as of now.", "budget_cut" },
   { "regrown-bytes", COUNTER, "What the budget grew by again.", "budget_regrown" },
+  { "multiplications", COUNTER, "Products of two numbers that steps computed, of matrices." },
+  { "lowered-classes", GAUGE,
+    "Classes of new calls that a smaller sub-model answers, as memory is short." },
+  { "lowered-calls", COUNTER, "Calls that a smaller sub-model answered as memory was short." },
+  { "unused-tail-bytes", COUNTER, "Weights that were given back, as no call had use for them." },
   { "own-trims", COUNTER, "Times the service gave memory back by itself." },
   { "stall-ms", COUNTER,
     "Time that some program waited for memory, since the machine was started." },
@@ -151,7 +156,7 @@ static const Metric memory_metrics[] = {
     UNIT_BYTES },
   { "KvResident", GAUGE, NULL, "memory", "holder=contexts", UNIT_BYTES },
   { "KvCompressed", GAUGE, NULL, "memory", "holder=compressed-contexts", UNIT_BYTES },
-  { "SubModel", GAUGE, "The largest share of the model that may be used.", "sub_model", NULL,
+  { "SubModel", GAUGE, "The share of the model that stays in memory.", "sub_model", NULL,
     UNIT_RATIO },
 };
 

@@ -356,7 +356,9 @@ print_memory (GVariant *memory)
     llmctl_output_printf (LLMCTL_STYLE_DIM, "  %s\n", _("no budget: the service decides"));
   print_reclaimable (memory, whole);
   if (sub_model > 0 && sub_model < 100)
-    llmctl_output_printf (LLMCTL_STYLE_WARNING, _("Up to %u %% of the model are used\n"),
+    llmctl_output_printf (LLMCTL_STYLE_WARNING,
+                          _("Memory is short: %u %% of the model are kept, and some new calls have "
+                            "less of it\n"),
                           (guint) sub_model);
 }
 

@@ -96,6 +96,7 @@ draw_model (GVariant    *sample,
   const char *reason = llmctl_dict_get_string (sample, "service/availability-reason");
   guint64 bytes = llmctl_dict_get_number (sample, "model/info/file-bytes");
   g_autofree char *size = llmctl_format_bytes (bytes);
+  guint held = (guint) llmctl_dict_get_number (sample, "memory/sub-model");
 
   llmctl_frame_printf (frame, LLMCTL_STYLE_BOLD, "%s  ", _("Model"));
   if (!has_part (sample, "model"))
@@ -106,6 +107,9 @@ draw_model (GVariant    *sample,
                          llmctl_dict_get_string (sample, "model/id"));
   if (bytes > 0)
     llmctl_frame_printf (frame, LLMCTL_STYLE_DIM, ", %s", size);
+  if (held > 0 && held < 100)
+    /* Translators: of a model; the rest was given back as memory is short */
+    llmctl_frame_printf (frame, LLMCTL_STYLE_WARNING, _(", %u %% kept in memory"), held);
   llmctl_frame_end_line (frame);
 }
 

@@ -22,7 +22,7 @@ llm_engine_get_memory (LlmEngine        *self,
     .pressure = llm_pressure_to_string (llm_governor_get_state (self->governor)->action.level),
     .budget = self->budget,
     .kv_swapped = llm_engine_get_figures (self).storage_bytes,
-    .sub_model = 100,
+    .sub_model = llm_engine_get_figures (self).sub_model,
   };
   /* each read once: they add up */
   for (guint i = 0; i < LLM_N_HOLDERS; i++)
@@ -204,7 +204,8 @@ has_changed (const LlmMemoryFigures *a,
              const LlmMemoryFigures *b)
 {
   return a->pressure != b->pressure || a->budget != b->budget || a->resident != b->resident ||
-         a->weights != b->weights || a->kv_resident != b->kv_resident ||
+         a->weights != b->weights || a->sub_model != b->sub_model ||
+         a->kv_resident != b->kv_resident ||
          memcmp (a->reclaimable, b->reclaimable, sizeof a->reclaimable) != 0;
 }
 
@@ -253,6 +254,8 @@ look_at_memory (gpointer data)
   llm_executor_keep_weights (self->executor, self->settings->reacts_to_pressure
                                                  ? state->action.keep_backed
                                                  : G_MAXUINT64);
+  if (self->settings->reacts_to_pressure)
+    llm_engine_set_lowered (self, state->action.lowered);
   llm_executor_look_at_weights (self->executor);
   widen_kv (self);
   unload_when_idle (self);

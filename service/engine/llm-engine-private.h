@@ -53,6 +53,7 @@ typedef struct
   guint64 draft_loads;
   guint64 trims;
   guint64 trimmed_bytes;
+  guint64 lowered_calls;        /* that a sub-model answered because memory is short */
 } LlmEngineCounters;
 
 /* What the engine can give back. */
@@ -63,6 +64,7 @@ typedef enum
   LLM_ENGINE_TEXT,              /* that the database also has */
   LLM_ENGINE_CONSTRAINTS,       /* compiled, of no running call */
   LLM_ENGINE_DRAFT,             /* weights of a model that only guesses */
+  LLM_ENGINE_TAIL,              /* weights that no running call uses, as a sub-model answers it */
   LLM_ENGINE_CALLS,             /* context memory of running calls */
   LLM_ENGINE_PAGES,             /* weights that stay usable */
   LLM_ENGINE_WEIGHTS,           /* with the model */
@@ -149,6 +151,7 @@ struct _LlmEngine
   LlmGovernor *governor;
   LlmMemoryFigures told;        /* as of the last memory-changed */
   gboolean is_trimming_again;
+  LlmMemoryLowered lowered;     /* whose new calls a sub-model answers */
 
   /* llm-engine-power.c */
   struct
@@ -230,6 +233,18 @@ gboolean       llm_engine_choose_sub_model      (LlmEngine            *self,
                                                  LlmRequest           *request,
                                                  LlmCallOptions       *options,
                                                  GError              **error);
+
+/* llm-engine-lowering.c */
+/* The share of the model, in percent, that has to answer a call which says nothing of it. */
+guint          llm_engine_get_least_sub_model   (const LlmRequest     *request,
+                                                 LlmCallOptions       *options);
+/* While memory is short: has a smaller sub-model answer the call, if it may: not below its
+ * least_sub_model. The model is loaded. */
+void           llm_engine_lower_call            (LlmEngine            *self,
+                                                 LlmRequest           *request);
+/* What the governor says about it. */
+void           llm_engine_set_lowered           (LlmEngine            *self,
+                                                 LlmMemoryLowered      lowered);
 
 /* llm-engine-counts.c */
 /* Has the model that is loaded count the tokens of @context, or of all, if it has not; until then

@@ -2,7 +2,7 @@
 
 /* What the engine can give back, as holders of memory: scratch and context memory
  * at the executor, text that the database also has, compiled constraints, the weights of a draft,
- * the chunks of running calls, and the weights. */
+ * those that running calls don't use, the chunks of these, and the weights. */
 
 #include "base/llm-clock.h"
 #include "engine/llm-engine-private.h"
@@ -55,6 +55,8 @@ get_held (gpointer data)
       return self->n_requests_running == 0 && self->draft_id != NULL
                ? llm_engine_get_draft_bytes (self)
                : 0;
+    case LLM_ENGINE_TAIL:
+      return figures.tail_bytes;
     case LLM_ENGINE_CALLS:
       return figures.busy_kv_bytes;
     case LLM_ENGINE_PAGES:
@@ -95,6 +97,9 @@ reclaim (gpointer       data,
       break;
     case LLM_ENGINE_DRAFT:
       done (self->n_requests_running == 0 ? llm_engine_drop_draft (self) : 0, done_data);
+      break;
+    case LLM_ENGINE_TAIL:
+      llm_executor_give_tails (self->executor, done, done_data);
       break;
     case LLM_ENGINE_CALLS:
       llm_executor_give_busy_kv (self->executor, bytes, done, done_data);
@@ -137,6 +142,7 @@ llm_engine_add_reclaimers (LlmEngine *self)
     [LLM_ENGINE_TEXT] = { "text", LLM_RECLAIM_CHEAP, get_held, reclaim },
     [LLM_ENGINE_CONSTRAINTS] = { "constraints", LLM_RECLAIM_CHEAP, get_held, reclaim },
     [LLM_ENGINE_DRAFT] = { "draft", LLM_RECLAIM_COSTLY, get_held, reclaim },
+    [LLM_ENGINE_TAIL] = { "tail", LLM_RECLAIM_COSTLY, get_held, reclaim, .is_backed = has_backed_pages },
     [LLM_ENGINE_CALLS] = { "calls", LLM_RECLAIM_COSTLY, get_held, reclaim },
     [LLM_ENGINE_PAGES] = { "pages", LLM_RECLAIM_COSTLY, get_held, reclaim, take_pages,
                            has_backed_pages },

@@ -39,29 +39,6 @@ llm_engine_list_sub_models (LlmEngine          *self,
   return g_strv_builder_end (names);
 }
 
-/* Nobody gets less unasked: what a call without the option is content with, in time. A call of a tool
- * or a schema has no place for a word that is nearly right. */
-static guint
-get_default_least (const LlmRequest *request,
-                   LlmCallOptions   *options)
-{
-  static const guint defaults[LLM_N_SLO_CLASSES] = {
-    [LLM_SLO_INTERACTIVE] = 100,
-    [LLM_SLO_RESPONSIVE] = 70,
-    [LLM_SLO_BACKGROUND] = 40,
-  };
-  static const LlmsvcOption exact[] = {
-    LLMSVC_OPTION_TOOLS, LLMSVC_OPTION_SCHEMA, LLMSVC_OPTION_GRAMMAR, LLMSVC_OPTION_REGEX,
-  };
-  const char *format =
-    llm_call_options_get_string (options, LLMSVC_OPTION_RESPONSE_FORMAT, "text");
-
-  for (guint i = 0; i < G_N_ELEMENTS (exact); i++)
-    if (llm_call_options_has (options, exact[i]))
-      return 100;
-  return g_str_equal (format, "text") ? defaults[request->slo.class] : 100;
-}
-
 gboolean
 llm_engine_choose_sub_model (LlmEngine       *self,
                              LlmRequest      *request,
@@ -70,7 +47,8 @@ llm_engine_choose_sub_model (LlmEngine       *self,
 {
   guint percent = (guint) llm_call_options_get_uint (options, LLMSVC_OPTION_SUB_MODEL, 0);
   guint least = (guint) llm_call_options_get_uint (options, LLMSVC_OPTION_LEAST_SUB_MODEL,
-                                                   get_default_least (request, options));
+                                                   llm_engine_get_least_sub_model (request,
+                                                                                   options));
   const LlmSubModels *table;
 
   if (percent != 0 && llm_call_options_has (options, LLMSVC_OPTION_LEAST_SUB_MODEL)
@@ -80,6 +58,7 @@ llm_engine_choose_sub_model (LlmEngine       *self,
                      "one chosen, or least-sub-model to have that one", percent, least);
   request->sub_model = percent != 0 ? percent : 100;
   request->least_sub_model = percent != 0 ? percent : least;
+  llm_engine_lower_call (self, request);
   if (request->sub_model == 100 || self->settings->script != NULL)
     return TRUE;
   if (self->companion == NULL && self->levels_error != NULL)

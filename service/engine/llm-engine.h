@@ -82,6 +82,10 @@ LlmModelInfo      *llm_engine_get_active_model (LlmEngine   *self);
  * loaded. */
 GStrv              llm_engine_list_sub_models  (LlmEngine   *self,
                                                 const LlmModelInfo *info);
+/* Percent of the model that stays in memory, less than 100 while memory is short; 0 while it is not
+ * loaded. */
+guint              llm_engine_get_held_sub_model (LlmEngine *self,
+                                                const LlmModelInfo *info);
 /* (element-type LlmModelInfo) (transfer none): those that can be used. */
 GPtrArray         *llm_engine_get_models       (LlmEngine   *self);
 

@@ -130,6 +130,12 @@ llm_forward_has_adapters (LlmForward *self)
   return self->step->plan->config.n_adapters > 0;
 }
 
+guint64
+llm_forward_get_n_multiplied (LlmForward *self)
+{
+  return self->step->n_multiplied;
+}
+
 guint8
 llm_forward_get_sub_model (LlmForward *self)
 {

@@ -62,6 +62,8 @@ const float *llm_forward_get_logits  (LlmForward       *self,
 void         llm_forward_accept      (LlmForward       *self,
                                       LlmKvSeq         *seq,
                                       guint             row);
+/* Products of two numbers that its steps have computed so far: of matrices, not of attention. */
+guint64      llm_forward_get_n_multiplied (LlmForward  *self);
 /* Whether rows may have an adapter of their own. */
 gboolean     llm_forward_has_adapters (LlmForward      *self);
 /* LlmPlanConfig.sub_model. */

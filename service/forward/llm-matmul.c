@@ -345,6 +345,16 @@ llm_matmul_get_row_bytes (guint n_in)
   return bytes;
 }
 
+static guint64
+count_products (const Part *part)
+{
+  guint64 n = part->kernel == NULL ? (guint64) part->n_rows * part->view->in_count : 0;
+
+  for (guint i = 0; i < part->n_pieces && part->kernel != NULL; i++)
+    n += (guint64) part->pieces[i].n_rows * part->pieces[i].n_in;
+  return n * part->view->out_count;
+}
+
 /* Pieces of the same outputs go one after the other: a row's sums are in their order. */
 void
 llm_matmul_run (const LlkOps            *kernels,
@@ -368,6 +378,8 @@ llm_matmul_run (const LlkOps            *kernels,
           make_part (kernels, products[p], &piece, &parts[n_parts]);
           g_assert (llm_matmul_get_row_bytes (parts[n_parts].in_count) <= host->row_bytes);
           left[n_parts] = &parts[n_parts];
+          if (host->n_multiplied != NULL)
+            *host->n_multiplied += count_products (&parts[n_parts]);
           n_parts++;
         }
 

@@ -43,6 +43,7 @@ typedef struct
   gsize scratch_bytes;   /* of one worker */
   guint8 *prepared;      /* rows in the products' form, each llm_matmul_get_row_bytes() */
   gsize row_bytes;
+  guint64 *n_multiplied; /* (nullable): counts products of two numbers */
 } LlmHost;
 
 #define LLM_MATMUL_MAX_PRODUCTS 4

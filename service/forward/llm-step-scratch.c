@@ -80,6 +80,7 @@ lay_out (LlmStep *self,
   llm_step_describe_attention (self, &attention);
   s->attention = llm_take (block, &used, llm_attention_get_scratch (&attention), 1);
   self->host = (LlmHost) {
+    .n_multiplied = &self->n_multiplied,
     .pool = self->pool,
     .scratch = s->workers,
     .scratch_bytes = self->plan->worker_bytes,

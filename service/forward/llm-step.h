@@ -106,6 +106,7 @@ struct _LlmStep
   gsize block_bytes;
   LlmScratch scratch;
   LlmHost host;
+  guint64 n_multiplied;       /* products of two numbers, so far */
 
   /* Angle of a rotation per position, by pair; NULL before the first step. */
   double *frequencies;        /* (nullable) (owned) [n_ropes × rope_dim/2] */

@@ -62,6 +62,7 @@ llm_memory_policy_init (LlmMemoryPolicy *self)
     .anonymous = { .period_us = CALM_US },
     .pages = { .period_us = CALM_US },
     .kept = { .period_us = KEEP_CALM_US },
+    .calls = { .period_us = CALM_US },
     .keep = G_MAXUINT64,
     .least_fit = G_MAXUINT64,
   };
@@ -341,6 +342,38 @@ decide_keep (LlmMemoryPolicy     *self,
   self->keep = MIN (self->keep, fit);
 }
 
+/* A smaller model answers worse: before that, what else is given has time to show, but where the
+ * system is at its end. Then class follows class; they get the whole model back one by one. */
+static void
+decide_lowered (LlmMemoryPolicy     *self,
+                const LlmMemoryHeld *held,
+                LlmPressure          level,
+                gint64               now)
+{
+  gboolean is_critical = level == LLM_PRESSURE_CRITICAL;
+  gint64 interval_us = is_critical ? CRITICAL_CUT_INTERVAL_US : CUT_INTERVAL_US;
+
+  if (level < LLM_PRESSURE_MEDIUM)
+    self->pressed_us = 0;
+  else if (self->pressed_us == 0)
+    self->pressed_us = now;
+
+  if (level >= LLM_PRESSURE_MEDIUM && self->lowered < LLM_LOWERED_RESPONSIVE
+      && ((is_critical && self->lowered == LLM_LOWERED_NONE)
+          || now - MAX (self->pressed_us, self->calls.cut_us) >= interval_us))
+    {
+      self->lowered++;
+      note_cut (&self->calls, CALM_US, MAX_CALM_US, now);
+    }
+  else if (self->lowered > LLM_LOWERED_NONE && self->calm_since_us > 0 && !held->is_trimmed
+           && is_calm (&self->calls, self->calm_since_us, now)
+           && now - self->calls.grown_us >= GROW_INTERVAL_US)
+    {
+      self->lowered--;
+      self->calls.grown_us = now;
+    }
+}
+
 void
 llm_memory_policy_decide (LlmMemoryPolicy        *self,
                           const LlmMemoryReading *reading,
@@ -393,6 +426,8 @@ llm_memory_policy_decide (LlmMemoryPolicy        *self,
   decide_pages (self, held, &machine, &group, action, now);
   decide_keep (self, held, &machine, &group, now);
   action->keep_backed = self->keep;
+  decide_lowered (self, held, action->level, now);
+  action->lowered = self->lowered;
   action->depth = MAX (action->level, LLM_PRESSURE_MEDIUM);
   action->was_cut = self->anonymous.cut_us == now && self->anonymous.cut_us > 0;
   action->is_tight = action->level != LLM_PRESSURE_NONE

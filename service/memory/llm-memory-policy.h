@@ -26,6 +26,14 @@ typedef struct
   gboolean is_trimmed;      /* somebody holds a trim: no growth */
 } LlmMemoryHeld;
 
+/* Which new calls get a smaller sub-model: one class after the other, never interactive calls. */
+typedef enum
+{
+  LLM_LOWERED_NONE,
+  LLM_LOWERED_BACKGROUND,
+  LLM_LOWERED_RESPONSIVE,  /* and background calls */
+} LlmMemoryLowered;
+
 typedef struct
 {
   LlmPressure level;
@@ -40,6 +48,7 @@ typedef struct
   gboolean was_cut;         /* the budget is below what it was, because of pressure */
   gboolean may_grow;        /* it is calm: what was given may be had again */
   guint64 grow_backed;      /* bytes of files that may be read ahead of their use then */
+  LlmMemoryLowered lowered;
   gboolean is_tight;        /* look again within LLM_MEMORY_TIGHT_MS */
 } LlmMemoryAction;
 
@@ -69,6 +78,9 @@ typedef struct
   guint64 keep;             /* bytes of files that may stay; G_MAXUINT64 for all */
   guint64 least_fit;        /* bytes of files that there was room for at any time since fit_us */
   gint64 fit_us;
+  LlmMemoryLowered lowered;
+  LlmMemoryCalm calls;      /* of lowered */
+  gint64 pressed_us;        /* since when pressure is medium or more; 0 while it isn't */
 } LlmMemoryPolicy;
 
 /* Nothing is cut, and nothing is known yet. */

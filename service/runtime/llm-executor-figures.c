@@ -45,7 +45,12 @@ add_runner (LlmExecutorFigures *figures,
             LlmRunner          *runner)
 {
   const LlmInstance *instance = runner->instance;
-  const LlmWeights *weights = instance->weights;
+  LlmWeights *weights = instance->weights;
+  guint percent = __atomic_load_n (&runner->executor->keep_percent, __ATOMIC_RELAXED);
+  guint level = llm_runner_find_level (runner, percent);
+
+  if (runner->id == 0)
+    figures->sub_model = weights->sub_models->percent[level];
 
   figures->scratch_bytes += llm_instance_get_scratch (runner->instance);
   figures->backed_bytes += weights->backed;
@@ -53,7 +58,15 @@ add_runner (LlmExecutorFigures *figures,
   if (!llm_executor_is_running (runner->executor, runner))
     {
       figures->page_bytes += llm_weights_get_resident (instance->weights);
-      figures->missing_bytes += weights->bytes - weights->held;
+      figures->missing_bytes +=
+        llm_weights_count_dropped (weights, llm_weights_get_level_bytes (weights, level));
+    }
+  else
+    {
+      guint64 used = llm_weights_get_level_bytes (weights, llm_runner_find_level (runner, 0));
+
+      figures->tail_bytes += weights->bytes - llm_weights_count_dropped (weights, weights->bytes)
+                             - (used - llm_weights_count_dropped (weights, used));
     }
   if (instance->store == NULL)
     return;
@@ -80,7 +93,9 @@ log_narrow (LlmExecutor              *self,
 void
 llm_executor_publish (LlmExecutor *self)
 {
-  LlmExecutorFigures figures = { .kv = self->earlier };
+  LlmExecutorFigures figures = {
+    .kv = self->earlier, .given_tail_bytes = self->tail_bytes, .sub_model = 100,
+  };
   gboolean is_urgent = FALSE;
 
   LLM_EACH (LlmRunner, runner, self->runners)
@@ -101,6 +116,7 @@ llm_executor_publish (LlmExecutor *self)
   figures.n_rows = self->figures.n_rows;
   figures.n_prompt = self->figures.n_prompt;
   figures.n_generated = self->figures.n_generated;
+  figures.n_multiplied = self->figures.n_multiplied;
   self->figures = figures;
   g_mutex_unlock (&self->figures_lock);
   self->published_us = llm_clock_now_us ();

@@ -43,7 +43,8 @@ typedef struct _LlmRunner
 
   LlmWeightCheck check;
   guint64 ahead;            /* up to where dropped weights were read ahead; G_MAXUINT64: to the
-                             * end */
+                             * end, */
+  guint64 ahead_end;        /* which is here */
   guint64 n_moved;          /* how often weights were given or taken */
   gboolean is_backed;       /* the kernel may take the memory of its weights */
   gboolean is_measured;     /* what restoring costs here */
@@ -102,6 +103,8 @@ struct _LlmExecutor
   gboolean is_ending;       /* atomic */
   gboolean is_pressed;      /* atomic: the system is under memory pressure */
   guint64 keep_bytes;       /* atomic: of weights, stay between steps */
+  guint keep_percent;       /* atomic: of each model, stays in memory in any case */
+  guint64 tail_bytes;       /* of weights behind the level in use, were given so far */
   GThreadPool *measurer;    /* one thread, which asks the kernel what it has of the weights */
   gint64 measure_us;        /* atomic: when it is asked again; G_MAXINT64 while it is */
   LlmExecutorFigures figures; /* guarded by figures_lock */
@@ -273,10 +276,17 @@ LlmDisk    *llm_executor_get_disk    (LlmExecutor   *self);
 void        llm_runner_begin_stream  (LlmRunner     *self);
 void        llm_runner_end_stream    (LlmRunner     *self);
 
-/* Before weights are used: counts them, and begins to bring back what was reclaimed. FALSE when
- * there is no room for those that are no file's. */
+/* Before weights are used, up to those of @level: counts them, and begins to bring back what was
+ * reclaimed. FALSE when there is no room for those that are no file's. */
 gboolean    llm_runner_take_weights  (LlmRunner     *self,
+                                      guint          level,
                                       GError       **error);
+/* The largest level of the model's table that a running request uses, and no less than that of
+ * @percent. */
+guint       llm_runner_find_level    (const LlmRunner *self,
+                                      guint            percent);
+/* While memory is short: gives back the weights behind the level in use. */
+void        llm_executor_drop_unused_tails (LlmExecutor *self);
 /* Of the bytes of weights that stay between steps the instance has its part. */
 void        llm_runner_keep_weights  (LlmRunner     *self);
 /* A piece of what was reclaimed; TRUE when there is more. */

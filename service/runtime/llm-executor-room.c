@@ -118,7 +118,7 @@ llm_request_lock_chunks (LlmRequest *request,
     {
       g_autoptr(GError) no_room = NULL;
 
-      request->is_resident = llm_runner_take_weights (request->runner, &no_room)
+      request->is_resident = llm_runner_take_weights (request->runner, request->level, &no_room)
                              && llm_kv_seq_begin_call (session->seq, n_new, &plan, &no_room);
       if (!request->is_resident && llm_executor_make_room (request->executor, bytes) == 0
           && !preempt_other (request) && !make_urgent (request))

@@ -220,6 +220,7 @@ add_rows (LlmRequest   *request,
           LlmRowBudget *budget,
           GError      **error)
 {
+  const LlmSubModels *table = request->runner->instance->weights->sub_models;
   LlmSession *session = request->session;
   guint first = session->seq->length;
   guint n_missing;
@@ -241,10 +242,11 @@ add_rows (LlmRequest   *request,
     {
       guint slot = i < n_old ? g_array_index (request->executor->missing, guint, i)
                              : first + i - n_old;
-      LlmRow *row = add_row (step, session, request->runner->instance->weights->sub_models, slot,
-                             i >= n_old,
+      LlmRow *row = add_row (step, session, table, slot, i >= n_old,
                              decodes || (request->decoder != NULL && i + 1 == n_left));
 
+      /* what another level computed, and was lost, needs its weights again */
+      request->level = MAX (request->level, llm_sub_models_find_level (table, row->sub_model));
       if (decodes)
         set_node (row, &request->rows, i, first);
     }
@@ -412,13 +414,16 @@ finish_step (LlmRunner   *self,
 {
   LlmExecutor *executor = self->executor;
   LlmQueueStep *step = &self->steps[queue];
+  guint64 n_multiplied = llm_forward_get_n_multiplied (step->forward);
   guint row = 0;
 
   g_mutex_lock (&executor->figures_lock);
   executor->figures.n_steps++;
+  executor->figures.n_multiplied += n_multiplied - step->n_multiplied;
   executor->figures.n_rows += step->rows->len;
   executor->figures.n_prompt += queue != LLM_QUEUE_DECODE ? step->rows->len : 0;
   g_mutex_unlock (&executor->figures_lock);
+  step->n_multiplied = n_multiplied;
   llm_scheduler_end_step (self->scheduler, queue, step->budgets, step->n_budgets, step->teaches);
   for (guint i = 0; i < step->n_budgets; i++)
     {

@@ -57,8 +57,9 @@ llm_request_set_lacking (LlmRequest *request,
   guint first = request->levels != NULL ? MIN (request->levels->len, request->states->len) : 0;
 
   request->own_state = llm_row_state (lacking);
+  request->level = table->n_levels - 1 - lacking;
   memset (request->states->data + first, request->own_state, request->states->len - first);
-  request->result.sub_model = table->percent[table->n_levels - 1 - lacking];
+  request->result.sub_model = table->percent[request->level];
   if (request->entry.scheduler != NULL)
     llm_sched_entry_set_lacking (&request->entry, lacking);
   else

@@ -87,11 +87,13 @@ llm_runner_keep_weights (LlmRunner *self)
 
 gboolean
 llm_runner_take_weights (LlmRunner *self,
+                         guint      level,
                          GError   **error)
 {
   LlmLedger *ledger = self->executor->ledger;
   LlmWeights *weights = self->instance->weights;
-  guint64 missing = weights->bytes - weights->held;
+  guint64 bytes = llm_weights_get_level_bytes (weights, level);
+  guint64 missing = llm_weights_count_dropped (weights, bytes);
 
   if (missing == 0)
     return TRUE;
@@ -103,9 +105,10 @@ llm_runner_take_weights (LlmRunner *self,
                          "No room for the %ju bytes of the model's weights", missing);
     }
   self->n_moved++;
-  llm_weights_take (weights);
+  llm_weights_take (weights, bytes);
   /* Without room for all of them, those that are read ahead would drive out those in use. */
   self->ahead = weights->backed <= llm_ledger_get_headroom (ledger) ? 0 : G_MAXUINT64;
+  self->ahead_end = bytes;
   return TRUE;
 }
 
@@ -116,7 +119,9 @@ llm_executor_read_ahead (LlmExecutor *self)
     {
       if (runner->ahead == G_MAXUINT64)
         continue;
-      if (llm_weights_read_ahead (runner->instance->weights, runner->ahead, AHEAD_BYTES))
+      if (runner->ahead < runner->ahead_end
+          && llm_weights_read_ahead (runner->instance->weights, runner->ahead,
+                                     MIN (AHEAD_BYTES, runner->ahead_end - runner->ahead)))
         {
           runner->ahead += AHEAD_BYTES;
           return TRUE;
@@ -278,6 +283,87 @@ llm_executor_give_pages (LlmExecutor   *self,
   llm_command_send (command);
 }
 
+/* --- sub-models --- */
+
+guint
+llm_runner_find_level (const LlmRunner *self,
+                       guint            percent)
+{
+  const LlmSubModels *table = self->instance->weights->sub_models;
+  guint level = llm_sub_models_find_level (table, percent);
+
+  if (self->profile_run != NULL)
+    return table->n_levels - 1;
+  LLM_EACH (const LlmRequest, request, self->executor->requests)
+    if (request->is_resident && request->runner == self)
+      level = MAX (level, request->level);
+  return level;
+}
+
+/* What is behind the level in use, or that of @percent: steps that run don't read it. */
+static guint64
+drop_tail (LlmRunner *self,
+           guint      percent)
+{
+  LlmWeights *weights = self->instance->weights;
+  guint level = llm_runner_find_level (self, percent);
+  guint64 freed =
+    llm_weights_drop_behind (weights, llm_weights_get_level_bytes (weights, level));
+
+  if (freed == 0)
+    return 0;
+  self->n_moved++;
+  self->ahead = G_MAXUINT64;
+  self->executor->tail_bytes += freed;
+  if (weights->backed > 0)
+    measure (self, NULL, 0, NULL);
+  return freed;
+}
+
+void
+llm_executor_keep_level (LlmExecutor *self,
+                         guint        percent)
+{
+  __atomic_store_n (&self->keep_percent, percent, __ATOMIC_RELAXED);
+  llm_executor_poke (self);
+}
+
+void
+llm_executor_drop_unused_tails (LlmExecutor *self)
+{
+  guint percent = __atomic_load_n (&self->keep_percent, __ATOMIC_RELAXED);
+  guint64 freed = 0;
+
+  if (percent == 100)
+    return;
+  LLM_EACH (LlmRunner, runner, self->runners)
+    freed += drop_tail (runner, percent);
+  if (freed > 0)
+    llm_executor_publish (self);
+}
+
+static void
+give_tails (LlmCommand *command)
+{
+  LlmExecutor *self = command->executor;
+  guint64 freed = 0;
+
+  LLM_EACH (LlmRunner, runner, self->runners)
+    if (llm_executor_is_running (self, runner))
+      freed += drop_tail (runner, 0);
+  llm_executor_report (command, freed);
+}
+
+void
+llm_executor_give_tails (LlmExecutor   *self,
+                         LlmReclaimDone done,
+                         gpointer       data)
+{
+  llm_command_send (llm_command_new (self, give_tails, G_CALLBACK (done), data));
+}
+
+/* --- taking them again --- */
+
 static void
 take_pages (LlmCommand *command)
 {
@@ -286,12 +372,17 @@ take_pages (LlmCommand *command)
   LLM_EACH (LlmRunner, runner, self->runners)
     {
       LlmWeights *weights = runner->instance->weights;
-      guint64 missing = weights->bytes - weights->held;
+      guint level = llm_runner_find_level (
+        runner, __atomic_load_n (&self->keep_percent, __ATOMIC_RELAXED));
+      guint64 bytes = llm_weights_get_level_bytes (weights, level);
+      guint64 missing = llm_weights_count_dropped (weights, bytes);
 
-      if (!runner->is_backed || missing > command->bytes || !llm_runner_take_weights (runner, NULL))
+      if (!runner->is_backed || missing > command->bytes
+          || !llm_runner_take_weights (runner, level, NULL))
         continue;
       command->bytes -= missing;
       runner->ahead = 0;
+      runner->ahead_end = bytes;
     }
   llm_executor_publish (self);
 }

@@ -199,6 +199,7 @@ run_executor (gpointer data)
     {
       llm_mailbox_dispatch (self->inbox, has_work ? 0 : find_timeout (self));
       llm_executor_sweep (self);
+      llm_executor_drop_unused_tails (self);
       llm_executor_serve_reclaims (self);
       has_work = run_once (self) || !g_queue_is_empty (&self->reclaims);
     }
@@ -226,6 +227,7 @@ llm_executor_new (LlmMailbox              *main_box,
 
   self->main_box = main_box;
   self->keep_bytes = G_MAXUINT64;
+  self->keep_percent = self->figures.sub_model = 100;
   self->ledger = llm_ledger_ref (ledger);
   self->config = *config;
   self->config.chunks_folder = g_strdup (config->chunks_folder);

@@ -134,6 +134,15 @@ void         llm_executor_give_pages   (LlmExecutor  *self,
                                         guint64       bytes,
                                         LlmReclaimDone done,
                                         gpointer      data);
+/* While memory is short, 100 when it isn't: the sub-model of each model that has no less than @percent
+ * stays in memory, and the rest of the weights only while requests use it: a request that has more
+ * keeps it. */
+void         llm_executor_keep_level   (LlmExecutor  *self,
+                                        guint         percent);
+/* Gives back what requests that run don't use, as it is behind their level. */
+void         llm_executor_give_tails   (LlmExecutor  *self,
+                                        LlmReclaimDone done,
+                                        gpointer      data);
 /* Reads again what was given, if that is not more than @bytes. */
 void         llm_executor_take_pages   (LlmExecutor  *self,
                                         guint64       bytes);
@@ -196,6 +205,7 @@ typedef struct
   guint64 n_rows;
   guint64 n_prompt;         /* of them those of prefill */
   guint64 n_generated;      /* tokens of answers */
+  guint64 n_multiplied;     /* products of two numbers that steps which ended computed */
   LlmKvCounters kv;
   guint64 storage_bytes;    /* of contexts on storage */
   guint64 kept_bytes;       /* of chunks that are only kept for others to share */
@@ -207,7 +217,11 @@ typedef struct
   guint64 busy_kv_bytes;    /* by preempting requests */
   guint64 page_bytes;       /* of weights, in memory while nothing runs */
 
+  guint64 tail_bytes;       /* of weights, behind the level that running requests use */
+
   guint64 missing_bytes;    /* of weights, were reclaimed */
+  guint64 given_tail_bytes; /* of weights behind the level in use, were given so far */
+  guint sub_model;          /* percent of the service's own model that is held */
   guint64 backed_bytes;     /* of weights that are files', in memory or not */
   gboolean is_backed;       /* the weights are files' */
 } LlmExecutorFigures;

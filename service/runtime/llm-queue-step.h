@@ -28,6 +28,7 @@ typedef struct
   guint n_ahead;         /* draft steps taken while it waited */
   double ahead_us;       /* of the last, if it is not known yet whether it held the step up */
   double late_us;        /* of those that did */
+  guint64 n_multiplied;  /* by @forward, as far as it was counted */
 } LlmQueueStep;
 
 void      llm_queue_step_init     (LlmQueueStep *self,

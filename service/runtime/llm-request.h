@@ -101,6 +101,7 @@ struct _LlmRequest
   gboolean slides;       /* past them the window slides (L11), and n_ctx is large enough for that */
   guint sub_model;       /* percent of the model that computes it: a level of its table */
   guint least_sub_model; /* likewise: what computes it has no less, where a smaller one is sooner */
+  guint level;           /* the largest in the table that its rows had so far */
   GByteArray *levels;    /* (nullable) (owned): likewise of the prompt's first tokens, which earlier
                           * turns computed */
   guint n_system;        /* of the prompt's first tokens that stay when it slides */

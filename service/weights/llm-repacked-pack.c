@@ -21,7 +21,7 @@ typedef struct
   const LlmRepackedPlan *plan;
   gsize panel_bytes;       /* of the largest panel */
 
-  guint first_piece;
+  guint64 first, end;      /* bytes of the matrices that are packed */
   guint8 *memory;          /* (nullable): where all of it goes, or */
   int fd;                  /* the file, by way of */
   guint8 *buffers;         /* a piece for each worker */
@@ -36,6 +36,12 @@ get_matrix (const LlmRepackedPlan *plan,
             guint                  index)
 {
   return &g_array_index (plan->matrices, LlmRepackedMatrix, index);
+}
+
+static guint
+get_first_piece (const Run *run)
+{
+  return (guint) (run->first / LLM_REPACKED_PIECE);
 }
 
 /* The panels of @matrix of which a part is in [@begin, @end) of all matrices. FALSE for none. */
@@ -130,8 +136,8 @@ pack_piece (const Run *run,
 {
   const LlmRepackedPlan *plan = run->plan;
   guint64 begin = index * LLM_REPACKED_PIECE;
-  guint64 end = begin + llm_repacked_plan_get_piece (plan, index);
-  guint64 filled = begin;
+  guint64 end = MIN (begin + llm_repacked_plan_get_piece (plan, index), run->end);
+  guint64 filled = begin = MAX (begin, run->first);
   guint64 first, last;
 
   for (guint i = 0; i < plan->matrices->len; i++)
@@ -159,12 +165,12 @@ pack_pieces (guint    first,
   Run *run = data;
   guint8 *scratch = run->panels + worker * run->panel_bytes;
 
-  for (guint i = run->first_piece + first;
-       i < run->first_piece + end && g_atomic_int_get (&run->saved_errno) == 0; i++)
+  for (guint i = get_first_piece (run) + first;
+       i < get_first_piece (run) + end && g_atomic_int_get (&run->saved_errno) == 0; i++)
     {
       gsize size = llm_repacked_plan_get_piece (run->plan, i);
       guint64 offset = i * LLM_REPACKED_PIECE;
-      guint8 *piece = run->memory != NULL ? run->memory + offset
+      guint8 *piece = run->memory != NULL ? run->memory + MAX (offset, run->first)
                                           : run->buffers + worker * LLM_REPACKED_PIECE;
 
       for_each_source (run, i + READ_AHEAD_PIECES, llm_file_map_prefetch);
@@ -185,6 +191,7 @@ run_all (Run      *run,
          GError  **error)
 {
   g_autoptr(LlmWorkerPool) pool = llm_worker_pool_new (n_threads);
+  guint n_pieces = (guint) ((run->end + LLM_REPACKED_PIECE - 1) / LLM_REPACKED_PIECE);
 
   n_threads = llm_worker_pool_get_n_threads (pool);
   for (guint i = 0; i < run->plan->matrices->len; i++)
@@ -194,8 +201,8 @@ run_all (Run      *run,
     run->buffers = g_aligned_alloc (n_threads, LLM_REPACKED_PIECE, LLK_PANEL_ALIGNMENT);
 
   for (guint i = 0; i < READ_AHEAD_PIECES; i++)
-    for_each_source (run, run->first_piece + i, llm_file_map_prefetch);
-  llm_worker_pool_run (pool, run->plan->n_pieces - run->first_piece, 1, pack_pieces, run);
+    for_each_source (run, get_first_piece (run) + i, llm_file_map_prefetch);
+  llm_worker_pool_run (pool, n_pieces - get_first_piece (run), 1, pack_pieces, run);
 
   g_aligned_free (run->panels);
   g_aligned_free (run->buffers);
@@ -210,10 +217,11 @@ gboolean
 llm_repack_in_memory (const LlmRepackedPlan  *plan,
                       guint                   n_threads,
                       guint64                 first,
+                      guint64                 end,
                       guint8                 *memory,
                       GError                **error)
 {
-  Run run = { .plan = plan, .first_piece = (guint) (first / LLM_REPACKED_PIECE), .memory = memory };
+  Run run = { .plan = plan, .first = first, .end = end, .memory = memory };
 
   return run_all (&run, n_threads, error);
 }
@@ -225,7 +233,7 @@ llm_repack_in_file (const LlmRepackedPlan  *plan,
                     guint64                *checksums,
                     GError                **error)
 {
-  Run run = { .plan = plan, .fd = fd, .checksums = checksums };
+  Run run = { .plan = plan, .end = plan->bytes, .fd = fd, .checksums = checksums };
 
   if (!run_all (&run, n_threads, error))
     return FALSE;

@@ -114,12 +114,13 @@ guint64          llm_repacked_get_boot   (void);
 
 /* --- llm-repacked-pack.c: packs on several threads; whoever calls it waits --- */
 
-/* Packs into @memory, of plan->bytes bytes, 64-byte aligned, what is at @first, a multiple of
- * LLM_REPACKED_PIECE, and behind. @n_threads: 0 for as many as the machine gives. Fails only
- * when the model file was damaged meanwhile. */
+/* Packs into @memory, of plan->bytes bytes, 64-byte aligned, what is from @first to @end, and
+ * writes nothing else. @n_threads: 0 for as many as the machine gives. Fails only when the model
+ * file was damaged meanwhile. */
 gboolean         llm_repack_in_memory    (const LlmRepackedPlan *plan,
                                           guint                  n_threads,
                                           guint64                first,
+                                          guint64                end,
                                           guint8                *memory,
                                           GError               **error);
 /* Writes the matrices to the open file from plan->data_offset on, in pieces at
@@ -144,9 +145,11 @@ typedef struct
   guint8 *memory;              /* (nullable): start of the reservation, when in memory */
   gsize memory_bytes;
   guint n_threads;             /* that pack it */
-  guint64 n_packed;            /* bytes that were not dropped, from the beginning on */
-  GThread *packing;            /* (nullable): packs the others again */
-  LlmStatus packed;            /* atomic: PENDING while some is dropped or being packed */
+  guint64 n_packed;            /* bytes that are there, from the beginning on */
+  GThread *packing;            /* (nullable): packs more of them again, */
+  guint64 packing_end;         /* up to here */
+  LlmStatus packed;            /* atomic: PENDING while it does */
+  guint64 packed_again;        /* bytes so far */
   GError *error;               /* (nullable): why it could not be, once packed is FAILED */
 
   LlmFileMap *map;             /* (nullable): of a file, whose memory the kernel can take */
@@ -181,12 +184,13 @@ llm_repacked_free (LlmRepacked *self)
   llm_repacked_end (self, FALSE);
 }
 
-/* Of matrices in memory, on one thread: reclaims what is at @first, a multiple of
- * LLM_REPACKED_PIECE, and behind. */
+/* Of matrices in memory, on one thread: reclaims what is at @first, a whole page's, and behind. */
 void             llm_repacked_drop_memory (LlmRepacked          *self,
                                           guint64                first);
-/* Begins to pack that again; PENDING while it lasts. */
-LlmStatus        llm_repacked_pack_again (LlmRepacked           *self);
+/* Begins to pack what is missing of the first @bytes; PENDING while it lasts, or while less than that
+ * is being packed. */
+LlmStatus        llm_repacked_pack_again (LlmRepacked           *self,
+                                          guint64                bytes);
 /* Whether the first @bytes are there; FAILED when they could not be packed again. */
 LlmStatus        llm_repacked_await      (LlmRepacked           *self,
                                           guint64                bytes,

@@ -60,7 +60,7 @@ llm_repacked_new_in_memory (LlmRepackedPlan  *plan,
   madvise (self->data, plan->bytes, MADV_HUGEPAGE);
   /* What can be computed again is of no use in a core file. */
   madvise (memory, size, MADV_DONTDUMP);
-  return llm_repack_in_memory (plan, n_threads, 0, self->data, error) ? g_steal_pointer (&self)
+  return llm_repack_in_memory (plan, n_threads, 0, plan->bytes, self->data, error) ? g_steal_pointer (&self)
                                                                       : NULL;
 }
 
@@ -102,8 +102,13 @@ unref (LlmRepacked *self)
 static void
 end_packing (LlmRepacked *self)
 {
-  if (self->packing != NULL)
-    g_thread_join (g_steal_pointer (&self->packing));
+  if (self->packing == NULL)
+    return;
+  g_thread_join (g_steal_pointer (&self->packing));
+  if (self->packed != LLM_READY)
+    return;
+  self->packed_again += self->packing_end - self->n_packed;
+  self->n_packed = self->packing_end;
 }
 
 void
@@ -140,8 +145,8 @@ llm_repacked_drop_memory (LlmRepacked *self,
 {
   end_packing (self);
   g_clear_error (&self->error);
-  self->n_packed = self->packed == LLM_READY ? first : MIN (first, self->n_packed);
-  __atomic_store_n (&self->packed, LLM_PENDING, __ATOMIC_RELEASE);
+  self->n_packed = MIN (first, self->n_packed);
+  __atomic_store_n (&self->packed, LLM_READY, __ATOMIC_RELEASE);
   (void) madvise (self->data + first, self->plan->bytes - first, MADV_DONTNEED);
 }
 
@@ -150,22 +155,28 @@ pack_again (gpointer data)
 {
   LlmRepacked *self = data;
   gboolean is_packed = llm_repack_in_memory (self->plan, self->n_threads, self->n_packed,
-                                             self->data, &self->error);
+                                             self->packing_end, self->data, &self->error);
 
   __atomic_store_n (&self->packed, is_packed ? LLM_READY : LLM_FAILED, __ATOMIC_RELEASE);
   return NULL;
 }
 
 LlmStatus
-llm_repacked_pack_again (LlmRepacked *self)
+llm_repacked_pack_again (LlmRepacked *self,
+                         guint64      bytes)
 {
   LlmStatus packed = __atomic_load_n (&self->packed, __ATOMIC_ACQUIRE);
 
-  if (packed == LLM_PENDING && self->packing == NULL)
-    self->packing = g_thread_new ("llm-pack", pack_again, self);
-  else if (packed != LLM_PENDING)
-    end_packing (self);
-  return packed;
+  bytes = MIN (bytes, self->plan->bytes);
+  if (packed == LLM_PENDING)
+    return LLM_PENDING;
+  end_packing (self);
+  if (packed == LLM_FAILED || bytes <= self->n_packed)
+    return packed;
+  self->packing_end = bytes;
+  __atomic_store_n (&self->packed, LLM_PENDING, __ATOMIC_RELEASE);
+  self->packing = g_thread_new ("llm-pack", pack_again, self);
+  return LLM_PENDING;
 }
 
 LlmStatus
@@ -175,14 +186,13 @@ llm_repacked_await (LlmRepacked  *self,
 {
   LlmStatus packed = __atomic_load_n (&self->packed, __ATOMIC_ACQUIRE);
 
+  if (packed != LLM_PENDING)
+    end_packing (self);
   if (bytes <= self->n_packed)
     return LLM_READY;
   if (packed == LLM_FAILED)
-    {
-      end_packing (self);
-      g_propagate_error (error, g_error_copy (self->error));
-    }
-  return packed;
+    g_propagate_error (error, g_error_copy (self->error));
+  return packed == LLM_FAILED ? LLM_FAILED : LLM_PENDING;
 }
 
 /* --- the thread --- */

@@ -261,6 +261,23 @@ llm_weight_ranges_find_tail (const LlmWeightRanges *self,
   return kept;
 }
 
+guint64
+llm_weight_ranges_count_resident (const LlmWeightRanges *self,
+                                  guint64                bytes)
+{
+  g_autoptr(GArray) pieces = llm_weights_new_pieces ();
+
+  for (guint i = 0; i < self->ranges->len; i++)
+    {
+      const LlmWeightRange *range = llm_weight_ranges_get (self, i);
+      guint64 first = get_first (range, bytes);
+
+      if (is_file (range) && range->n_leases == 0)
+        llm_weights_add_piece (pieces, range->map, range->offset + first, range->length - first);
+    }
+  return llm_weights_count_resident (pieces);
+}
+
 void
 llm_weight_ranges_set_kept (LlmWeightRanges *self,
                             guint64          bytes)

@@ -89,6 +89,9 @@ void            llm_weight_ranges_unlease (LlmWeightRanges *self,
 guint64         llm_weight_ranges_find_tail (const LlmWeightRanges *self,
                                            guint64          bytes,
                                            guint64         *resident);
+/* Bytes in memory of files behind the first @bytes, and not leased. Takes some milliseconds. */
+guint64         llm_weight_ranges_count_resident (const LlmWeightRanges *self,
+                                           guint64          bytes);
 /* Keeps the first @bytes; reclaims what is behind them and of files, or counts it again. */
 void            llm_weight_ranges_set_kept (LlmWeightRanges *self,
                                            guint64          bytes);

@@ -88,6 +88,16 @@ streams_on (const LlmFileWeights *self,
          && llm_file_weights_streams (self, other);
 }
 
+guint64
+llm_weights_count_copied (LlmWeights *weights)
+{
+  LlmFileWeights *self = (LlmFileWeights *) weights;
+  LlmStreamFigures figures;
+
+  llm_weights_get_stream_figures (weights, &figures);
+  return figures.read_bytes + (self->repacked != NULL ? self->repacked->packed_again : 0);
+}
+
 /* Of what has arrived, where its checksum was not compared before. */
 static gboolean
 compare_sums (LlmFileWeights           *self,

@@ -4,6 +4,7 @@
  * products read come from there. */
 
 #include <string.h>
+#include <unistd.h>
 
 #include "common/llmsvc-error.h"
 #include "weights/llm-weights-file-private.h"
@@ -53,32 +54,33 @@ llm_weights_list_pieces (LlmWeights *weights)
 
 /* --- dropping and taking --- */
 
-/* How many bytes of the panels in memory stay when the last @bytes go: as they are packed again in
- * whole pieces, and only behind what is in use. */
+/* The panels in memory that have to stay when only the first @stays bytes of them are to: whole
+ * @unit bytes, and all that is in use. */
 static guint64
 find_memory_tail (const LlmFileWeights *self,
-                  guint64               bytes)
+                  guint64               stays,
+                  guint64               unit)
 {
   guint64 have = self->ranges.kept - self->first_panel;
-  guint64 stays = have > bytes ? have - bytes : 0;
 
   for (guint i = 0; i < self->ranges.ranges->len; i++)
     {
       const LlmWeightRange *range = llm_weight_ranges_get (&self->ranges, i);
 
       if (range->map == NULL && range->n_leases > 0)
-        stays = MAX (stays, range->offset + range->length + LLM_REPACKED_PIECE - 1);
+        stays = MAX (stays, range->offset + range->length + unit - 1);
     }
-  return MIN (stays / LLM_REPACKED_PIECE * LLM_REPACKED_PIECE, have);
+  return MIN (stays / unit * unit, have);
 }
 
 static guint64
 drop_memory (LlmFileWeights *self,
-             guint64         bytes)
+             guint64         stays,
+             guint64         unit)
 {
   guint64 have = self->ranges.kept - MIN (self->ranges.kept, self->first_panel);
-  guint64 stays = have > 0 ? find_memory_tail (self, bytes) : 0;
 
+  stays = have > 0 ? find_memory_tail (self, stays, unit) : 0;
   if (stays == have)
     return 0;
   llm_repacked_drop_memory (self->repacked, stays);
@@ -99,7 +101,9 @@ llm_weights_drop (LlmWeights *weights,
     return 0;
   if (has_panels_in_memory (self))
     {
-      freed = drop_memory (self, bytes);
+      guint64 have = self->ranges.kept - MIN (self->ranges.kept, self->first_panel);
+
+      freed = drop_memory (self, have - MIN (have, bytes), LLM_REPACKED_PIECE);
       if (self->ranges.kept <= self->first_panel)
         bytes = G_MAXUINT64;
     }
@@ -121,17 +125,79 @@ llm_weights_drop (LlmWeights *weights,
   return freed;
 }
 
+guint64
+llm_weights_get_level_bytes (LlmWeights *weights,
+                             guint       level)
+{
+  const LlmWeightRanges *ranges = &((LlmFileWeights *) weights)->ranges;
+
+  for (guint i = ranges->ranges->len; i-- > 0;)
+    {
+      const LlmWeightRange *range = llm_weight_ranges_get (ranges, i);
+
+      if (range->segment <= level)
+        return range->start + range->length;
+    }
+  return 0;
+}
+
+guint64
+llm_weights_count_dropped (LlmWeights *weights,
+                           guint64     bytes)
+{
+  const LlmWeightRanges *ranges = &((LlmFileWeights *) weights)->ranges;
+
+  bytes = MIN (bytes, ranges->bytes);
+  return bytes - MIN (bytes, ranges->kept);
+}
+
+guint64
+llm_weights_drop_behind (LlmWeights *weights,
+                         guint64     bytes)
+{
+  const guint64 page = (guint64) sysconf (_SC_PAGESIZE);
+  LlmFileWeights *self = (LlmFileWeights *) weights;
+  guint64 backed = get_backed (self);
+  guint64 absent = weights->absent;
+  guint64 freed, resident;
+
+  if (bytes >= self->ranges.kept)
+    return 0;
+  if (has_panels_in_memory (self))
+    {
+      /* rows are in front of all panels, and few */
+      freed = drop_memory (self, bytes - MIN (bytes, self->first_panel) + page - 1, page);
+    }
+  else
+    {
+      resident = llm_weight_ranges_count_resident (&self->ranges, bytes);
+      llm_weight_ranges_set_kept (&self->ranges, bytes);
+      tell_dropped (self);
+      freed = MIN (resident, backed - get_backed (self));
+      absent -= MIN (absent, backed - get_backed (self) - freed);
+    }
+  tell_held (self, absent);
+  return freed;
+}
+
 /* What was reclaimed is not there before it is read. */
 LlmStatus
-llm_weights_take (LlmWeights *weights)
+llm_weights_take (LlmWeights *weights,
+                  guint64     bytes)
 {
   LlmFileWeights *self = (LlmFileWeights *) weights;
   guint64 backed = get_backed (self);
 
-  llm_weight_ranges_set_kept (&self->ranges, self->ranges.bytes);
-  tell_dropped (self);
-  tell_held (self, weights->absent + get_backed (self) - backed);
-  return has_panels_in_memory (self) ? llm_repacked_pack_again (self->repacked) : LLM_READY;
+  bytes = MIN (bytes, self->ranges.bytes);
+  if (bytes > self->ranges.kept)
+    {
+      llm_weight_ranges_set_kept (&self->ranges, bytes);
+      tell_dropped (self);
+      tell_held (self, weights->absent + get_backed (self) - backed);
+    }
+  if (!has_panels_in_memory (self))
+    return LLM_READY;
+  return llm_repacked_pack_again (self->repacked, self->ranges.kept - self->first_panel);
 }
 
 /* --- in use --- */
@@ -233,7 +299,7 @@ acquire (LlmWeights           *weights,
     {
       status = llm_repacked_await (self->repacked, range->offset + range->length, error);
       if (status == LLM_PENDING)
-        status = llm_weights_take (weights);
+        status = llm_weights_take (weights, range->start + range->length);
       if (status != LLM_READY)
         return status;
     }

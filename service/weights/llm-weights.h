@@ -148,8 +148,19 @@ llm_weights_get_resident (const LlmWeights *self)
   return self->held - self->absent;
 }
 
-/* Counts what was dropped as held again, and begins to make again what is no file's. */
-LlmStatus   llm_weights_take        (LlmWeights    *self);
+/* Bytes in that order, from the first on, that @level of the sub-models needs. */
+guint64     llm_weights_get_level_bytes (LlmWeights *self,
+                                     guint          level);
+/* The same as llm_weights_drop(), of what lies behind the first @bytes. */
+guint64     llm_weights_drop_behind (LlmWeights    *self,
+                                     guint64        bytes);
+/* How many of the first @bytes were dropped. */
+guint64     llm_weights_count_dropped (LlmWeights  *self,
+                                     guint64        bytes);
+/* Counts what was dropped of the first @bytes as held again, and begins to make again what is no
+ * file's. */
+LlmStatus   llm_weights_take        (LlmWeights    *self,
+                                     guint64        bytes);
 /* Has the system read @bytes from @at on, counted in the order above; FALSE behind the end. */
 gboolean    llm_weights_read_ahead  (LlmWeights    *self,
                                      guint64        at,
@@ -177,6 +188,9 @@ void        llm_weights_poll        (LlmWeights    *self);
 /* All zero where nothing streams. */
 void        llm_weights_get_stream_figures (LlmWeights *self,
                                      LlmStreamFigures *figures);
+
+/* Bytes of weights that were copied since these were made: packed again, or read by the stream. */
+guint64     llm_weights_count_copied (LlmWeights   *self);
 
 /* (element-type LlmWeightPiece) (transfer full): where the backed bytes are. */
 GArray     *llm_weights_list_pieces (LlmWeights    *self);

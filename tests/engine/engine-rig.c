@@ -2,8 +2,13 @@
 
 #include "engine-rig.h"
 
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include "common/llmsvc-error.h"
 #include "engine/llm-engine-private.h"
+#include "io/llm-file-map.h"
 #include "runtime/llm-executor-private.h"
 #include "support/llm-test-folder.h"
 
@@ -442,4 +447,44 @@ test_sink_new (void)
 
   self->text = g_string_new (NULL);
   return self;
+}
+
+/* --- what the kernel has --- */
+
+guint8 *
+find_prepared_copy (gsize *size,
+                    char **path)
+{
+  g_autofree char *text = NULL;
+  g_auto(GStrv) lines = NULL;
+
+  g_assert_true (g_file_get_contents ("/proc/self/maps", &text, NULL, NULL));
+  lines = g_strsplit (text, "\n", -1);
+  for (guint i = 0; lines[i] != NULL; i++)
+    if (g_str_has_suffix (lines[i], ".prepared"))
+      {
+        char *end;
+        guint64 first = g_ascii_strtoull (lines[i], &end, 16);
+
+        /* without its head, which is not needed */
+        first += LLM_FILE_MAP_HUGE;
+        *size = (gsize) (g_ascii_strtoull (end + 1, NULL, 16) - first);
+        *path = g_strdup (strchr (lines[i], '/'));
+        return GSIZE_TO_POINTER ((gsize) first);
+      }
+  return NULL;
+}
+
+guint64
+count_in_memory (guint8 *data,
+                 gsize   size)
+{
+  gsize page = (gsize) sysconf (_SC_PAGESIZE);
+  g_autofree guint8 *pages = g_malloc0 (size / page + 1);
+  guint64 n = 0;
+
+  g_assert_cmpint (mincore (data, size, pages), ==, 0);
+  for (gsize i = 0; i < size / page; i++)
+    n += pages[i] & 1;
+  return n * page;
 }

@@ -82,6 +82,12 @@ GVariant *read_statistics (LlmEngine *engine);
 guint result_uint (const Answer *answer, const char *key);
 const char *result_string (const Answer *answer, const char *key);
 
+/* (nullable): the mapping of the prepared copy of the weights in this process, once the file has its
+ * name, which is @path (out). */
+guint8 *find_prepared_copy (gsize *size, char **path);
+/* Bytes there that the system has in memory, of this process or of none. */
+guint64 count_in_memory (guint8 *data, gsize size);
+
 /* A sink that says that it is full as long as @is_full. */
 typedef struct
 {

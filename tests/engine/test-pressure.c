@@ -44,45 +44,6 @@ make_prompt (guint n_words)
   return g_string_free (text, FALSE);
 }
 
-/* The mapping of the prepared copy in this process, once it has its name. */
-static guint8 *
-find_copy (gsize *size,
-           char **path)
-{
-  g_autofree char *text = NULL;
-  g_auto(GStrv) lines = NULL;
-
-  g_assert_true (g_file_get_contents ("/proc/self/maps", &text, NULL, NULL));
-  lines = g_strsplit (text, "\n", -1);
-  for (guint i = 0; lines[i] != NULL; i++)
-    if (g_str_has_suffix (lines[i], ".prepared"))
-      {
-        char *end;
-        guint64 first = g_ascii_strtoull (lines[i], &end, 16);
-
-        /* without its head, which is not needed */
-        first += LLM_FILE_MAP_HUGE;
-        *size = (gsize) (g_ascii_strtoull (end + 1, NULL, 16) - first);
-        *path = g_strdup (strchr (lines[i], '/'));
-        return GSIZE_TO_POINTER ((gsize) first);
-      }
-  return NULL;
-}
-
-static guint64
-count_there (guint8 *data,
-             gsize   size)
-{
-  gsize page = (gsize) sysconf (_SC_PAGESIZE);
-  g_autofree guint8 *pages = g_malloc0 (size / page + 1);
-  guint64 n = 0;
-
-  g_assert_cmpint (mincore (data, size, pages), ==, 0);
-  for (gsize i = 0; i < size / page; i++)
-    n += pages[i] & 1;
-  return n * page;
-}
-
 typedef enum { IN_FILE, IN_MEMORY } Place;
 
 static void
@@ -182,8 +143,8 @@ test_follows_kernel (void)
   put_available (root, 6000 * MIB);
   start (&fixture, IN_FILE, root, 0);
   g_free (complete (&fixture, "I want a restaurant in San Jose.", GREEDY));
-  WAIT_FOR ((copy = find_copy (&size, &path)) != NULL);
-  WAIT_FOR (count_there (copy, size) == size);
+  WAIT_FOR ((copy = find_prepared_copy (&size, &path)) != NULL);
+  WAIT_FOR (count_in_memory (copy, size) == size);
   llm_engine_get_memory (fixture.engine, &before);
 
   /* the end of it goes, in whole huge pages, and nobody tells */
@@ -195,13 +156,13 @@ test_follows_kernel (void)
   g_assert_cmpint (posix_fadvise (fd, (off_t) (LLM_FILE_MAP_HUGE + kept), 0,
                                    POSIX_FADV_DONTNEED), ==, 0);
   close (fd);
-  g_assert_cmpuint (count_there (copy, size), <=, kept + MIB);
+  g_assert_cmpuint (count_in_memory (copy, size), <=, kept + MIB);
   do
     {
       g_main_context_iteration (NULL, TRUE);
       llm_engine_get_memory (fixture.engine, &figures);
     }
-  while (!is_near (figures.weights, before.weights - (size - count_there (copy, size))));
+  while (!is_near (figures.weights, before.weights - (size - count_in_memory (copy, size))));
   g_assert_cmpuint (figures.weights, <, before.weights / 4 * 3);
   g_assert_cmpuint (figures.resident, <=, before.resident);
   g_assert_cmpuint (get_statistic (&fixture, "used-backed-bytes"), >=, before.weights);
@@ -213,7 +174,7 @@ test_follows_kernel (void)
       g_main_context_iteration (NULL, TRUE);
       llm_engine_get_memory (fixture.engine, &figures);
     }
-  while (!is_near (figures.weights, before.weights - (size - count_there (copy, size))));
+  while (!is_near (figures.weights, before.weights - (size - count_in_memory (copy, size))));
   tear_down (&fixture, NULL);
   llm_test_folder_remove (root);
 }

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "common/llmsvc-error.h"
-#include "engine-rig.h"
+#include "elastic-rig.h"
 #include "engine/llm-engine-private.h"
 #include "kernels/llk.h"
 #include "runtime/llm-profile.h"
@@ -736,12 +736,48 @@ run_power (Fixture           *fixture,
   wait_all (fixture, keys, before);
 }
 
+/* Of a model that has sub-models. */
+static void
+run_lowered (Fixture           *fixture,
+             const char *const *keys)
+{
+  static const char small[] = "{'max-tokens': <uint32 200>, 'sub-model': <uint32 40>}";
+  Elastic elastic = { 0 };
+
+  set_up_elastic (&elastic, NULL);
+  g_assert_cmpuint (get (&elastic.fixture, "held-sub-model"), ==, 100);
+  /* a call may come to its end before it is asked for what it does not use */
+  for (guint i = 0; i < MAX_ATTEMPTS && get (&elastic.fixture, "given-tail-bytes") == 0; i++)
+    {
+      guint64 written;
+      Answer *answer;
+
+      g_free (complete (&elastic.fixture, "Hello", SHORT));
+      written = get (&elastic.fixture, "written-tokens");
+      answer = begin_complete (&elastic.fixture, "Hello", small);
+      WAIT_FOR (get (&elastic.fixture, "written-tokens") > written);
+      trim (&elastic.fixture, "critical");
+      WAIT_FOR (answer->is_finished);
+      g_assert_no_error (answer->error);
+      answer_free (answer);
+    }
+  wait_above (&elastic.fixture, "given-tail-bytes", 0);
+  g_free (complete (&elastic.fixture, "Hello", SHORT));
+  llm_engine_set_lowered (elastic.fixture.engine, LLM_LOWERED_RESPONSIVE);
+  g_free (complete (&elastic.fixture, "Hello", "{'max-tokens': <uint32 2>, 'slo': <'background'>}"));
+  wait_above (&elastic.fixture, "lowered-classes", LLM_LOWERED_BACKGROUND);
+  wait_above (&elastic.fixture, "lowered-calls", 0);
+  wait_above (&elastic.fixture, "unused-tail-bytes", 0);
+  WAIT_FOR (get (&elastic.fixture, "held-sub-model") == 40);
+  tear_down_elastic (&elastic, NULL);
+}
+
 /* --- --- */
 
 static const Case cases[] = {
   { "calls", run_calls,
     { "requests", "prompt-tokens", "reused-tokens", "output-tokens", "model-loads",
-      "steps", "rows", "read-tokens", "written-tokens",
+      "steps", "rows", "multiplications", "read-tokens", "written-tokens",
       "kv-packed-chunks", "kv-written-chunks", "kv-written-bytes", "kv-storage-bytes", "contexts",
       "apps", "heap-bytes", "process-resident-bytes", "held-anonymous-bytes",
       "held-backed-bytes", "used-backed-bytes", "keep-backed-bytes" } },
@@ -773,6 +809,9 @@ static const Case cases[] = {
   { "pressure", run_pressure,
     { "pressure-level", "cuts", "cut-bytes", "since-cut-ms", "own-trims", "stall-ms",
       "machine-available-bytes", "regrown-bytes" } },
+  { "lowered", run_lowered,
+    { "lowered-classes", "lowered-calls", "held-sub-model", "unused-tail-bytes",
+      "given-tail-bytes" } },
   { "group", run_group, { "group-limit-bytes", "group-usage-bytes" } },
   { "budget", run_budget, { "budget-now-bytes", "budget-allowed-bytes" } },
   { "power", run_power, { "on-battery", "power-saver", "background-pace", "suspends" } },

@@ -224,7 +224,7 @@ test_reclaimed (gconstpointer data)
               llm_weights_drop (exec->weights, exec->weights->bytes / 3);
               break;
             case 2:
-              llm_weights_take (exec->weights);
+              llm_weights_take (exec->weights, G_MAXUINT64);
               break;
             case 3:
               llm_weights_keep (exec->weights, exec->weights->bytes / 2);

@@ -200,7 +200,7 @@ test_two_steps (void)
           llm_weights_drop (weights, G_MAXUINT64);
           break;
         case 1:
-          llm_weights_take (weights);
+          llm_weights_take (weights, G_MAXUINT64);
           break;
         case 2:
         case 3:

@@ -304,6 +304,57 @@ test_keep_relapses (Fixture      *fixture,
   g_assert_cmpint (fixture->policy.kept.period_us, <=, 30 * G_USEC_PER_SEC);
 }
 
+/* Background calls are lowered when a second of pressure has not ended it, responsive ones another
+ * second later, and both sooner when the system is at its end. They have the whole model again after
+ * ten calm seconds, one class a second, and after twice as long when that was too early. */
+static void
+test_lowered (Fixture      *fixture,
+              gconstpointer data)
+{
+  gint64 ms = 1000;
+
+  fixture->reading.hint = LLM_PRESSURE_LOW;
+  decide_at (fixture, ms);
+  decide_at (fixture, ms += 5000);
+  g_assert_cmpint (fixture->action.lowered, ==, LLM_LOWERED_NONE);
+  for (gint64 period_s = 10; period_s <= 40; period_s *= 2)
+    {
+      fixture->reading.hint = LLM_PRESSURE_MEDIUM;
+      decide_at (fixture, ms += 100);
+      decide_at (fixture, ms += 900);
+      g_assert_cmpint (fixture->action.lowered, ==, LLM_LOWERED_NONE);
+      decide_at (fixture, ms += 100);
+      g_assert_cmpint (fixture->action.lowered, ==, LLM_LOWERED_BACKGROUND);
+      decide_at (fixture, ms += 900);
+      g_assert_cmpint (fixture->action.lowered, ==, LLM_LOWERED_BACKGROUND);
+      decide_at (fixture, ms += 100);
+      g_assert_cmpint (fixture->action.lowered, ==, LLM_LOWERED_RESPONSIVE);
+
+      fixture->reading.hint = LLM_PRESSURE_NONE;
+      for (gint64 second = 1; second <= period_s; second++)
+        {
+          decide_at (fixture, ms += 1000);
+          g_assert_cmpint (fixture->action.lowered, ==, LLM_LOWERED_RESPONSIVE);
+        }
+      decide_at (fixture, ms += 1000);
+      g_assert_cmpint (fixture->action.lowered, ==, LLM_LOWERED_BACKGROUND);
+      decide_at (fixture, ms += 900);
+      g_assert_cmpint (fixture->action.lowered, ==, LLM_LOWERED_BACKGROUND);
+      fixture->held.is_trimmed = TRUE;
+      decide_at (fixture, ms += 100);
+      g_assert_cmpint (fixture->action.lowered, ==, LLM_LOWERED_BACKGROUND);
+      fixture->held.is_trimmed = FALSE;
+      decide_at (fixture, ms += 100);
+      g_assert_cmpint (fixture->action.lowered, ==, LLM_LOWERED_NONE);
+    }
+
+  fixture->reading.hint = LLM_PRESSURE_CRITICAL;
+  decide_at (fixture, ms += 1000);
+  g_assert_cmpint (fixture->action.lowered, ==, LLM_LOWERED_BACKGROUND);
+  decide_at (fixture, ms += 500);
+  g_assert_cmpint (fixture->action.lowered, ==, LLM_LOWERED_RESPONSIVE);
+}
+
 /* Ten calm seconds, then a sixteenth a second; no growth while somebody holds a trim. */
 static void
 test_growth (Fixture      *fixture,
@@ -503,6 +554,7 @@ main (int    argc,
   g_test_add ("/policy/pages", Fixture, NULL, set_up, test_pages, tear_down);
   g_test_add ("/policy/keep-relapses", Fixture, NULL, set_up, test_keep_relapses, tear_down);
   g_test_add ("/policy/growth", Fixture, NULL, set_up, test_growth, tear_down);
+  g_test_add ("/policy/lowered", Fixture, NULL, set_up, test_lowered, tear_down);
   g_test_add_func ("/policy/simulations", test_simulations);
   return g_test_run ();
 }

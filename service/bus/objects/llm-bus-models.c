@@ -28,16 +28,18 @@ list_properties (LlmBus  *bus,
   const char *draft = llm_engine_find_draft (bus->engine, info->id);
   const LlmDraftSums sums = llm_engine_sum_drafts (bus->engine, info->id);
   g_auto(GStrv) sub_models = llm_engine_list_sub_models (bus->engine, info);
+  guint held = llm_engine_get_held_sub_model (bus->engine, info);
 
   return g_variant_new_parsed ("{'Id': <%s>, 'Title': <%s>, 'Info': <@a{sv} {"
                                "'architecture': <%s>, 'parameters': <%t>, 'file-bytes': <%t>, "
                                "'context-length': <%u>, 'quantization': <%s>, 'license': <%s>, "
-                               "'sub-models': <%^as>, 'draft': <%s>, 'drafted-tokens': <%t>, "
+                               "'sub-models': <%^as>, 'held-sub-model': <%u>, 'draft': <%s>, 'drafted-tokens': <%t>, "
                                "'accepted-tokens': <%t>}>}",
                                info->id, info->title, info->architecture,
                                (guint64) info->parameters, (guint64) info->file_bytes,
                                (guint32) info->context_length, info->quantization, info->license,
-                               sub_models, draft != NULL ? draft : "", sums.n_drafted, sums.n_accepted);
+                               sub_models, held, draft != NULL ? draft : "", sums.n_drafted,
+                               sums.n_accepted);
 }
 
 const LlmBusInterface llm_bus_model_interface = { LLMSVC_MODEL_INTERFACE, NULL, list_properties };

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* Smaller sub-models for new calls while memory is short (E11, S4): those that run in the background
+ * first, then those that can wait a little; what they don't use of the weights is given back. A call
+ * that has begun keeps its sub-model. */
+
+#define G_LOG_DOMAIN "llm-engine"
+
+#include "engine/llm-engine-private.h"
+
+/* The share of the model that a call without the option has at least, by its class. */
+static const guint least[LLM_N_SLO_CLASSES] = {
+  [LLM_SLO_INTERACTIVE] = 100,
+  [LLM_SLO_RESPONSIVE] = 70,
+  [LLM_SLO_BACKGROUND] = 40,
+};
+
+/* The call of a tool and what a schema holds have no place for a word that is nearly right. */
+guint
+llm_engine_get_least_sub_model (const LlmRequest *request,
+                                LlmCallOptions   *options)
+{
+  static const LlmsvcOption strict[] = {
+    LLMSVC_OPTION_TOOLS, LLMSVC_OPTION_SCHEMA, LLMSVC_OPTION_GRAMMAR, LLMSVC_OPTION_REGEX,
+  };
+  const char *format =
+    llm_call_options_get_string (options, LLMSVC_OPTION_RESPONSE_FORMAT, "text");
+
+  for (guint i = 0; i < G_N_ELEMENTS (strict); i++)
+    if (llm_call_options_has (options, strict[i]))
+      return 100;
+  return g_str_equal (format, "text") ? least[request->slo.class] : 100;
+}
+
+static gboolean
+is_lowered (const LlmEngine  *self,
+            const LlmRequest *request)
+{
+  switch (request->slo.class)
+    {
+    case LLM_SLO_BACKGROUND:
+      return self->lowered >= LLM_LOWERED_BACKGROUND;
+    case LLM_SLO_RESPONSIVE:
+      return self->lowered >= LLM_LOWERED_RESPONSIVE;
+    case LLM_SLO_INTERACTIVE:
+    default:
+      return FALSE;
+    }
+}
+
+void
+llm_engine_lower_call (LlmEngine  *self,
+                       LlmRequest *request)
+{
+  const LlmSubModels *table = self->companion != NULL ? self->companion->sub_models : NULL;
+  guint percent;
+
+  if (table == NULL || !is_lowered (self, request))
+    return;
+  percent = MAX (least[request->slo.class], request->least_sub_model);
+  percent = table->percent[llm_sub_models_find_level (table, percent)];
+  if (percent >= request->sub_model)
+    return;
+  request->sub_model = percent;
+  self->counters.lowered_calls++;
+}
+
+guint
+llm_engine_get_held_sub_model (LlmEngine          *self,
+                               const LlmModelInfo *info)
+{
+  return info == self->active && self->model != NULL ? llm_engine_get_figures (self).sub_model : 0;
+}
+
+void
+llm_engine_set_lowered (LlmEngine       *self,
+                        LlmMemoryLowered lowered)
+{
+  if (lowered == self->lowered)
+    return;
+  if (self->companion == NULL)
+    g_debug ("Calls that may have a sub-model: level %u, and the model has none", lowered);
+  else if (lowered == LLM_LOWERED_NONE)
+    g_message ("Memory is no longer short: new calls have the whole model again");
+  else
+    g_message ("Memory is short: new calls%s in the background are answered by less of the model",
+               lowered >= LLM_LOWERED_RESPONSIVE ? " of the class “responsive” and those" : "");
+  self->lowered = lowered;
+  llm_executor_keep_level (self->executor,
+                           lowered == LLM_LOWERED_NONE ? 100 : least[LLM_SLO_BACKGROUND]);
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* An engine whose model has sub-models: the shipped one, with a companion of three levels beside it:
+ * 40, 70 and 100 percent. */
+
+#pragma once
+
+#include "engine-rig.h"
+
+#define ELASTIC_MODEL "llmsvc-demo-8M-Q8_0.gguf"
+#define ELASTIC_N_LEVELS 3
+
+typedef struct
+{
+  Fixture fixture;
+  char *models;         /* folder */
+  gboolean has_cache;   /* prepared weights are a file's */
+} Elastic;
+
+/* What is in fixture.state is found again. */
+LlmEngine *elastic_start (Elastic *self);
+/* @data: what is beside the model: NULL: a companion; "none"; or one of the weights @data. */
+void set_up_elastic (Elastic *self, gconstpointer data);
+void tear_down_elastic (Elastic *self, gconstpointer data);

@@ -76,7 +76,7 @@ typedef struct
   GArray *tokens;                /* (owned) */
   char *text;                    /* (owned) */
   double ttft_ms, seconds;       /* the latter from the first token on */
-  guint n_reused, n_drafted, n_accepted, n_passes;
+  guint n_reused, n_drafted, n_accepted, n_kept, n_passes;
   GError *error;                 /* (nullable) (owned) */
   gboolean is_done;
 } Answer;
@@ -253,6 +253,7 @@ on_done (LlmRequest             *request,
   answer->n_reused = result->n_reused;
   answer->n_drafted = result->n_drafted;
   answer->n_accepted = result->n_accepted;
+  answer->n_kept = result->n_kept;
   answer->n_passes = result->n_passes;
   answer->error = result->error != NULL ? g_error_copy (result->error) : NULL;
   answer->is_done = TRUE;
@@ -302,7 +303,7 @@ print_answer (const BenchTask *task,
   const struct { const char *name; double value; } numbers[] = {
     { "run", run }, { "tokens", answer->tokens->len }, { "reused", answer->n_reused },
     { "passes", answer->n_passes }, { "drafted", answer->n_drafted },
-    { "accepted", answer->n_accepted },
+    { "accepted", answer->n_accepted }, { "kept", answer->n_kept },
   };
 
   json_builder_begin_object (builder);

@@ -15,8 +15,6 @@
 /* Rows of text in one step of the draft, between two steps of the model that it is for. */
 #define MAX_ROWS 128
 #define CHUNK_SLOTS 16
-/* What a step of the draft counts for its mean time. */
-#define GAIN 0.125
 
 struct _LlmDraftModel
 {
@@ -177,7 +175,7 @@ run_step (ModelSource  *self,
     {
       double us = (double) (llm_clock_now_us () - begin_us);
 
-      self->parent.step_us += (self->parent.step_us > 0 ? GAIN : 1) * (us - self->parent.step_us);
+      self->parent.step_us = llm_draft_usual_time (self->parent.step_us, us);
       if (self->parent.record != NULL)
         self->parent.record->step_us = self->parent.step_us;
     }

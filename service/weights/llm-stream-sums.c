@@ -66,21 +66,13 @@ begin_at (LlmStreamSums *self,
   cursor->next = offset;
 }
 
-gboolean
-llm_stream_sums_take (LlmStreamSums *self,
-                      guint          segment,
-                      guint64        offset,
-                      const guint8  *data,
-                      guint64        length,
-                      const guint8  *mapped)
+/* Adds @data up to @end, where pieces may end. FALSE when one of these is damaged. */
+static gboolean
+add (LlmStreamSums *self,
+     Cursor        *cursor,
+     const guint8  *data,
+     guint64        end)
 {
-  Cursor *cursor = &self->cursors[segment];
-  guint64 end = offset + length;
-
-  if (self->n_left == 0)
-    return TRUE;
-  if (cursor->next != offset)
-    begin_at (self, cursor, offset, mapped);
   while (cursor->next < end)
     {
       guint piece = (guint) (cursor->next / LLM_REPACKED_PIECE);
@@ -89,7 +81,8 @@ llm_stream_sums_take (LlmStreamSums *self,
       guint64 to = MIN (end, piece_end);
 
       if (!self->is_good[piece] && cursor->is_whole)
-        XXH3_64bits_update (cursor->state, data + (cursor->next - offset), to - cursor->next);
+        XXH3_64bits_update (cursor->state, data, to - cursor->next);
+      data += to - cursor->next;
       cursor->next = to;
       if (to < piece_end)
         break;
@@ -104,6 +97,31 @@ llm_stream_sums_take (LlmStreamSums *self,
       XXH3_64bits_reset (cursor->state);
     }
   return TRUE;
+}
+
+gboolean
+llm_stream_sums_take (LlmStreamSums *self,
+                      guint          segment,
+                      guint64        offset,
+                      const guint8  *data,
+                      guint64        length,
+                      const guint8  *before,
+                      const guint8  *behind)
+{
+  Cursor *cursor = &self->cursors[segment];
+  guint piece = (guint) ((offset + length) / LLM_REPACKED_PIECE);
+
+  if (self->n_left == 0)
+    return TRUE;
+  if (cursor->next != offset)
+    begin_at (self, cursor, offset, before);
+  if (!add (self, cursor, data, offset + length))
+    return FALSE;
+  if (behind == NULL || cursor->next % LLM_REPACKED_PIECE == 0 || cursor->next == self->plan->bytes
+      || !cursor->is_whole || self->is_good[piece])
+    return TRUE;
+  return add (self, cursor, behind + cursor->next,
+              piece * LLM_REPACKED_PIECE + llm_repacked_plan_get_piece (self->plan, piece));
 }
 
 guint

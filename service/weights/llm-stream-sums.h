@@ -18,15 +18,16 @@ LlmStreamSums *llm_stream_sums_new   (const LlmRepackedPlan *plan,
                                       const guint64         *checksums);
 void           llm_stream_sums_free  (LlmStreamSums         *self);
 
-/* Of @segment, @length bytes at @offset of the matrices arrived. @mapped (nullable): all matrices,
- * where what is in front of @offset does not stream, or is of another segment: at most a piece of
- * that is read. FALSE when a piece that ends here is damaged. */
+/* Of @segment, @length bytes at @offset of the matrices arrived. @before, @behind (nullable): all
+ * matrices, where what is in front of them or behind them does not stream, or is of another segment:
+ * at most a piece of that is read. FALSE when a piece that ends here is damaged. */
 gboolean       llm_stream_sums_take  (LlmStreamSums         *self,
                                       guint                  segment,
                                       guint64                offset,
                                       const guint8          *data,
                                       guint64                length,
-                                      const guint8          *mapped);
+                                      const guint8          *before,
+                                      const guint8          *behind);
 /* Pieces that are not compared yet. */
 guint          llm_stream_sums_count (LlmStreamSums         *self);
 

@@ -45,13 +45,6 @@ llm_weight_ranges_add (LlmWeightRanges *self,
   return i;
 }
 
-static LlmWeightRange *
-get_at (const LlmWeightRanges *self,
-        guint                  place)
-{
-  return llm_weight_ranges_get (self, g_array_index (self->by_place, guint, place));
-}
-
 /* Where not all stays, each page that the kernel read beyond it would be one too many. */
 static void
 set_random (const LlmWeightRanges *self)
@@ -60,7 +53,7 @@ set_random (const LlmWeightRanges *self)
 
   for (guint place = 0; place < self->by_place->len; place++)
     {
-      LlmFileMap *map = get_at (self, place)->map;
+      LlmFileMap *map = llm_weight_ranges_get_at (self, place)->map;
 
       if (map != NULL && map != last)
         llm_file_map_set_random (map, map == self->sparse
@@ -88,7 +81,7 @@ llm_weight_ranges_end (LlmWeightRanges *self,
 {
   g_array_sort_with_data (self->by_place, compare_places, self);
   for (guint place = 0; place < self->by_place->len; place++)
-    get_at (self, place)->place = place;
+    llm_weight_ranges_get_at (self, place)->place = place;
   self->kept = self->staying = self->bytes;
   self->sparse = sparse;
   set_random (self);
@@ -171,8 +164,8 @@ reclaim (const LlmWeightRanges *self,
          gboolean               is_read_on)
 {
   const guint64 page = (guint64) sysconf (_SC_PAGESIZE);
-  const LlmWeightRange *range = get_at (self, first);
-  const LlmWeightRange *end_range = get_at (self, last);
+  const LlmWeightRange *range = llm_weight_ranges_get_at (self, first);
+  const LlmWeightRange *end_range = llm_weight_ranges_get_at (self, last);
   guint64 needed = get_needed (self, range);
   guint64 begin = range->offset + needed;
   guint64 end = end_range->offset + end_range->length;
@@ -181,7 +174,7 @@ reclaim (const LlmWeightRanges *self,
 
   for (guint i = first; needed == 0 && i-- > 0;)
     {
-      const LlmWeightRange *other = get_at (self, i);
+      const LlmWeightRange *other = llm_weight_ranges_get_at (self, i);
 
       if (other->map != range->map || other->offset + other->length <= begin_page)
         break;
@@ -192,7 +185,7 @@ reclaim (const LlmWeightRanges *self,
   needed = 0;
   for (guint i = last + 1; needed == 0 && i < self->by_place->len; i++)
     {
-      const LlmWeightRange *other = get_at (self, i);
+      const LlmWeightRange *other = llm_weight_ranges_get_at (self, i);
 
       if (other->map != range->map || other->offset >= end_page)
         break;
@@ -210,8 +203,8 @@ static gboolean
 touches (const LlmWeightRanges *self,
          guint                  place)
 {
-  const LlmWeightRange *range = get_at (self, place);
-  const LlmWeightRange *next = get_at (self, place + 1);
+  const LlmWeightRange *range = llm_weight_ranges_get_at (self, place);
+  const LlmWeightRange *next = llm_weight_ranges_get_at (self, place + 1);
 
   return next->map == range->map
          && next->offset < range->offset + range->length + GAP_BYTES;
@@ -225,14 +218,14 @@ reclaim_all (const LlmWeightRanges *self,
 {
   for (guint first = 0, last; first < self->by_place->len; first = last + 1)
     {
-      const LlmWeightRange *range = get_at (self, first);
+      const LlmWeightRange *range = llm_weight_ranges_get_at (self, first);
 
       last = first;
       if (!is_file (range) || get_needed (self, range) == range->length
           || range->start + range->length <= from || range->start >= to)
         continue;
       while (last + 1 < self->by_place->len && touches (self, last)
-             && get_needed (self, get_at (self, last + 1)) == 0)
+             && get_needed (self, llm_weight_ranges_get_at (self, last + 1)) == 0)
         last++;
       reclaim (self, first, last, FALSE);
     }
@@ -331,9 +324,9 @@ llm_weight_ranges_unlease (LlmWeightRanges *self,
   if (!is_file (range) || get_needed (self, range) == range->length)
     return;
   while (is_read_on && first > 0 && touches (self, first - 1)
-         && get_needed (self, get_at (self, first)) == 0
-         && get_needed (self, get_at (self, first - 1)) == 0
-         && get_at (self, first - 1)->offset + LLM_FILE_MAP_HUGE > range->offset)
+         && get_needed (self, llm_weight_ranges_get_at (self, first)) == 0
+         && get_needed (self, llm_weight_ranges_get_at (self, first - 1)) == 0
+         && llm_weight_ranges_get_at (self, first - 1)->offset + LLM_FILE_MAP_HUGE > range->offset)
     first--;
   reclaim (self, first, range->place, is_read_on);
 }

@@ -53,6 +53,14 @@ llm_weight_ranges_get (const LlmWeightRanges *self,
   return &g_array_index (self->ranges, LlmWeightRange, i);
 }
 
+/* The @place-th by map and offset. */
+static inline LlmWeightRange *
+llm_weight_ranges_get_at (const LlmWeightRanges *self,
+                          guint                  place)
+{
+  return llm_weight_ranges_get (self, g_array_index (self->by_place, guint, place));
+}
+
 /* Bytes that count as held: kept, or leased. */
 static inline guint64
 llm_weight_ranges_get_held (const LlmWeightRanges *self)

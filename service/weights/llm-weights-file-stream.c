@@ -71,6 +71,23 @@ llm_weights_get_stream_figures (LlmWeights       *weights,
     llm_weight_stream_get_figures (self->stream, figures);
 }
 
+/* Whether the range @by places behind @range in the file comes right before or after it in what
+ * streams of its segment. */
+static gboolean
+streams_on (const LlmFileWeights *self,
+            const LlmWeightRange *range,
+            int                   by)
+{
+  guint place = range->place + (guint) by;
+  const LlmWeightRange *other;
+
+  if (place >= self->ranges.by_place->len)
+    return FALSE;
+  other = llm_weight_ranges_get_at (&self->ranges, place);
+  return other->map == range->map && other->segment == range->segment
+         && llm_file_weights_streams (self, other);
+}
+
 /* Of what has arrived, where its checksum was not compared before. */
 static gboolean
 compare_sums (LlmFileWeights           *self,
@@ -79,13 +96,10 @@ compare_sums (LlmFileWeights           *self,
               const guint8             *data,
               GError                  **error)
 {
-  const LlmWeightRange *before = range - 1;
-  gboolean is_first = range->start == self->first_panel || before->segment != range->segment
-                      || !llm_file_weights_streams (self, before);
-
   if (self->sums == NULL || range->n_leases > 0
       || llm_stream_sums_take (self->sums, range->segment, matrix->offset, data, range->length,
-                               is_first ? self->repacked->data : NULL))
+                               streams_on (self, range, -1) ? NULL : self->repacked->data,
+                               streams_on (self, range, 1) ? NULL : self->repacked->data))
     return TRUE;
   llm_repacked_set_damaged (self->repacked);
   return llm_gguf_fail (self->gguf, error, LLMSVC_ERROR_INVALID_MODEL,

@@ -377,21 +377,68 @@ add_all_rows (LlmFileWeights *self)
 
 /* Each with what is between it and the next. */
 static void
-add_all_panels (LlmFileWeights *self)
+add_panels (LlmFileWeights *self,
+            guint           i)
 {
   const LlmRepackedPlan *plan = self->repacked->plan;
+  const LlmRepackedMatrix *matrix = &g_array_index (plan->matrices, LlmRepackedMatrix, i);
+  guint64 end = i + 1 < plan->matrices->len ? (matrix + 1)->offset : plan->bytes;
 
-  for (guint i = 0; i < plan->matrices->len; i++)
-    {
-      const LlmRepackedMatrix *matrix = &g_array_index (plan->matrices, LlmRepackedMatrix, i);
-      guint64 end = i + 1 < plan->matrices->len ? (matrix + 1)->offset : plan->bytes;
+  *llm_file_weights_place (self, matrix->op, matrix->layer, matrix->segment) =
+    1 + llm_weight_ranges_add (&self->ranges, self->repacked->map,
+                               (llm_file_weights_has_panel_file (self) ? plan->data_offset : 0)
+                                 + matrix->offset,
+                               end - matrix->offset, matrix->segment);
+}
 
-      *llm_file_weights_place (self, matrix->op, matrix->layer, matrix->segment) =
-        1 + llm_weight_ranges_add (&self->ranges, self->repacked->map,
-                                   (llm_file_weights_has_panel_file (self) ? plan->data_offset : 0)
-                                     + matrix->offset,
-                                   end - matrix->offset, matrix->segment);
-    }
+/* Bits of @layer in reverse: layers in this order lie evenly spread, however many of them. */
+static guint
+reverse_bits (guint layer)
+{
+  guint reversed = 0;
+
+  for (guint i = 0; i < 32; i++)
+    reversed |= (layer >> i & 1) << (31 - i);
+  return reversed;
+}
+
+/* Segment by segment, then the layers as they are spread, then what no layer has; of that in the
+ * order of the file. */
+static gint
+compare_stay (gconstpointer a,
+              gconstpointer b,
+              gpointer      data)
+{
+  const GArray *matrices = data;
+  guint i = *(const guint *) a, k = *(const guint *) b;
+  const LlmRepackedMatrix *x = &g_array_index (matrices, LlmRepackedMatrix, i);
+  const LlmRepackedMatrix *y = &g_array_index (matrices, LlmRepackedMatrix, k);
+  gboolean x_is_layered = llm_operator_is_layered (x->op);
+
+  if (x->segment != y->segment)
+    return x->segment < y->segment ? -1 : 1;
+  if (x_is_layered != llm_operator_is_layered (y->op))
+    return x_is_layered ? -1 : 1;
+  if (x->layer != y->layer)
+    return reverse_bits (x->layer) < reverse_bits (y->layer) ? -1 : 1;
+  return i < k ? -1 : 1;
+}
+
+/* In the order in which they stay. While layers that stay are computed, those between them are read:
+ * with the first ones staying, the disk would be at rest as soon as the ring is full. Panels in
+ * memory are packed, and go, from the end. */
+static void
+add_all_panels (LlmFileWeights *self)
+{
+  GArray *matrices = self->repacked->plan->matrices;
+  g_autoptr(GArray) order = g_array_sized_new (FALSE, FALSE, sizeof (guint), matrices->len);
+
+  for (guint i = 0; i < matrices->len; i++)
+    g_array_append_val (order, i);
+  if (llm_file_weights_has_panel_file (self))
+    g_array_sort_with_data (order, compare_stay, matrices);
+  for (guint i = 0; i < order->len; i++)
+    add_panels (self, g_array_index (order, guint, i));
 }
 
 /* @parts, @repacked: (transfer full); @repacked: (nullable). A tensor that several operators share

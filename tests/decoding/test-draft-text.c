@@ -607,6 +607,24 @@ test_unknown_costs (void)
     }
 }
 
+/* A step that was held up is forgotten soon, also where it was the first; one that takes longer for
+ * good is believed. */
+static void
+test_usual_time (void)
+{
+  double us = llm_draft_usual_time (0, 20000);
+
+  g_assert_cmpfloat (us, ==, 20000);
+  for (guint i = 0; i < 12; i++)
+    us = llm_draft_usual_time (us, 100);
+  g_assert_cmpfloat (us, <, 110);
+  us = llm_draft_usual_time (100, 50000);
+  g_assert_cmpfloat_with_epsilon (us, 112.5, 1e-9);
+  for (guint i = 0; i < 40; i++)
+    us = llm_draft_usual_time (us, 1000);
+  g_assert_cmpfloat (us, >, 900);
+}
+
 int
 main (int    argc,
       char **argv)
@@ -617,5 +635,6 @@ main (int    argc,
   g_test_add_func ("/draft/lookup", test_lookup);
   g_test_add_func ("/draft/record", test_record);
   g_test_add_func ("/draft/unknown-costs", test_unknown_costs);
+  g_test_add_func ("/draft/usual-time", test_usual_time);
   return g_test_run ();
 }

@@ -2,6 +2,22 @@
 
 #include "decoding/draft/llm-draft-record.h"
 
+/* What a step counts that took longer than usual, and how much longer it may say; and what one that
+ * took less does. */
+#define RISING    0.125
+#define MAX_RATIO 2
+#define FALLING   0.5
+
+double
+llm_draft_usual_time (double usual_us,
+                      double us)
+{
+  if (usual_us <= 0)
+    return us;
+  return us > usual_us ? usual_us + RISING * (MIN (us, MAX_RATIO * usual_us) - usual_us)
+                       : usual_us + FALLING * (us - usual_us);
+}
+
 LlmDraftRecord *
 llm_draft_record_new (void)
 {

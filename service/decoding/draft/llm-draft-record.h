@@ -44,6 +44,11 @@ typedef struct
   guint64 n_passes;             /* steps of decode in which they were */
 } LlmDraftRecord;
 
+/* The usual time of a step whose usual time was @usual_us, 0 before the first, and which now took
+ * @us. One that something else held up says little: with its time, drafting would end for long. */
+double          llm_draft_usual_time   (double          usual_us,
+                                        double          us);
+
 LlmDraftRecord *llm_draft_record_new   (void);
 LlmDraftRecord *llm_draft_record_ref   (LlmDraftRecord *self);
 void            llm_draft_record_unref (LlmDraftRecord *self);

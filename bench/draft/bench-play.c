@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/llm-clock.h"
@@ -76,6 +77,7 @@ typedef struct
   GArray *tokens;                /* (owned) */
   char *text;                    /* (owned) */
   double ttft_ms, seconds;       /* the latter from the first token on */
+  double cpu_seconds;            /* of all threads, from the first text on; before: until then */
   guint n_reused, n_drafted, n_accepted, n_kept, n_passes;
   GError *error;                 /* (nullable) (owned) */
   gboolean is_done;
@@ -231,12 +233,25 @@ make_decoder (Player            *self,
                                    method->growth.mode == LLM_GROWTH_BEST ? record : NULL);
 }
 
+static double
+get_cpu_seconds (void)
+{
+  struct timespec now;
+
+  clock_gettime (CLOCK_PROCESS_CPUTIME_ID, &now);
+  return (double) now.tv_sec + (double) now.tv_nsec * 1e-9;
+}
+
 static void
 on_text (LlmRequest *request,
          const char *text,
          gsize       length,
          gpointer    data)
 {
+  Answer *answer = data;
+
+  if (answer->cpu_seconds <= 0)
+    answer->cpu_seconds = get_cpu_seconds ();
 }
 
 static void
@@ -250,6 +265,7 @@ on_done (LlmRequest             *request,
   answer->text = g_strdup (result->text->str);
   answer->ttft_ms = result->ttft_ms;
   answer->seconds = result->tpot_ms * (MAX (result->tokens->len, 1) - 1) / 1000;
+  answer->cpu_seconds = answer->cpu_seconds > 0 ? get_cpu_seconds () - answer->cpu_seconds : 0;
   answer->n_reused = result->n_reused;
   answer->n_drafted = result->n_drafted;
   answer->n_accepted = result->n_accepted;
@@ -320,6 +336,8 @@ print_answer (const BenchTask *task,
   json_builder_add_double_value (builder, answer->ttft_ms / 1000);
   json_builder_set_member_name (builder, "seconds");
   json_builder_add_double_value (builder, answer->seconds);
+  json_builder_set_member_name (builder, "cpu-seconds");
+  json_builder_add_double_value (builder, answer->cpu_seconds);
   json_builder_set_member_name (builder, "text");
   json_builder_add_string_value (builder, answer->text);
   json_builder_end_object (builder);

@@ -16,6 +16,10 @@
 #define MAX_ROWS 128
 #define CHUNK_SLOTS 16
 
+/* A step of a model of fewer bytes is computed by one thread: its products are so short that two would
+ * wait for each other most of the time, and where other programs run for theirs. */
+#define ALONE_BYTES ((guint64) 8 << 20)
+
 struct _LlmDraftModel
 {
   LlmModel *model;          /* (owned) */
@@ -50,7 +54,7 @@ llm_draft_model_new (LlmModel     *model,
   self->model = llm_model_ref (model);
   self->weights = weights;
   self->plan = llm_plan_new (llm_model_get_hparams (model), weights, &config);
-  self->pool = llm_worker_pool_new (n_threads);
+  self->pool = llm_worker_pool_new (weights->bytes < ALONE_BYTES ? 1 : n_threads);
   self->ledger = llm_ledger_ref (ledger);
   return self;
 }
@@ -175,6 +179,7 @@ run_step (ModelSource  *self,
     {
       double us = (double) (llm_clock_now_us () - begin_us);
 
+      self->parent.spent_us += us;
       self->parent.step_us = llm_draft_usual_time (self->parent.step_us, us);
       if (self->parent.record != NULL)
         self->parent.record->step_us = self->parent.step_us;

@@ -576,6 +576,17 @@ test_risk (void)
   text_go_on (&text, 0);
   g_assert_cmpuint (text.n_rows, >=, 26);
   g_assert_cmpfloat (text.rig.growth.credit, >=, 0);
+  /* a draft step that was held up has to be paid for */
+  text_init (&text, 10, 1);
+  llm_draft_growth_begin (&text.rig.growth, &text.costs);
+  g_assert_cmpuint (llm_draft_growth_next (&text.rig.growth), ==, 0);
+  llm_draft_growth_expand (&text.rig.growth, 0, &(LlmDraftCandidate) { 5, 0.9f }, 1);
+  text.rig.growth.late_us += 70;
+  g_assert_cmpuint (llm_draft_growth_next (&text.rig.growth), ==, LLM_DRAFT_NONE);
+  fill (&text.rig);
+  g_assert_cmpuint (text.rig.tree.n, ==, 1);
+  llm_draft_growth_learn (&text.rig.growth, &text.rig.tree, 0);
+  g_assert_cmpfloat_with_epsilon (text.rig.growth.credit, 0.5 - 0.8 + 0.01, 1e-9);
   /* before it is known what steps cost nothing is */
   text_init (&text, 0, 0);
   text.costs = (LlmDraftCosts) { 0 };

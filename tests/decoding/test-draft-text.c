@@ -564,7 +564,7 @@ test_record (void)
       if (i == G_N_ELEMENTS (n_skipped))
         {
           record->account = (LlmDraftAccount) { .balance = 2 };
-          /* 11 tokens take 6.6 steps */
+          /* 11 tokens take 6.6 steps; 1.5 may be spent */
           record->text_us = 60;
         }
     }

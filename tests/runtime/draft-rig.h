@@ -39,6 +39,11 @@ void           draft_rig_submit    (Rig                   *rig,
                                     const LlmGrowthConfig *shape,
                                     guint64                session,
                                     Outcome               *outcome);
+/* As long as there are requests: whenever ten tokens have come and a tree is being verified, all of
+ * them are preempted in the middle of their steps, and chunks that are not in use are lost.
+ * @n_disturbed: counts, until the requests have ended. */
+void           draft_rig_disturb   (Rig                   *rig,
+                                    guint                 *n_disturbed);
 /* Tokens, text and end. */
 void           outcome_assert_same (const Outcome         *found,
                                     const Outcome         *expected);

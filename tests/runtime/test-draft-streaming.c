@@ -120,7 +120,7 @@ test_streaming (void)
   LlmRepackedCache *cache = llm_repacked_cache_new (cache_folder, FALSE, NULL, 0);
   LlmTestSource *source = llm_test_source_new ();
   Outcome plain[DRAFT_RIG_SAMPLERS][DRAFT_RIG_PROMPTS], found[DRAFT_RIG_PROMPTS];
-  guint n_kept[G_N_ELEMENTS (modes)] = { 0 };
+  guint n_kept[G_N_ELEMENTS (modes)] = { 0 }, n_disturbed = 0;
   LlmDraftModel *draft;
   double read_us;
   Rig rig;
@@ -164,6 +164,14 @@ test_streaming (void)
             outcome_clear (&found[p]);
           }
       }
+  /* preempted while their trees wait for weights, with guesses made behind those */
+  submit (&rig, draft, 0, 2, &modes[0], &found[0]);
+  draft_rig_disturb (&rig, &n_disturbed);
+  rig_wait_for (&rig, &found[0].is_done);
+  outcome_assert_same (&found[0], &plain[2][0]);
+  outcome_clear (&found[0]);
+  g_test_message ("%u times preempted", n_disturbed);
+  g_assert_cmpuint (n_disturbed, >, 3);
   for (guint m = 0; m < n_modes; m++)
     if (modes[m].goes_ahead)
       g_assert_cmpuint (n_kept[m], >, DRAFT_RIG_TOKENS);

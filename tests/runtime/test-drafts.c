@@ -136,37 +136,6 @@ test_cancel (void)
   draft_rig_clear (&rig);
 }
 
-/* In the executor's thread, whenever some tokens have come since and a tree is being verified: all
- * requests are preempted in the middle of their steps, and chunks that are not in use are lost. */
-static void
-disturb (LlmCommand *command)
-{
-  LlmExecutor *executor = command->executor;
-  LlmRunner *runner = g_ptr_array_index (executor->runners, 0);
-  LlmQueueStep *step = &runner->steps[LLM_QUEUE_DECODE];
-  gboolean verifies = FALSE;
-
-  LLM_EACH (LlmRequest, request, executor->requests)
-    verifies = verifies || (step->is_active && request->rows.n > 1
-                            && llm_request_is_in_step (request, step));
-  if (verifies && executor->figures.n_generated >= command->to)
-    {
-      command->to = executor->figures.n_generated + 10;
-      ++*(guint *) command->data;
-      for (guint i = executor->requests->len; i-- > 0;)
-        {
-          LlmRequest *request = g_ptr_array_index (executor->requests, i);
-
-          if (request->is_resident)
-            llm_request_preempt (request);
-          request->resume_us = 0;
-        }
-      llm_executor_evict (executor, 20000);
-    }
-  if (executor->requests->len > 0)
-    llm_command_send (g_atomic_rc_box_acquire (command));
-}
-
 /* Four contexts, plainly one after the other, then together; undisturbed, and not. */
 static void
 test_together (void)
@@ -186,7 +155,7 @@ test_together (void)
         for (guint p = 0; p < DRAFT_RIG_PROMPTS; p++)
           submit (&rig, p, s, &draft_rig_shapes[p % 2 == 0 ? 0 : 3], 11 + p, &found[p]);
         if (is_disturbed)
-          llm_command_send (llm_command_new (rig.executor, disturb, NULL, &n_disturbed));
+          draft_rig_disturb (&rig, &n_disturbed);
         for (guint p = 0; p < DRAFT_RIG_PROMPTS; p++)
           {
             rig_wait_for (&rig, &found[p].is_done);

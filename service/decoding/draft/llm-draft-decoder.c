@@ -7,13 +7,14 @@
 #define MOST_LOST  8
 #define MOST_WON   16
 #define MAX_SKIP   64
-/* Steps that reading the prompt may take, beyond what earlier answers have won. */
-#define MAX_READ   4
-
-/* What an answer may lose, by the balance, and the bounds of that. */
-#define CREDIT_PART 0.125
+/* Steps that reading the prompt may take, and how many more for each token that earlier answers have
+ * won. */
+#define MAX_READ  1.0
+#define READ_PART 0.25
+/* What an answer begins with less for each token that earlier ones have lost, and at least. What they
+ * have won is not risked: this one may be short. */
+#define CREDIT_PART 0.0625
 #define MIN_CREDIT  0.125
-#define MAX_CREDIT  2.0
 
 /* Of the time of a step, that guesses for the next one may hold it up. */
 #define AHEAD_PART 0.03
@@ -63,7 +64,7 @@ reads_too_long (const DraftDecoder  *self,
 
   return self->record != NULL
          && self->n_prompt * self->record->text_us / plain_us
-              > MAX_READ + MAX (self->record->account.balance, 0);
+              > MAX_READ + READ_PART * MAX (self->record->account.balance, 0);
 }
 
 static void
@@ -89,8 +90,7 @@ begin (LlmDecoder   *decoder,
 
   if (self->record != NULL)
     self->growth.credit =
-      CLAMP (LLM_GROWTH_CREDIT + CREDIT_PART * self->record->account.balance, MIN_CREDIT,
-             MAX_CREDIT);
+      MAX (LLM_GROWTH_CREDIT + CREDIT_PART * MIN (self->record->account.balance, 0), MIN_CREDIT);
   self->chooser->class->begin (self->chooser, prompt, n_prompt);
   self->n_prompt = n_prompt;
   self->is_off = self->record != NULL && skips (self->record);
@@ -160,6 +160,7 @@ draft (LlmDecoder          *decoder,
 {
   DraftDecoder *self = (DraftDecoder *) decoder;
   LlmDraftCandidate candidates[LLM_DRAFT_MAX_CANDIDATES];
+  double spent_us = self->source->spent_us;
   guint node, n;
 
   if (!self->has_costs)
@@ -175,6 +176,9 @@ draft (LlmDecoder          *decoder,
               == LLM_READY)
     {
       llm_draft_growth_expand (&self->growth, node, candidates, n);
+      if (self->source->spent_us > spent_us)
+        self->growth.late_us += self->source->spent_us - spent_us - self->growth.costs.draft_us;
+      spent_us = self->source->spent_us;
       node = llm_draft_growth_next (&self->growth);
     }
   self->late = node;

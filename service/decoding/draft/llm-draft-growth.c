@@ -29,6 +29,7 @@ llm_draft_growth_begin (LlmDraftGrowth      *self,
   self->nodes[0] = (LlmGrowthNode) { .confidence = 1, .cumulative = 1 };
   self->n = 1;
   self->n_steps = 0;
+  self->late_us = 0;
   self->is_ahead = FALSE;
 }
 
@@ -39,7 +40,7 @@ static double
 get_time (const LlmDraftGrowth *self,
           guint                 n)
 {
-  return self->n_steps * self->costs.draft_us
+  return self->n_steps * self->costs.draft_us + self->late_us
          + MAX (self->costs.read_us, self->costs.verify_us[n]);
 }
 

@@ -93,6 +93,8 @@ typedef struct
   guint order[LLM_GROWTH_MAX_NODES];    /* guesses by falling cumulative confidence, parents before
                                          * children */
   guint n_steps;                        /* draft steps taken for this tree */
+  double late_us;                       /* that they took longer than the costs say; added to by
+                                         * who takes them */
   gboolean is_ahead;                    /* the node that was asked last is for a later one */
 } LlmDraftGrowth;
 

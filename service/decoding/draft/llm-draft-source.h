@@ -49,6 +49,7 @@ struct _LlmDraftSource
 {
   const LlmDraftSourceClass *class;
   double step_us;      /* of one expand(): measured, or known to be little */
+  double spent_us;     /* on all expand() of nodes, where that is measured */
   double text_us;      /* spent on the text beyond that, since the decoder has last set it to 0 */
   LlmDraftRecord *record; /* (nullable) (unowned): set before begin(); keeps what it learns */
 };

@@ -127,8 +127,10 @@ void        llm_weights_free        (LlmWeights    *self);
 /* --- llm-weights-file.c: of those of a file alone --- */
 
 /* Weights have an order in which they stay: segment after segment, in each layer after layer, so
- * that what remains of a model whose end was reclaimed is the beginning of a sub-model. What is
- * whole is in segment 0: the embedding and what else no layer has, then layers, then the output. In
+ * that what remains of a model whose end was reclaimed is the beginning of a sub-model. Layers of a
+ * file of packed weights come in an order in which those that stay lie evenly between the others.
+ * What is whole is in segment 0: the embedding and what else no layer has, then layers, then the
+ * output. In
  * a GGUF file, inputs of one output lie side by side, so that most pages have some of several
  * segments: there operators that are cut by inputs are whole in segment 0, too. */
 

@@ -60,6 +60,8 @@ typedef struct
   LlkAttentionQuery *queries;
   size_t stride;                                                   /* of acc: whole vectors */
   bool has_packed;                                                 /* chunks that are seen */
+  const float *open;                                               /* (nullable): packed chunks
+                                                                    * taken apart */
 
   uint16_t order[LLK_ATTENTION_RUN];                               /* chunks by format; those of one
                                                                     * in their order */

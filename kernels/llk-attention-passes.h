@@ -7,7 +7,7 @@
  * a block of queries. Chunks of one format go together. A query's arithmetic does not depend on its
  * block.
  *
- * Packed chunks are taken apart as they are read. What the values of a slot share
+ * Packed chunks are taken apart as they are read, or before (llk-attention-open.h). What the values of a slot share
  * stays outside of the loops: q · k = scale × (q · codes), and weight × v = (weight × step) ×
  * codes + weight × low, low being the value of code 0.
  *
@@ -19,6 +19,9 @@
 
 #include "kernels/llk-attention-scores.h"
 #include "kernels/llk-attention-values.h"
+
+/* Chunks that were taken apart lie behind, in whole lines. */
+#define BLOCK_BYTES ((sizeof (Block) + LINE - 1) / LINE * LINE)
 
 /* --- softmax --- */
 
@@ -128,6 +131,7 @@ attend (const LlkAttentionShape *shape,
   block->n_chunks = n_chunks;
   block->stride = (shape->head_dim + LANES - 1) / LANES * LANES;
   order_chunks (block);
+  open_chunks (block, queries, n_queries, (float *) (void *) ((char *) scratch + BLOCK_BYTES));
   for (size_t first = 0; first < n_queries; first += BLOCK_QUERIES)
     {
       size_t n = n_queries - first < BLOCK_QUERIES ? n_queries - first : BLOCK_QUERIES;
@@ -140,8 +144,8 @@ attend (const LlkAttentionShape *shape,
 static size_t
 get_scratch (const LlkAttentionShape *shape)
 {
-  (void) shape;
-  return sizeof (Block);
+  return BLOCK_BYTES
+         + LLK_ATTENTION_RUN / shape->chunk_slots * get_open_size (shape) * sizeof (float);
 }
 
 /* Queries beyond a block find K and V in the second cache. */

@@ -4,19 +4,22 @@
 
 #pragma once
 
-#include "kernels/llk-attention-block.h"
+#include "kernels/llk-attention-open.h"
 
 #include <math.h>
 
 /* Where the keys of the slots from @first on are; packed ones by sixteen. */
 INLINE const char *
-find_keys (const LlkAttentionShape *shape,
-           const LlkAttentionChunk *chunk,
-           size_t                   first,
-           LlkKvFormat              format)
+find_keys (const Block *block,
+           size_t       chunk,
+           size_t       first,
+           LlkKvFormat  format)
 {
-  const char *k = chunk->k;
+  const LlkAttentionShape *shape = block->shape;
+  const char *k = block->chunks[chunk].k;
 
+  if (get_read_format (block, format) != format)
+    return (const char *) (block->open + chunk * get_open_size (shape) + first);
   if (!llk_kv_is_packed (format))
     return k + get_bytes (first, format);
   return k + llk_kv_get_head_bytes (format, LLK_KV_KEYS, shape->head_dim, shape->chunk_slots)
@@ -25,28 +28,33 @@ find_keys (const LlkAttentionShape *shape,
 
 /* Of the values of a slot. */
 INLINE size_t
-get_value_bytes (const LlkAttentionShape *shape,
-                 LlkKvFormat              format)
+get_value_bytes (const Block *block,
+                 LlkKvFormat  format)
 {
+  const LlkAttentionShape *shape = block->shape;
   size_t row = shape->head_dim;
 
+  if (get_read_format (block, format) != format)
+    return get_open_row (shape) * sizeof (float);
   if (llk_kv_is_packed (format))
     row = llk_kv_get_row (LLK_KV_VALUES, row, shape->chunk_slots);
   return get_bytes (row, format);
 }
 
-/* Where the values of slot @slot are. */
+/* Where the values of a chunk are. */
 INLINE const char *
-find_values (const LlkAttentionShape *shape,
-             const LlkAttentionChunk *chunk,
-             size_t                   slot,
-             LlkKvFormat              format)
+find_values (const Block *block,
+             size_t       chunk,
+             LlkKvFormat  format)
 {
-  const char *v = chunk->v;
+  const LlkAttentionShape *shape = block->shape;
+  const char *v = block->chunks[chunk].v;
 
+  if (get_read_format (block, format) != format)
+    return (const char *) (block->open + chunk * get_open_size (shape) + get_open_keys (shape));
   if (llk_kv_is_packed (format))
     v += llk_kv_get_head_bytes (format, LLK_KV_VALUES, shape->head_dim, shape->chunk_slots);
-  return v + slot * get_value_bytes (shape, format);
+  return v;
 }
 
 /* Chunks of one format go together: of a mix each change of the format would end a group of vectors
@@ -88,7 +96,7 @@ list_slots (Block *block,
         {
           if ((seen >> first & ((1u << LANES) - 1)) != 0)
             block->slots[n++] = (Slots) {
-              find_keys (shape, chunk, first, format), NULL,
+              find_keys (block, c, first, format), NULL,
               c * shape->chunk_slots + first, c, first, format,
             };
           if (first + LANES == 64)
@@ -102,7 +110,7 @@ list_slots (Block *block,
     {
       const Slots *like = &block->slots[i < n_listed ? i : n_listed - 1];
 
-      block->slots[n + i].k = (const char *) block->chunks[like->chunk].v
+      block->slots[n + i].k = find_values (block, like->chunk, like->format)
                               + get_bytes (like->first, like->format);
     }
   for (size_t i = 0; i < n_listed; i++)
@@ -276,9 +284,10 @@ score (Block *block,
 
   for (size_t i = 0, n; i < block->n_slots; i += n)
     {
-      LlkKvFormat format = block->slots[i].format;
+      LlkKvFormat format = get_read_format (block, block->slots[i].format);
 
-      for (n = 1; i + n < block->n_slots && block->slots[i + n].format == format;)
+      for (n = 1; i + n < block->n_slots
+                  && get_read_format (block, block->slots[i + n].format) == format;)
         n++;
       if (format == LLK_KV_F16)
         score_slots (block, i, n, n_queries, LLK_KV_F16);

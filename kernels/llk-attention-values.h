@@ -136,24 +136,22 @@ list_seen (const Block             *block,
 {
   const LlkAttentionShape *shape = block->shape;
   size_t ahead = VALUE_SLOTS / shape->chunk_slots;
-  size_t row_bytes = get_value_bytes (shape, format);
+  size_t row_bytes = get_value_bytes (block, format);
   size_t n = 0;
 
   for (size_t i = first; i < first + n_chunks; i++)
     {
       size_t c = block->order[i], slot = c * shape->chunk_slots;
-      const LlkAttentionChunk *chunk = &block->chunks[c];
-      const LlkAttentionChunk *next =
-        i + ahead < block->n_chunks ? &block->chunks[block->order[i + ahead]] : chunk;
-      const char *v = find_values (shape, chunk, 0, format), *next_v = v;
+      size_t next = i + ahead < block->n_chunks ? block->order[i + ahead] : c;
+      const char *v = find_values (block, c, format), *next_v = v;
       size_t next_bytes = row_bytes;
 
-      if (next->v != NULL)
+      if (block->chunks[next].v != NULL)
         {
-          LlkKvFormat next_format = llk_attention_get_format (shape, next);
+          LlkKvFormat next_format = llk_attention_get_format (shape, &block->chunks[next]);
 
-          next_v = find_values (shape, next, 0, next_format);
-          next_bytes = get_value_bytes (shape, next_format);
+          next_v = find_values (block, next, next_format);
+          next_bytes = get_value_bytes (block, next_format);
         }
       for (uint64_t rest = query->masks[c]; rest != 0; rest &= rest - 1)
         {
@@ -209,14 +207,14 @@ sum_values (Block *block,
 
           if (n > 0)
             add_all_values (seen, n, shape->head_dim, block->weights, block->acc, block->stride,
-                            n_queries, format);
+                            n_queries, get_read_format (block, format));
         }
       for (size_t j = 0; j < n_queries && !is_same; j++)
         {
           size_t n = list_seen (block, &block->queries[j], first, n_chunks, format, seen);
 
           add_values_of_one (seen, n, shape->head_dim, &block->weights[j * LLK_ATTENTION_RUN],
-                             &block->acc[j * block->stride], format);
+                             &block->acc[j * block->stride], get_read_format (block, format));
         }
     }
 

@@ -93,6 +93,7 @@ static int n_tokens = 512, n_windows = 1;
 
 static const GOptionEntry entries[] = {
   TOOL_MODEL_ENTRIES,
+  TOOL_MODEL_EXACT_ENTRY,
   TOOL_MODEL_SUB_MODEL_ENTRY,
   { "tokens", 0, 0, G_OPTION_ARG_INT, &n_tokens, N_("Tokens that are remembered (512)"), "N" },
   { "windows", 0, 0, G_OPTION_ARG_INT, &n_windows, N_("Pieces of the text at most (1)"), "N" },

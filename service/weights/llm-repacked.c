@@ -147,6 +147,8 @@ llm_repacked_drop_memory (LlmRepacked *self,
   g_clear_error (&self->error);
   self->n_packed = MIN (first, self->n_packed);
   __atomic_store_n (&self->packed, LLM_READY, __ATOMIC_RELEASE);
+  /* Else the kernel fills what is missing of a huge page again, with zeros. */
+  (void) madvise (self->data + first, self->plan->bytes - first, MADV_NOHUGEPAGE);
   (void) madvise (self->data + first, self->plan->bytes - first, MADV_DONTNEED);
 }
 
@@ -174,6 +176,7 @@ llm_repacked_pack_again (LlmRepacked *self,
   if (packed == LLM_FAILED || bytes <= self->n_packed)
     return packed;
   self->packing_end = bytes;
+  (void) madvise (self->data + self->n_packed, bytes - self->n_packed, MADV_HUGEPAGE);
   __atomic_store_n (&self->packed, LLM_PENDING, __ATOMIC_RELEASE);
   self->packing = g_thread_new ("llm-pack", pack_again, self);
   return LLM_PENDING;

@@ -63,6 +63,7 @@ __llmsvc_tool_option divergence model 'The GGUF file' --short-option m --require
 __llmsvc_tool_option divergence lora 'Apply this adapter (LoRA) to it' --require-parameter --force-files
 __llmsvc_tool_option divergence threads 'Threads that compute' --exclusive
 __llmsvc_tool_option divergence sub-model 'Compute with the sub-model of this share of the model' --exclusive
+__llmsvc_tool_option divergence exact 'Compute in floats with the weights as the file has them'
 __llmsvc_tool_option divergence tokens 'Tokens that are remembered' --exclusive
 __llmsvc_tool_option divergence windows 'Pieces of the text at most' --exclusive
 __llmsvc_tool_option divergence text 'A text, instead of random tokens' --require-parameter --force-files

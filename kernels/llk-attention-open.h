@@ -41,22 +41,24 @@ get_read_format (const Block *block,
   return block->open != NULL && llk_kv_is_packed (format) ? LLK_KV_F32 : format;
 }
 
+/* @steps has room for those of as many dimensions as a vector has lanes, and for their zeros. */
 INLINE void
 open_keys (const LlkAttentionShape *shape,
            const char              *part,
            float                   *dst,
+           float                   *steps,
            LlkKvFormat              format)
 {
   size_t slots = shape->chunk_slots, n_groups = llk_kv_pad (shape->head_dim);
   size_t row_bytes = get_bytes (slots, format);
   const char *codes =
     part + llk_kv_get_head_bytes (format, LLK_KV_KEYS, shape->head_dim, slots);
+  float *lows = steps + LANES;
   bool has_steps = llk_kv_is_by_dimension (format, LLK_KV_KEYS);
 
   for (size_t first = 0; first < shape->head_dim; first += LANES)
     {
       size_t n = shape->head_dim - first < LANES ? shape->head_dim - first : LANES;
-      float steps[LANES], lows[LANES];
 
       if (has_steps)
         {
@@ -103,8 +105,10 @@ open_chunk (const LlkAttentionShape *shape,
             float                   *dst,
             LlkKvFormat              format)
 {
-  open_keys (shape, chunk->k, dst, format);
-  open_values (shape, chunk->v, dst + get_open_keys (shape), format);
+  float *values = dst + get_open_keys (shape);
+
+  open_keys (shape, chunk->k, dst, values, format);
+  open_values (shape, chunk->v, values, format);
 }
 
 INLINE bool

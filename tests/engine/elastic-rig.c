@@ -150,6 +150,12 @@ elastic_start (Elastic *self)
   /* a text must not depend on what was quantized between two calls */
   settings->context_ratio = 0;
   settings->pace_on_battery = LLM_PACE_WAIT;
+  if (self->root != NULL)
+    {
+      settings->root = g_strdup (self->root);
+      settings->short_wait_s = 0;
+      settings->reacts_to_pressure = TRUE;
+    }
   return start_engine_with (settings);
 }
 
@@ -180,4 +186,7 @@ tear_down_elastic (Elastic       *self,
   tear_down (&self->fixture, data);
   llm_test_folder_remove (self->models);
   g_free (self->models);
+  if (self->root != NULL)
+    llm_test_folder_remove (self->root);
+  g_free (self->root);
 }

@@ -15,6 +15,7 @@ typedef struct
   Fixture fixture;
   char *models;         /* folder */
   gboolean has_cache;   /* prepared weights are a file's */
+  char *root;           /* (nullable): folder of a made-up system whose memory the service watches */
 } Elastic;
 
 /* What is in fixture.state is found again. */

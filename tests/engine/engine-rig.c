@@ -12,6 +12,34 @@
 #include "runtime/llm-executor-private.h"
 #include "support/llm-test-folder.h"
 
+static gboolean
+on_moment (gpointer data)
+{
+  return G_SOURCE_CONTINUE;
+}
+
+void
+iterate (void)
+{
+  guint moment = g_timeout_add (50, on_moment, NULL);
+
+  g_main_context_iteration (NULL, TRUE);
+  g_source_remove (moment);
+}
+
+void
+put_available (const char *root,
+               guint64     bytes)
+{
+  g_autofree char *folder = g_build_filename (root, "proc", NULL);
+  g_autofree char *path = g_build_filename (folder, "meminfo", NULL);
+  g_autofree char *text = g_strdup_printf ("MemTotal: %ju kB\nMemAvailable: %ju kB\n", SYSTEM_BYTES / 1024,
+                                           bytes / 1024);
+
+  g_assert_cmpint (g_mkdir_with_parents (folder, 0700), ==, 0);
+  g_assert_true (g_file_set_contents (path, text, -1, NULL));
+}
+
 LlmSettings *
 new_settings (const char *state,
               guint       n_threads)

@@ -26,15 +26,24 @@ typedef struct
   gboolean is_finished;
 } Answer;
 
-#define WAIT_FOR(condition)                       \
-  while (!(condition))                            \
-    g_main_context_iteration (NULL, TRUE)
+#define WAIT_FOR(condition) \
+  while (!(condition))      \
+    iterate ()
+
+/* Runs the main loop until something happened, or a moment: what a thread did may be waited for. */
+void iterate (void);
 
 #define GREEDY "{'temperature': <0.0>, 'max-tokens': <uint32 24>}"
 
 /* At a call that takes a moment, and may end while this process waits for a processor; most are met
  * at once. */
 #define MAX_ATTEMPTS 30
+
+#define SYSTEM_BYTES (G_GUINT64_CONSTANT (8192) << 20)
+/* A sixteenth of the machine, which is left to others. */
+#define SYSTEM_RESERVE (SYSTEM_BYTES / 16)
+/* Has the made-up system in the folder @root say so. */
+void put_available (const char *root, guint64 bytes);
 
 /* Like those of start_engine(), but for what callers change. */
 LlmSettings *new_settings (const char *state, guint n_threads);

@@ -279,6 +279,27 @@ test_asked (Elastic      *self,
   g_assert_cmpuint (tail->get_held (tail->holder), ==, 0);
 }
 
+static void
+set_up_short (Elastic      *self,
+              gconstpointer data)
+{
+  self->has_cache = TRUE;
+  self->root = llm_test_folder_new ();
+  put_available (self->root, SYSTEM_BYTES / 2);
+  set_up_elastic (self, NULL);
+}
+
+/* What the system says of its memory gets here. */
+static void
+test_short (Elastic      *self,
+            gconstpointer data)
+{
+  g_free (complete_by (self, BACKGROUND, 100));
+  g_assert_cmpuint (get_statistic (self, "lowered-classes"), ==, 0);
+  put_available (self->root, SYSTEM_RESERVE / 4 * 3);
+  WAIT_FOR (get_statistic (self, "lowered-classes") == LLM_LOWERED_RESPONSIVE);
+}
+
 #define ADD(name, func)                                                                           \
   g_test_add ("/lowering/file/" name, Elastic, GUINT_TO_POINTER (IN_FILE), set_up_at, func,       \
               tear_down_elastic);                                                                 \
@@ -292,6 +313,7 @@ main (int   argc,
   g_test_init (&argc, &argv, NULL);
   g_test_add ("/lowering/classes", Elastic, GUINT_TO_POINTER (IN_FILE), set_up_at, test_classes,
               tear_down_elastic);
+  g_test_add ("/lowering/short", Elastic, NULL, set_up_short, test_short, tear_down_elastic);
   ADD ("tail", test_tail);
   ADD ("running", test_running);
   ADD ("recomputed", test_recomputed);

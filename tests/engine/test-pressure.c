@@ -16,9 +16,6 @@
 #include "support/llm-test-folder.h"
 
 #define MIB (G_GUINT64_CONSTANT (1) << 20)
-#define TOTAL (8192 * MIB)
-/* A sixteenth of the machine, which is left to others. */
-#define RESERVE (512 * MIB)
 
 /* Resident bytes of this process, as another one reads them. */
 static guint64
@@ -104,19 +101,6 @@ test_given_is_gone (gconstpointer data)
   g_assert_cmpstr (again, ==, first);
   g_clear_object (&context);
   tear_down (&fixture, NULL);
-}
-
-static void
-put_available (const char *root,
-               guint64     bytes)
-{
-  g_autofree char *folder = g_build_filename (root, "proc", NULL);
-  g_autofree char *path = g_build_filename (folder, "meminfo", NULL);
-  g_autofree char *text = g_strdup_printf ("MemTotal: %ju kB\nMemAvailable: %ju kB\n", TOTAL / 1024,
-                                           bytes / 1024);
-
-  g_assert_cmpint (g_mkdir_with_parents (folder, 0700), ==, 0);
-  g_assert_true (g_file_set_contents (path, text, -1, NULL));
 }
 
 static gboolean
@@ -271,7 +255,7 @@ test_stays_short (gconstpointer data)
   start (&fixture, GPOINTER_TO_UINT (data), root, 0);
   context = create (&fixture, "{}");
   g_free (ask (&fixture, context, "I want a restaurant in San Jose.", GREEDY));
-  put_available (root, RESERVE / 2 - MIB);
+  put_available (root, SYSTEM_RESERVE / 2 - MIB);
   WAIT_FOR (get_statistic (&fixture, "pressure-level") == 3);
   text = ask (&fixture, context, "Italian food, please.", GREEDY);
   g_assert_cmpint (strlen (text), >, 0);

@@ -285,7 +285,7 @@ gboolean    llm_runner_take_weights  (LlmRunner     *self,
  * @percent. */
 guint       llm_runner_find_level    (const LlmRunner *self,
                                       guint            percent);
-/* While memory is short: gives back the weights behind the level in use. */
+/* While memory is short: releases the weights behind the level in use. */
 void        llm_executor_drop_unused_tails (LlmExecutor *self);
 /* Of the bytes of weights that stay between steps the instance has its part. */
 void        llm_runner_keep_weights  (LlmRunner     *self);

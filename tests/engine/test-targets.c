@@ -102,7 +102,7 @@ test_parts (Elastic       *self,
   check_part (self, 40, "call-share", 0.01);
 }
 
-/* Nobody gets less unasked, and none less than it allows. */
+/* No call gets less unasked, and none less than it allows. */
 static void
 test_least (Elastic       *self,
             gconstpointer  data)
@@ -169,7 +169,7 @@ test_milliseconds (Elastic       *self,
 }
 
 /* A call that waits so long before its first row that what was chosen would be late is computed by
- * less of the model (E7). The clock stands still, and nothing is learned meanwhile. */
+ * less of the model (E7). The clock is stopped, and nothing is learned meanwhile. */
 static void
 test_replaced (Elastic       *self,
                gconstpointer  data)

@@ -25,6 +25,7 @@ typedef struct
 typedef struct
 {
   LlmBackend parent;
+  LlmBackend *cpu;         /* (owned): computes, on the device's thread */
   const LlkOps *kernels;   /* (unowned) */
   LlmPacedConfig config;
   GPtrArray *shapes;       /* (element-type Prepared) (owned) */
@@ -64,10 +65,12 @@ compute (PacedDevice   *self,
     .prepared = (guint8 *) (((guintptr) prepared + 63) / 64 * 64),
     .row_bytes = row_bytes,
   };
-  const LlmRows rows = { job->x, shape->n_in };
-  const LlmProduct *products[] = { &job->product };
+  LlmOp op = {
+    .shape = *shape, .rows = { job->x, shape->n_in }, .product = job->product, .host = &host,
+  };
+  LlmOp *const ops[] = { &op };
 
-  llm_matmul_run (self->kernels, &host, &rows, products, 1);
+  (void) self->cpu->class->submit (self->cpu, ops, 1, NULL);
 }
 
 static Job *
@@ -318,6 +321,7 @@ free_device (LlmBackend *backend)
   g_cond_broadcast (&self->changed);
   g_mutex_unlock (&self->lock);
   g_thread_join (self->thread);
+  llm_backend_free (self->cpu);
   g_ptr_array_unref (self->shapes);
   g_mutex_clear (&self->lock);
   g_cond_clear (&self->changed);
@@ -344,6 +348,7 @@ llm_paced_new (const LlkOps         *kernels,
   self->parent = (LlmBackend) {
     .class = &paced_class, .name = "paced device", .has_cpu_bits = TRUE,
   };
+  self->cpu = llm_backend_cpu_new (kernels);
   self->kernels = kernels;
   self->config = *config;
   self->shapes = g_ptr_array_new_with_free_func ((GDestroyNotify) free_prepared);

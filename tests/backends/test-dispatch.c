@@ -3,83 +3,10 @@
 /* Out-of-order dispatch, by numbers: beside schedules computed by hand, the optimum of small graphs,
  * and the paper's case (N6). */
 
-#include "backends/llm-dispatch.h"
-
-#include <string.h>
-
-#define MAX_STAGES 160
-
-typedef struct
-{
-  LlmDispatchGraph graph;
-  LlmDispatchStage stages[MAX_STAGES];
-  double times_us[LLM_DISPATCH_MAX_CHUNKS * MAX_STAGES];
-} Case;
-
-static void
-case_init (Case  *self,
-           guint  n_chunks,
-           guint  n_stages)
-{
-  memset (self, 0, sizeof *self);
-  self->graph = (LlmDispatchGraph) { self->stages, n_stages, n_chunks, self->times_us };
-}
-
-/* Attention of later chunks takes longer: they see more. */
-static void
-case_randomize (Case  *self,
-                GRand *random)
-{
-  for (guint s = 0; s < self->graph.n_stages; s++)
-    {
-      double time_us = g_rand_double_range (random, 1, 10);
-
-      self->stages[s].processor = g_rand_boolean (random);
-      self->stages[s].needs_earlier = s > 0 && g_rand_int_range (random, 0, 10) < 3;
-      for (guint c = 0; c < self->graph.n_chunks; c++)
-        self->times_us[c * self->graph.n_stages + s] =
-          time_us * (self->stages[s].needs_earlier ? 1 + 0.5 * c : 1);
-    }
-}
-
-/* 24 layers of six subgraphs, 315 ms of the device and 157 ms of the CPU for the first chunk.
- * @growth: of attention from chunk to chunk. */
-static void
-case_paper (Case   *self,
-            guint   n_chunks,
-            double  growth)
-{
-  static const LlmDispatchStage layer[] = {
-    { LLM_PROCESSOR_CPU, FALSE }, { LLM_PROCESSOR_DEVICE, FALSE }, { LLM_PROCESSOR_CPU, TRUE },
-    { LLM_PROCESSOR_DEVICE, FALSE }, { LLM_PROCESSOR_CPU, FALSE }, { LLM_PROCESSOR_DEVICE, FALSE },
-  };
-  static const double parts[] = { 0.2, 0.3, 0.6, 0.1, 0.2, 0.6 };
-
-  case_init (self, n_chunks, 24 * G_N_ELEMENTS (layer));
-  for (guint s = 0; s < self->graph.n_stages; s++)
-    {
-      guint part = s % G_N_ELEMENTS (layer);
-      double all_us = layer[part].processor == LLM_PROCESSOR_CPU ? 157e3 : 315e3;
-
-      self->stages[s] = layer[part];
-      for (guint c = 0; c < n_chunks; c++)
-        self->times_us[c * self->graph.n_stages + s] =
-          all_us / 24 * parts[part] * (layer[part].needs_earlier ? 1 + growth * c : 1);
-    }
-}
+#include "support/llm-test-dispatch.h"
 
 static double
-case_sum (const Case *self)
-{
-  double sum_us = 0;
-
-  for (guint i = 0; i < self->graph.n_chunks * self->graph.n_stages; i++)
-    sum_us += self->times_us[i];
-  return sum_us;
-}
-
-static double
-find_makespan (const Case *self)
+find_makespan (const LlmTestDispatch *self)
 {
   return llm_dispatch_simulate (&self->graph, llm_dispatch_choose (&self->graph)).makespan_us;
 }
@@ -91,7 +18,7 @@ find_makespan (const Case *self)
 
 typedef struct
 {
-  const Case *graph;
+  const LlmTestDispatch *graph;
   double best_us;
   guint n_done[SMALL_CHUNKS];
   double ends_us[SMALL_CHUNKS][SMALL_STAGES];
@@ -159,7 +86,7 @@ search (Search *self)
 }
 
 static double
-find_optimum (const Case *graph,
+find_optimum (const LlmTestDispatch *graph,
               double      bound_us)
 {
   Search self = { .graph = graph, .best_us = bound_us };
@@ -237,13 +164,13 @@ test_needs (void)
 
   for (guint run = 0; run < 300; run++)
     {
-      Case graph;
+      LlmTestDispatch graph;
       guint n_done[8] = { 0 }, running[LLM_N_PROCESSORS] = { G_MAXUINT, G_MAXUINT };
       g_autoptr (LlmDispatch) self = NULL;
 
-      case_init (&graph, (guint) g_rand_int_range (random, 1, 9),
+      llm_test_dispatch_init (&graph, (guint) g_rand_int_range (random, 1, 9),
                  (guint) g_rand_int_range (random, 1, 13));
-      case_randomize (&graph, random);
+      llm_test_dispatch_randomize (&graph, random);
       self = llm_dispatch_new (&graph.graph, run % LLM_N_DISPATCH_RULES);
       while (!llm_dispatch_is_done (self))
         {
@@ -283,12 +210,12 @@ test_optimum (void)
 
   for (guint run = 0; run < n; run++)
     {
-      Case graph;
+      LlmTestDispatch graph;
       double found_us, best_us, fifo_us, stalls_us;
 
-      case_init (&graph, (guint) g_rand_int_range (random, 2, SMALL_CHUNKS + 1),
+      llm_test_dispatch_init (&graph, (guint) g_rand_int_range (random, 2, SMALL_CHUNKS + 1),
                  (guint) g_rand_int_range (random, 3, SMALL_STAGES + 1));
-      case_randomize (&graph, random);
+      llm_test_dispatch_randomize (&graph, random);
       found_us = find_makespan (&graph);
       fifo_us = llm_dispatch_simulate (&graph.graph, LLM_DISPATCH_FIFO).makespan_us;
       stalls_us = llm_dispatch_simulate (&graph.graph, LLM_DISPATCH_STALLS).makespan_us;
@@ -315,12 +242,12 @@ test_random (void)
 
   for (guint run = 0; run < n; run++)
     {
-      Case graph;
+      LlmTestDispatch graph;
       double fifo_us, found_us;
 
-      case_init (&graph, (guint) g_rand_int_range (random, 2, 9),
+      llm_test_dispatch_init (&graph, (guint) g_rand_int_range (random, 2, 9),
                  (guint) g_rand_int_range (random, 6, 49));
-      case_randomize (&graph, random);
+      llm_test_dispatch_randomize (&graph, random);
       fifo_us = llm_dispatch_simulate (&graph.graph, LLM_DISPATCH_FIFO).makespan_us;
       found_us = find_makespan (&graph);
       g_assert_cmpfloat (found_us, <=, fifo_us);
@@ -347,18 +274,18 @@ test_paper (void)
 
   for (guint i = 0; i < G_N_ELEMENTS (cases); i++)
     {
-      Case graph;
+      LlmTestDispatch graph;
       double serial_us, gain;
 
-      case_paper (&graph, 1, 0);
-      serial_us = case_sum (&graph);
+      llm_test_dispatch_paper (&graph, 1, 0);
+      serial_us = llm_test_dispatch_get_serial (&graph);
       /* one chunk: the device waits for the CPU */
       g_assert_cmpfloat_with_epsilon (find_makespan (&graph), serial_us, 1e-3);
       g_assert_cmpfloat (157e3 / serial_us, >=, 0.33);
       g_assert_cmpfloat (157e3 / serial_us, <=, 0.37);
 
-      case_paper (&graph, cases[i].n_chunks, cases[i].growth);
-      gain = 1 - find_makespan (&graph) / case_sum (&graph);
+      llm_test_dispatch_paper (&graph, cases[i].n_chunks, cases[i].growth);
+      gain = 1 - find_makespan (&graph) / llm_test_dispatch_get_serial (&graph);
       g_test_message ("%u chunks, attention + %.0f %% a chunk: %.1f %% shorter", cases[i].n_chunks,
                       cases[i].growth * 100, gain * 100);
       g_assert_cmpfloat (gain, >=, cases[i].least_gain);

@@ -13,7 +13,7 @@ typedef struct
   guint chunk;             /* NONE: free */
   guint node;
   gint64 begun_us;
-  gboolean is_of_device;   /* it had operations to wait for */
+  gboolean is_of_device;   /* that has got operations of it */
 } Running;
 
 struct _LlmChunkRun
@@ -178,13 +178,14 @@ run_stage (LlmChunkRun *self,
            GError     **error)
 {
   LlmStep *step = self->steps[running->chunk];
+  guint64 n_before;
   LlmStatus status;
 
   if (running->node >= llm_step_get_n_nodes (step))
     return LLM_READY;
+  n_before = step->n_of_device;
   status = llm_step_run (step, &self->plan->nodes[running->node], error);
-  if (status == LLM_PENDING && step->hold != NULL && step->hold->n_ops > 0)
-    running->is_of_device = TRUE;
+  running->is_of_device = running->is_of_device || step->n_of_device > n_before;
   return status;
 }
 

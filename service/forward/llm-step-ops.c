@@ -199,6 +199,8 @@ give (LlmStep    *self,
     }
   is_taken = is_taken && backend->class->submit (backend, ops, n_ops, error);
   llm_backend_count (backend, self->ledger);
+  if (backend != self->plan->cpu)
+    self->n_of_device += n_ops;
   return is_taken;
 }
 

@@ -107,6 +107,7 @@ struct _LlmStep
   LlmScratch scratch;
   LlmHost host;
   guint64 n_multiplied;       /* products of two numbers, so far */
+  guint64 n_of_device;        /* operations that were handed to the device, so far */
 
   /* Angle of a rotation per position, by pair; NULL before the first step. */
   double *frequencies;        /* (nullable) (owned) [n_ropes × rope_dim/2] */

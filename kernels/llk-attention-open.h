@@ -111,18 +111,6 @@ open_chunk (const LlkAttentionShape *shape,
   open_values (shape, chunk->v, values, format);
 }
 
-INLINE bool
-is_seen (size_t                   chunk,
-         const LlkAttentionQuery *queries,
-         size_t                   n_queries)
-{
-  for (size_t i = 0; i < n_queries; i++)
-    if (queries[i].masks[chunk] != 0)
-      return true;
-
-  return false;
-}
-
 /* The packed chunks that a query sees. */
 static __attribute__ ((noinline)) void
 open_chunks (Block                   *block,
@@ -138,7 +126,7 @@ open_chunks (Block                   *block,
       const LlkAttentionChunk *chunk = &block->chunks[c];
       float *dst = space + c * get_open_size (shape);
 
-      if (!llk_kv_is_packed (chunk->format) || !is_seen (c, queries, n_queries))
+      if (!llk_kv_is_packed (chunk->format) || !llk_attention_is_seen (c, queries, n_queries))
         continue;
       if (chunk->format == LLK_KV_Q8)
         open_chunk (shape, chunk, dst, LLK_KV_Q8);

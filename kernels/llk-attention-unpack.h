@@ -16,18 +16,6 @@ llk_attention_get_unpacked (const LlkAttentionShape *shape)
   return 2 * LLK_ATTENTION_RUN * shape->head_dim * sizeof (float);
 }
 
-static inline bool
-llk_attention_is_seen (size_t                   chunk,
-                       const LlkAttentionQuery *queries,
-                       size_t                   n_queries)
-{
-  for (size_t i = 0; i < n_queries; i++)
-    if (queries[i].masks[chunk] != 0)
-      return true;
-
-  return false;
-}
-
 /* Whether a query sees a packed chunk. Then @unpacked, with room for a run's chunks, has all
  * that are seen as floats, which lie in @space. */
 static inline bool

@@ -148,3 +148,16 @@ llk_gelu (float x)
 
   return x / (1 + llk_exp (-2 * u));
 }
+
+/* Whether one of the queries sees a slot of @chunk. */
+static inline bool
+llk_attention_is_seen (size_t                   chunk,
+                       const LlkAttentionQuery *queries,
+                       size_t                   n_queries)
+{
+  for (size_t i = 0; i < n_queries; i++)
+    if (queries[i].masks[chunk] != 0)
+      return true;
+
+  return false;
+}

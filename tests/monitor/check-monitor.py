@@ -89,21 +89,21 @@ def make_contexts(llmctl):
 def check_figures(llmctl, command):
     make_contexts(llmctl)
     with Window(command) as window:
-        text = window.read_until(r"^notes$", r"^restaurant$", r"^Tokens per second: [0-9]")
+        text = window.read_until(r"^notes$", r"^restaurant$", r"^Tokens per second: [0-9]",
+                                 r"^\(without a name\)\n2\n0$")  # both contexts, no call under way
         assert get_property("org.llm.Service", "Availability") == "ready"
         assert re.search(r"^Memory pressure: none; held [0-9.]+\s[KMG]iB", text, re.M), text
         weights = GLib.format_size_full(get_property("org.llm.Service.Memory", "Weights"),
                                         GLib.FormatSizeFlags.IEC_UNITS)
-        assert f"weights\n{weights}\n" in text, text
+        if f"weights\n{weights}\n" not in text:  # the kernel was asked again in between
+            text = window.read_until(rf"^weights\n{re.escape(weights)}$")
         chunks = re.findall(r"^(notes|restaurant): (\d+) chunks?: (\d+) in memory, (\d+) in memory and on storage, "
                             r"(\d+) on storage, (\d+) only as text$", text, re.M)
-        assert [name for name, *_ in chunks] == ["notes", "restaurant"], text
+        assert sorted(name for name, *_ in chunks) == ["notes", "restaurant"], text
         for _name, n, *places in chunks:
             assert int(n) > 0 and sum(map(int, places)) == int(n), chunks
         assert "llmsvc-demo-8M (in use)\n" in text and re.search(r"8\.1\sMiB", text), text
         assert re.search(r"^Level: the whole model$", text, re.M), text
-        # the applications: one without a name, with both contexts
-        assert "(without a name)\n2\n0\n" in text, text
 
         # a context of another application is not shown, its application is
         other = Gio.DBusConnection.new_for_address_sync(

@@ -39,8 +39,9 @@ class Picture:
         self.parts.append(f'<rect class="{kind}" x="{x}" y="{y}" width="{width}" height="{height}" rx="{round_by}"/>')
 
     def text(self, x, y, text, kind="", anchor="start"):
+        size = 12 if kind in ("note", "on") else 14
         kind = f' class="{kind}"' if kind else ""
-        self.parts.append(f'<text{kind} x="{x}" y="{y}" text-anchor="{anchor}">{html.escape(text)}</text>')
+        self.parts.append(f'<text{kind} x="{x}" y="{y}" font-size="{size}" text-anchor="{anchor}">{html.escape(text)}</text>')
 
     def box(self, x, y, width, height, title, *notes):
         self.rectangle("box", x, y, width, height, 8)
@@ -106,8 +107,8 @@ def draw_life():
                           (540, "e", "only as text")):
         p.rectangle(kind, x, 232, 16, 16)
         p.text(x + 24, 245, text, "note")
-    p.text(20, 280, "A cell is a chunk of 16 tokens, filled as high as its numbers have bits. What storage lacks is computed again from the text, in the", "note")
-    p.text(20, 298, "same pass that reads the rest: layer by layer, whichever is sooner. A crash at any moment loses chunks, never text.", "note")
+    p.text(20, 280, "A cell is a chunk of 16 tokens, filled as high as its numbers have bits. What storage lacks is computed again", "note")
+    p.text(20, 298, "from the text, in the pass that reads the rest. A crash at any moment loses chunks, never text.", "note")
     return p.finish()
 
 
@@ -134,7 +135,7 @@ def draw_preemption():
     p.arrow((130, 222), (840, 222))
     p.text(840, 240, "steps of the model", "note", "end")
     for y, text in ((262, "The background request stops at the next step, not at its end: the person waits for one step, not for a document."),
-                    (282, "Its KV cache stays (or is evicted and read back), so that prefill goes on behind the last chunk: no work is lost, its text is the same."),
+                    (282, "Its KV cache stays, or is evicted and read back: prefill goes on where it was, and its text is the same."),
                     (302, "Where deadlines leave room, rows of both are in one step (right): weights are read once for all of them.")):
         p.text(20, y, text, "note")
     return p.finish()

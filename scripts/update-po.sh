@@ -19,7 +19,8 @@ has_messages () {
   echo "$1" | extract one.pot 2>/dev/null && [ -s "$work/one.pot" ]
 }
 
-find libllmsvc llmctl service data/polkit -name '*.c' -o -name '*.policy' | LC_ALL=C sort |
+{ find libllmsvc llmctl service data/polkit -name '*.c' -o -name '*.policy' | LC_ALL=C sort
+  find clients -name '*.js' | LC_ALL=C sort; } |
 while read -r file; do
   ! has_messages "$file" || echo "$file"
 done > "$work/POTFILES"

@@ -9,7 +9,8 @@ ROOT is the source tree. The pages are shown as NAME.html in the list SECTION of
 navigation, in the order of their names; where one was made from another file of the tree,
 ORIGIN is that file, else it is empty: links are relative to it. The pages that CONFIG names in [extra] content_files come first, in a section “Library”. Links
 between files of the tree become links between pages; a link to a file that is no page
-becomes text, one to nothing is an error; images go along.
+becomes text, one to nothing is an error; images go along. The page “landing” is where the site begins,
+index.html; gi-docgen's page of that name is api.html. site.css is added to the style.
 """
 
 import html
@@ -28,6 +29,8 @@ LINK = re.compile(r"(?<!!)\[([^\]]+)\]\((?!https?:)([^)#]+)(#[^)]*)?\)")
 METHOD = re.compile(r"`((?:[\w.]+\.)?([A-Z]\w+)\(\))`")
 MAN_REFERENCE = re.compile(r"`([\w.-]+)\((\d)\)`(?!\])")
 COMMENT = re.compile(r"<!--.*?-->\n?", re.S)
+# Longer code in a sentence has to be broken on a small screen.
+SHORT_CODE = re.compile(r"(?<!<pre>)<code>([^<\n]{1,32})</code>")
 SIDEBAR_END = '<div class="section generator">'
 
 
@@ -134,6 +137,10 @@ def main():
     for folder in (work, output):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
+    # what has a page though it is no file of Markdown that is given here
+    names |= {library_folder / name: name.removesuffix(".md") for name in guides
+              for library_folder in (library, root / "libllmsvc/docs")}
+    names |= {root / f"docs/{page.name}": page.name for page in all_pages if page.name == "captures"}
     images = set()
     for page in all_pages:
         pages.write(work / f"{page.name}.md", shape(page, names, manuals, images, root))
@@ -148,7 +155,10 @@ def main():
 
     for image in images:
         shutil.copy(image, output)
-    entries = [("Library", "index.html", "API reference")]
+    with open(output / "style.css", "a", encoding="utf-8") as style:
+        style.write(pages.read(pathlib.Path(__file__).parent / "site.css"))
+    os.rename(output / "index.html", output / "api.html")
+    entries = [("Library", "api.html", "API reference")]
     entries += [("Library", name.replace(".md", ".html"), read_title(library / name))
                 for name in guides]
     entries += [(page.section, f"{page.name}.html", page.short) for page in all_pages]
@@ -157,7 +167,12 @@ def main():
         if text.count(SIDEBAR_END) != 1:
             sys.exit(f"make-site: {path.name}: gi-docgen's frame is another one than expected")
         navigation = make_navigation(entries, path.name)
-        pages.write(path, text.replace(SIDEBAR_END, navigation + SIDEBAR_END))
+        text = text.replace("index.html#", "api.html#").replace(SIDEBAR_END, navigation + SIDEBAR_END)
+        if path.name == "captures.html":
+            text = text.replace("<body", '<body class="screens"', 1)
+        pages.write(path, SHORT_CODE.sub(r'<code class="whole">\1</code>', text).replace(
+            'href="landing.html', 'href="index.html'))
+    os.rename(output / "landing.html", output / "index.html")
 
 
 if __name__ == "__main__":

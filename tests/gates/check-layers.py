@@ -5,7 +5,7 @@
 The table's rows are | `folder/` | what it may include | … |. A row stands for the
 folder and the folders below it that have no row of their own. What a folder may
 include: itself, the layers named in its row, and what those may. System headers
-are free, but kernels/ may include no GLib.
+are free, but kernels/ may include no GLib. Programs in JavaScript import what introspection has.
 """
 import pathlib
 import re
@@ -92,6 +92,13 @@ def main():
                     problems.append(f"{name}: {target} is in no layer of the table")
                 elif other not in closed[layer]:
                     problems.append(f"{name}: {layer} must not include {target} ({other})")
+
+    # in JavaScript: what introspection has, and the program's own files
+    for file in sorted((ROOT / "clients").rglob("*.js")):
+        n_files += 1
+        for target in re.findall(r"from '([^']+)';", file.read_text(encoding="utf-8")):
+            if not re.fullmatch(r"gi://\w+(\?version=[\d.]+)?|\./[\w-]+\.js|gettext|system", target):
+                problems.append(f"{file.relative_to(ROOT)}: imports {target}")
 
     for problem in problems:
         print(problem)

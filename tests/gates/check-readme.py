@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: LGPL-2.1-or-later
-"""Runs the lines of README.md for a shell, and its Python, as written, on a private bus.
+"""Runs the lines of docs/shell.md, and the Python of README.md, as written, on a private bus.
 
 Arguments: the session.conf of the build folder, the folder of models and llmctl; where there
 are bindings also a Python that has gi (the environment tells it where they are).
@@ -18,7 +18,7 @@ PYTHON = sys.argv[4] if len(sys.argv) > 4 else None
 
 
 def read_section(title):
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs/shell.md").read_text(encoding="utf-8")
     return text.split(f"## From a shell, with {title}", 1)[1].split("\n## ", 1)[0]
 
 
@@ -88,7 +88,7 @@ def main():
             print(f"not printed: {missing}\n{done.stderr}")
             n_faults += 1
 
-    print(f"{n_lines} lines of README.md, {n_faults} faults")
+    print(f"{n_lines} lines of docs/shell.md and README.md, {n_faults} faults")
     return 0 if n_faults == 0 and n_lines >= 17 else 1
 
 

@@ -30,6 +30,7 @@ def find_sources():
     found = [*po.ROOT.glob("data/polkit/*.policy")]
     for folder in ("libllmsvc", "llmctl", "service"):
         found += po.ROOT.glob(f"{folder}/**/*.c")
+    found += po.ROOT.glob("clients/**/*.js")
     return sorted(str(path.relative_to(po.ROOT)) for path in found)
 
 

@@ -10,7 +10,9 @@ llm_instance_new (const LlmInstanceConfig *config,
                   LlmWeights              *weights)
 {
   LlmInstance *self = g_new0 (LlmInstance, 1);
-  const LlmPlanConfig plan = { .kernels = config->kernels };
+  const LlmPlanConfig plan = {
+    .kernels = config->kernels, .thresholds = llm_levels_get_thresholds (weights->levels),
+  };
 
   self->config = *config;
   self->model = llm_model_ref (model);

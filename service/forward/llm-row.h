@@ -78,6 +78,10 @@ llm_row_state (guint n_lacking)
   return (guint8) (LLM_ARITHMETIC << 4 | n_lacking);
 }
 
+/* In a byte, how a token of an earlier turn was computed, for whatever thresholds and table the
+ * model has next time: percent of the model; or this, and percent that it left out. */
+#define LLM_LEVEL_SPARSE 128
+
 static inline guint8
 llm_row_state_sparse (guint place)
 {
@@ -94,6 +98,13 @@ static inline guint
 llm_row_state_get_lacking (guint8 state)
 {
   return llm_row_state_is_sparse (state) ? 0 : state & 15;
+}
+
+/* Five bits without the arithmetic, 0 for all of the whole model. */
+static inline guint
+llm_row_state_get_key (guint8 state)
+{
+  return (state & 15) | (llm_row_state_is_sparse (state) ? 16 : 0);
 }
 
 static inline guint

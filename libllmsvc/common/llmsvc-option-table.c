@@ -157,6 +157,11 @@ static const LlmsvcOptionInfo table[] = {
     .summary = N_("The smallest share of the model that may answer when a larger one would be "
                   "late."),
     .feature = "sub-models", .since = 6 },
+  { .id = LLMSVC_OPTION_ACTIVE, .key = "active", .type = "u", .calls = CALLS_PROMPT,
+    .min = 0, .max = 80, .unit = "percent",
+    .summary = N_("The share of the weights that each token of the answer leaves out, where its "
+                  "values are small; 0 leaves out nothing."),
+    .since = 6 },
   { .id = LLMSVC_OPTION_PROMPT_LEVEL, .key = "prompt-level", .type = "u", .calls = CALLS_PROMPT,
     .min = 0, .max = 100, .unit = "percent",
     .summary = N_("The share of the prompt to keep; 0 lets the service choose."),

@@ -123,26 +123,32 @@ class Model:
         out = torch.matmul(scores.softmax(-1), v)
         return out.permute(0, 3, 1, 2, 4).reshape(n_texts, n, layer.n_groups, -1)
 
-    def run(self, tokens, layers, adapters=None, masks=None, without=None, watch=None):
+    def run(self, tokens, layers, adapters=None, masks=None, without=None, watch=None,
+            change=None):
         """Logits. @tokens: [texts × positions]. @without: a layer that is left out. @watch: called
-        with the layer's number, what its heads give, and what its channels give."""
+        with the layer's number, what its heads give, and what its channels give. @change: called
+        with the layer's number, the name of an input of products and its values, returns those
+        that are multiplied."""
+        change = change or (lambda layer, name, values: values)
         x = functional.embedding(tokens, self.others["token_embd.weight"])
         for i, layer in enumerate(layers):
             if i == without:
                 continue
             own = None if adapters is None else adapters[i]
-            heads = self.attend(self.normalize(x, layer.tensors["attn_norm.weight"]), layer, own)
+            normed = self.normalize(x, layer.tensors["attn_norm.weight"])
+            heads = self.attend(change(i, "attention", normed), layer, own)
             if masks is not None:
                 heads = heads * masks.groups[i]
-            x = x + layer.multiply(heads.flatten(2), "attn_output", own)
-            h = self.normalize(x, layer.tensors["ffn_norm.weight"])
+            x = x + layer.multiply(change(i, "attention-output", heads.flatten(2)), "attn_output",
+                                   own)
+            h = change(i, "ffn", self.normalize(x, layer.tensors["ffn_norm.weight"]))
             neurons = functional.silu(layer.multiply(h, "ffn_gate", own)) * layer.multiply(
                 h, "ffn_up", own)
             if masks is not None:
                 neurons = neurons * masks.channels[i]
             if watch is not None:
                 watch(i, heads, neurons)
-            x = x + layer.multiply(neurons, "ffn_down", own)
+            x = x + layer.multiply(change(i, "ffn-down", neurons), "ffn_down", own)
         x = self.normalize(x, self.others["output_norm.weight"])
         return functional.linear(x, self.others.get("output.weight",
                                                     self.others["token_embd.weight"]))

@@ -90,5 +90,7 @@ llm_checksum_of_tokens (const char    *context,
     add (row, "b", turn->tokens->data, (gsize) turn->tokens->len * sizeof (gint32));
   if (turn->sub_model != 100)
     add (row, "i", (gint64) turn->sub_model);
+  if (turn->n_sparse > 0)
+    add (row, "ii", (gint64) turn->sparsity, (gint64) turn->n_sparse);
   return get_sum (row);
 }

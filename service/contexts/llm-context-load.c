@@ -126,14 +126,19 @@ read_tokens (sqlite3_stmt *row,
   gsize n_bytes = (gsize) sqlite3_column_bytes (row, 4);
   int type = sqlite3_column_type (row, 4);
   gboolean is_good = type == SQLITE_NULL || (type == SQLITE_BLOB && n_bytes % sizeof (gint32) == 0);
-  gint64 is_closed, n_tokens, n_total, sub_model = 100;
+  gint64 is_closed, n_tokens, n_total, sub_model = 100, sparsity = 0, n_sparse = 0;
 
   is_good &= llm_db_get_number (row, 2, 0, 1, &is_closed);
   is_good &= llm_db_get_number (row, 3, 0, G_MAXINT, &n_tokens);
   is_good &= llm_db_dup_text (row, 5, &turn->identity);
   is_good &= sqlite3_column_type (row, 12) == SQLITE_NULL
              || llm_db_get_number (row, 12, 1, 99, &sub_model);
+  is_good &= sqlite3_column_type (row, 13) == SQLITE_NULL
+             || (llm_db_get_number (row, 13, 1, 99, &sparsity)
+                 && llm_db_get_number (row, 14, 1, (gint64) (n_bytes / sizeof (gint32)), &n_sparse));
   turn->sub_model = (guint) sub_model;
+  turn->sparsity = (guint) sparsity;
+  turn->n_sparse = (guint) n_sparse;
   turn->is_closed = is_closed != 0;
   turn->n_tokens = (guint) n_tokens;
   if (is_good && n_bytes > 0)
@@ -149,6 +154,7 @@ read_tokens (sqlite3_stmt *row,
       g_clear_pointer (&turn->tokens, g_array_unref);
       g_clear_pointer (&turn->identity, g_free);
       turn->sub_model = 100;
+      turn->sparsity = turn->n_sparse = 0;
     }
   else if (llm_db_get_number (row, 10, 0, G_MAXINT, &n_total))
     {
@@ -208,7 +214,8 @@ load_turns (sqlite3          *db,
   guint first_without = G_MAXUINT;
   g_autoptr(sqlite3_stmt) row = llm_db_query (db, error,
     "SELECT number, is_base, is_closed, n_tokens, tokens, identity, request_id, results, checksum,"
-    " token_checksum, n_total, counted_by, sub_model FROM turns WHERE context = ? ORDER BY number", "s",
+    " token_checksum, n_total, counted_by, sub_model, sparsity, n_sparse FROM turns"
+    " WHERE context = ? ORDER BY number", "s",
     context->id);
 
   while (llm_db_next (row, error))

@@ -79,10 +79,14 @@ static const char traits[] =
 /* Percent of the model that computed the turn's tokens; NULL: all of it. */
 static const char levels[] = "ALTER TABLE turns ADD COLUMN sub_model INTEGER;";
 
+/* Percent of the weights that the last n_sparse tokens of the turn left out; NULL: none did. */
+static const char sparsities[] = "ALTER TABLE turns ADD COLUMN sparsity INTEGER;"
+                                 "ALTER TABLE turns ADD COLUMN n_sparse INTEGER;";
+
 /* What kind a row is of shows in its values: none of ours looks like another. Of what is there more
  * than once the first counts. */
 static const LlmDbRows rows[] = {
-  { "tii", 9, 14, "INSERT OR IGNORE INTO turns VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)" },
+  { "tii", 9, 16, "INSERT OR IGNORE INTO turns VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)" },
   { "tii", 6, 6, "INSERT OR IGNORE INTO messages VALUES (?,?,?,?,?,?)" },
   { "tit", 13, 13, "INSERT OR IGNORE INTO contexts VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)" },
   /* of version 1, or of contexts_copy */
@@ -154,6 +158,6 @@ set_aside (sqlite3    *db,
   return lost->len;
 }
 
-static const char *const upgrades[] = { tables, checks, traits, levels };
+static const char *const upgrades[] = { tables, checks, traits, levels, sparsities };
 
 const LlmDbSchema llm_context_schema = { G_N_ELEMENTS (upgrades), upgrades, rows, set_aside };

@@ -92,8 +92,9 @@ insert_turn (sqlite3       *db,
     }
   if (!llm_db_execute (db, error,
                        "INSERT INTO turns"
-                       " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, nullif (?, -1), ?, nullif (?, 100))",
-                       "siiiibsssiiisi", context, (gint64) number, (gint64) turn->is_base,
+                       " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, nullif (?, -1), ?, nullif (?, 100),"
+                       " nullif (?, 0), nullif (?, 0))",
+                       "siiiibsssiiisiii", context, (gint64) number, (gint64) turn->is_base,
                        (gint64) turn->is_closed, (gint64) turn->n_tokens,
                        (const void *) (turn->tokens != NULL ? turn->tokens->data : NULL),
                        turn->tokens != NULL ? turn->tokens->len * sizeof (gint32) : (gsize) 0,
@@ -101,7 +102,8 @@ insert_turn (sqlite3       *db,
                        llm_checksum_of_turn (context, number, turn, results, extras),
                        llm_checksum_of_tokens (context, number, turn),
                        turn->counted_by != NULL ? (gint64) turn->n_total : (gint64) -1,
-                       turn->counted_by, (gint64) turn->sub_model))
+                       turn->counted_by, (gint64) turn->sub_model, (gint64) turn->sparsity,
+                       (gint64) turn->n_sparse))
     return FALSE;
   for (guint i = 0; i < turn->messages->len; i++)
     {
@@ -210,7 +212,8 @@ llm_store_change (sqlite3  *db,
   if (change->dropped < change->n_turns &&
       !llm_db_execute (db, error,
                        "UPDATE turns SET tokens = NULL, identity = NULL, is_closed = 0,"
-                       " token_checksum = NULL, n_total = NULL, counted_by = NULL, sub_model = NULL"
+                       " token_checksum = NULL, n_total = NULL, counted_by = NULL, sub_model = NULL,"
+                       " sparsity = NULL, n_sparse = NULL"
                        " WHERE context = ? AND number >= ?", "si", change->id,
                        (gint64) change->dropped))
     return FALSE;

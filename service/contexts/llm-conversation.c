@@ -274,6 +274,7 @@ llm_conversation_drop_tokens (LlmConversation *self,
       g_clear_pointer (&turn->counted_by, g_free);
       turn->is_closed = FALSE;
       turn->sub_model = 100;
+      turn->sparsity = turn->n_sparse = 0;
     }
   self->dropped = MIN (self->dropped, first);
 }
@@ -344,6 +345,8 @@ llm_conversation_get_settled (LlmConversation *self,
 
           g_byte_array_set_size (levels, before + turn->tokens->len);
           memset (levels->data + before, (int) turn->sub_model, turn->tokens->len);
+          memset (levels->data + levels->len - turn->n_sparse,
+                  (int) (LLM_TURN_SPARSE + turn->sparsity), turn->n_sparse);
         }
       point = turn->is_closed ? LLM_POINT_CLOSED_ANSWER : LLM_POINT_OPEN_ANSWER;
     }

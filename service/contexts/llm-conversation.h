@@ -26,6 +26,8 @@ typedef struct
   char *identity;        /* (nullable): of the model that tokens are for */
   gboolean is_closed;    /* tokens end with the end of an answer */
   guint sub_model;       /* percent of the model that computed its tokens */
+  guint sparsity;        /* percent of the layers' weights that the last of them left out; */
+  guint n_sparse;        /* so many of them, which are of its answer */
   guint n_tokens;        /* of this turn, an estimate; for turns without tokens */
   guint n_total;         /* of the context up to here, */
   char *counted_by;      /* (nullable): by the model of this identity; NULL: not counted */
@@ -33,6 +35,9 @@ typedef struct
   char *request_id;      /* (nullable) */
   GVariant *results;     /* (nullable): a{sv}, to repeat for the same request-id */
 } LlmTurn;
+
+/* Of levels, beside percent of the model. */
+#define LLM_TURN_SPARSE 128
 
 /* A message as the app gave it. */
 typedef struct
@@ -106,7 +111,7 @@ void              llm_conversation_drop_tokens  (LlmConversation *self,
 guint64           llm_conversation_get_bytes (LlmConversation *self);
 
 /* The settled tokens for the model @identity are appended to @tokens, and to @levels (nullable) the
- * percent of the model that computed each; returns where they end and sets @first_message to the
+ * percent of the model that computed each, or LLM_TURN_SPARSE and a sparsity; returns where they end and sets @first_message to the
  * first message they do not cover. Without valid ones: LLM_POINT_START and message 0. */
 LlmPoint          llm_conversation_get_settled (LlmConversation *self,
                                                 const char      *identity,

@@ -258,7 +258,9 @@ llm_engine_add_draft (LlmEngine      *self,
   gboolean looks_up = g_str_equal (draft, "lookup");
   LlmDraftSource *source;
 
-  if (g_str_equal (draft, "off"))
+  /* a tree is verified in one step of all weights, while the rows of a sparse answer each leave out
+   * their own */
+  if (g_str_equal (draft, "off") || request->sparsity > 0)
     return TRUE;
   if (!looks_up)
     llm_engine_load_draft (self);

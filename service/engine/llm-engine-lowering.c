@@ -52,7 +52,7 @@ void
 llm_engine_lower_call (LlmEngine  *self,
                        LlmRequest *request)
 {
-  const LlmSubModels *table = self->companion != NULL ? self->companion->sub_models : NULL;
+  const LlmSubModels *table = llm_engine_get_sub_models (self);
   guint percent;
 
   if (table == NULL || !is_lowered (self, request))
@@ -78,7 +78,7 @@ llm_engine_set_lowered (LlmEngine       *self,
 {
   if (lowered == self->lowered)
     return;
-  if (self->companion == NULL)
+  if (llm_engine_get_sub_models (self) == NULL)
     g_debug ("Calls that may have a sub-model: level %u, and the model has none", lowered);
   else if (lowered == LLM_LOWERED_NONE)
     g_message ("Memory is no longer short: new calls have the whole model again");

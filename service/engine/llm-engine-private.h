@@ -229,6 +229,13 @@ void           llm_engine_take_levels           (LlmEngine            *self,
                                                  GError               *error);
 /* Which sub-model answers (E9). Fails with UNSUPPORTED where the call names one that the model
  * lacks. */
+/* (nullable): of the model that is loaded. */
+const LlmSubModels *llm_engine_get_sub_models   (const LlmEngine      *self);
+/* llm-engine-active.c: by the option `active`, behind the next. */
+gboolean       llm_engine_choose_sparsity       (LlmEngine            *self,
+                                                 LlmRequest           *request,
+                                                 LlmCallOptions       *options,
+                                                 GError              **error);
 gboolean       llm_engine_choose_sub_model      (LlmEngine            *self,
                                                  LlmRequest           *request,
                                                  LlmCallOptions       *options,

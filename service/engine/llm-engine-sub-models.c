@@ -23,12 +23,19 @@ llm_engine_take_levels (LlmEngine       *self,
     g_message ("The sub-models of a model can't be used: %s", error->message);
 }
 
+const LlmSubModels *
+llm_engine_get_sub_models (const LlmEngine *self)
+{
+  return self->companion != NULL && self->companion->has_sub_models ? self->companion->sub_models
+                                                                    : NULL;
+}
+
 GStrv
 llm_engine_list_sub_models (LlmEngine          *self,
                             const LlmModelInfo *info)
 {
   g_autoptr(GStrvBuilder) names = g_strv_builder_new ();
-  const LlmSubModels *table = self->companion != NULL ? self->companion->sub_models : NULL;
+  const LlmSubModels *table = llm_engine_get_sub_models (self);
 
   for (guint level = 0; table != NULL && info == self->active && level < table->n_levels; level++)
     {
@@ -65,7 +72,7 @@ llm_engine_choose_sub_model (LlmEngine       *self,
     return llm_fail (error, LLMSVC_ERROR_UNSUPPORTED,
                      "sub-model: those of the model “%s” can't be used: %s; leave the option out",
                      self->active->id, self->levels_error->message);
-  if (self->companion == NULL)
+  if (llm_engine_get_sub_models (self) == NULL)
     return llm_fail (error, LLMSVC_ERROR_UNSUPPORTED,
                      "sub-model: the model “%s” has no sub-models; prepare it with llmsvc-elastic, "
                      "or leave the option out", self->active->id);

@@ -118,6 +118,7 @@ make_results (LlmGeneration          *self,
     }
   add_parts (&dict, self->request, result);
   g_variant_dict_insert (&dict, "sub-model", "u", result->sub_model);
+  g_variant_dict_insert (&dict, "active", "u", result->sparsity);
   g_variant_dict_insert (&dict, "prompt-level", "u", 100);
   g_variant_dict_insert (&dict, "ignored", "^as", llm_call_options_get_ignored (call->options));
   if (info != NULL)
@@ -226,6 +227,8 @@ make_turn (LlmGeneration          *self,
       turn->identity = g_steal_pointer (&identity);
       turn->is_closed = result->is_closed;
       turn->sub_model = result->sub_model;
+      turn->n_sparse = result->sparsity > 0 ? result->tokens->len : 0;
+      turn->sparsity = turn->n_sparse > 0 ? result->sparsity : 0;
       turn->n_tokens = turn->tokens->len;
       turn->is_whole = n_settled == 0;
       turn->n_total = prompt->len + result->tokens->len;

@@ -196,7 +196,10 @@ llm_forward_run_attention (LlmStep         *self,
   LlmAttention attention;
 
   if (self->hold->phase > 0)
-    return LLM_READY;
+    {
+      llm_forward_zero_inactive (self, stage->input);
+      return LLM_READY;
+    }
   find_views (self);
   if (self->collects_density && self->layer == 0)
     memset (self->scratch.received, 0, (gsize) llm_worker_pool_get_n_threads (self->pool)

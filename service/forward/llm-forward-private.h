@@ -119,6 +119,11 @@ void      llm_forward_gate     (LlmStep              *self,
 void      llm_forward_finish_logits (LlmStep         *self,
                                 const float *const   *bias);
 
+/* llm-forward-active.c: of each row with a sparsity, the values of @input below the threshold are
+ * zero from now on */
+void      llm_forward_zero_inactive (LlmStep         *self,
+                                LlmInput              input);
+
 /* llm-step-ops.c: of self->hold */
 
 /* Acquires what its node needs and it has not yet. @is_early: before it is known what will be

@@ -22,6 +22,7 @@ run_rows (LlmStep         *self,
   for (guint i = 0; i < stage->n_ops; i++)
     vectors[i] = self->hold->views[i].data;
   stage->work (self, vectors);
+  llm_forward_zero_inactive (self, stage->input);
   return LLM_READY;
 }
 
@@ -130,7 +131,8 @@ const LlmStage llm_entry_stages[] = {
 
 const LlmStage llm_layer_stages[] = {
   { "attention-norm", run_rows, LLM_ACQUIRE_VECTORS, 1, { LLM_OP_ATTENTION_NORM },
-    .reads = B (x), .writes = B (normed), .work = llm_forward_normalize },
+    .reads = B (x), .writes = B (normed), .input = LLM_INPUT_ATTENTION,
+    .work = llm_forward_normalize },
   { "attention-input", run_product, LLM_ACQUIRE_SEGMENTS, 3,
     { LLM_OP_QUERY, LLM_OP_KEY, LLM_OP_VALUE },
     .x = AT (normed), .y = { AT (q), AT (k), AT (v) } },
@@ -142,7 +144,8 @@ const LlmStage llm_layer_stages[] = {
   { "remember", llm_forward_run_remember, .is_needed = is_always_needed,
     .reads = B (k) | B (v), .writes = LLM_BUFFER_KV },
   { "attention", llm_forward_run_attention, .is_needed = is_always_needed,
-    .reads = B (q) | LLM_BUFFER_KV, .writes = B (attended) | B (received) | B (attention) },
+    .reads = B (q) | LLM_BUFFER_KV, .writes = B (attended) | B (received) | B (attention),
+    .input = LLM_INPUT_ATTENTION_OUT },
   { "attention-output", run_product, LLM_ACQUIRE_SEGMENTS, 2,
     { LLM_OP_ATTENTION_OUT, LLM_OP_ATTENTION_POST_NORM }, .writes = B (x) | B (normed),
     .x = AT (attended), .is_residual = TRUE },
@@ -150,11 +153,12 @@ const LlmStage llm_layer_stages[] = {
     { LLM_OP_ATTENTION_OUT_BIAS, LLM_OP_ATTENTION_POST_NORM }, .writes = B (x) | B (normed),
     .work = llm_forward_add_residual },
   { "ffn-norm", run_rows, LLM_ACQUIRE_VECTORS, 1, { LLM_OP_FFN_NORM },
-    .reads = B (x), .writes = B (normed), .work = llm_forward_normalize },
+    .reads = B (x), .writes = B (normed), .input = LLM_INPUT_FFN,
+    .work = llm_forward_normalize },
   { "ffn-input", run_product, LLM_ACQUIRE_SEGMENTS, 2, { LLM_OP_FFN_GATE, LLM_OP_FFN_UP },
     .x = AT (normed), .y = { AT (gate), AT (up) } },
   { "ffn-gate", run_rows, LLM_ACQUIRE_VECTORS, 2, { LLM_OP_FFN_GATE_BIAS, LLM_OP_FFN_UP_BIAS },
-    is_dense, 0, B (gate) | B (up), .work = gate },
+    is_dense, 0, B (gate) | B (up), .input = LLM_INPUT_FFN_DOWN, .work = gate },
   { "ffn-output", run_product, LLM_ACQUIRE_SEGMENTS, 2,
     { LLM_OP_FFN_DOWN, LLM_OP_FFN_POST_NORM }, is_dense, .writes = B (x) | B (normed),
     .x = AT (gate), .is_residual = TRUE },

@@ -144,6 +144,12 @@ llm_forward_get_sub_model (LlmForward *self)
   return percent != 0 ? percent : 100;
 }
 
+guint8
+llm_forward_get_sparsity (LlmForward *self)
+{
+  return self->step->plan->config.sparsity;
+}
+
 guint64
 llm_forward_get_scratch (LlmForward *self)
 {

@@ -68,6 +68,8 @@ guint64      llm_forward_get_n_multiplied (LlmForward  *self);
 gboolean     llm_forward_has_adapters (LlmForward      *self);
 /* LlmPlanConfig.sub_model. */
 guint8       llm_forward_get_sub_model (LlmForward     *self);
+/* LlmPlanConfig.sparsity. */
+guint8       llm_forward_get_sparsity (LlmForward      *self);
 /* Scratch memory held, and giving it back between steps. */
 guint64      llm_forward_get_scratch (LlmForward       *self);
 guint64      llm_forward_trim        (LlmForward       *self);

@@ -10,7 +10,9 @@ llm_instance_new (const LlmInstanceConfig *config,
                   LlmWeights              *weights)
 {
   LlmInstance *self = g_new0 (LlmInstance, 1);
-  const LlmPlanConfig plan = { .kernels = config->kernels };
+  const LlmPlanConfig plan = {
+    .kernels = config->kernels, .thresholds = llm_levels_get_thresholds (weights->levels),
+  };
 
   self->config = *config;
   self->model = llm_model_ref (model);
@@ -62,12 +64,18 @@ llm_instance_find_identity (LlmInstance *self,
     levels != NULL ? g_strdup_printf ("%" G_GINT64_MODIFIER "x",
                                       llm_gguf_get_weights_hash (levels->companion->gguf))
                    : NULL;
+  const LlmThresholds *thresholds = llm_levels_get_thresholds (levels);
+  g_autofree char *active =
+    thresholds != NULL ? g_strdup_printf (" active %" G_GINT64_MODIFIER "x",
+                                          llm_thresholds_hash (thresholds))
+                       : NULL;
   g_autofree char *text =
-      g_strdup_printf ("%s %" G_GINT64_MODIFIER "x %u %u %u %u %u %u %s %d%s%s",
+      g_strdup_printf ("%s %" G_GINT64_MODIFIER "x %u %u %u %u %u %u %s %d%s%s%s",
                        llm_model_get_weight_identity (self->model), lineage, LLM_ARITHMETIC,
                        layout.format, layout.n_layers, layout.n_kv_heads, layout.head_dim,
                        layout.chunk_slots, self->config.kernels->name, self->config.is_exact,
-                       companion != NULL ? " " : "", companion != NULL ? companion : "");
+                       companion != NULL ? " " : "", companion != NULL ? companion : "",
+                       active != NULL ? active : "");
   g_autofree char *sum = g_compute_checksum_for_string (G_CHECKSUM_SHA256, text, -1);
 
   sum[16] = '\0';

@@ -43,6 +43,8 @@ struct _LlmStage
   /* Buffers of the step, beside those below. */
   guint64 reads, writes;
 
+  LlmInput input;   /* which one it makes, whose inactive values are zero behind it */
+
   /* Of work on rows: all of it. @vectors: of the operators in their order, each (nullable) where a
    * model may lack it. */
   void (*work) (LlmStep *self, const float *const *vectors);
@@ -71,7 +73,11 @@ typedef struct
   LlmLora *const *adapters;  /* (nullable) (unowned): for the model; LlmRow.adapter is the place of
                               * one, from 1 on */
   guint n_adapters;          /* at most LLM_PLAN_MAX_ADAPTERS less LLM_MAX_LEVELS */
+  const LlmThresholds *thresholds; /* (nullable) (unowned): of LlmRow.sparsity */
   guint8 sub_model;          /* percent, of rows that are only measured; 0: 100 */
+  guint8 sparsity;           /* likewise, 0: none */
+  gboolean keeps_smallest;   /* as many inputs as above the threshold, but the smallest: what must
+                              * measure badly */
 } LlmPlanConfig;
 
 typedef struct

@@ -46,6 +46,8 @@ typedef struct
   guint8 adapter;       /* of the plan's, from 1 on; 0 for none. K and V of the row are the
                          * adapter's, too: all rows of a sequence, and of those that share chunks
                          * with it, are of the same one, and with one it has no folder on storage */
+  guint8 sparsity;      /* percent of the layers' weights that this row leaves out, by the plan's
+                         * thresholds; 0: none */
   gboolean wants_logits;
   gboolean is_counted;  /* density counts what it attends to (L3) */
   gboolean is_drafted;  /* it counts when llm_forward_accept() says so: a drafted token may be
@@ -62,11 +64,13 @@ llm_row_is_sampled (guint slot)
   return slot % LLM_ROWS_SAMPLED == LLM_ROWS_SAMPLED - 1;
 }
 
-/* What K and V of a row without adapter were computed with, in a byte: the arithmetic, and the
- * levels of the model's table that the sub-model lacks: 0 for the whole model. Rows whose bytes
- * differ are not each other's. The arithmetic's id is part of the identity of what is on storage
- * (llm-instance.c), and so is the table. */
+/* What K and V of a row without adapter were computed with, in a byte: the arithmetic; and the
+ * levels of the model's table that the sub-model lacks, 0 for the whole model, or the place of a
+ * sparsity among the thresholds': no row has both. Rows whose bytes differ are not each other's. The
+ * arithmetic's id is part of the identity of what is on storage (llm-instance.c), and so are table
+ * and thresholds. */
 #define LLM_ARITHMETIC 3
+#define LLM_ROW_SPARSE 128
 
 static inline guint8
 llm_row_state (guint n_lacking)
@@ -74,8 +78,37 @@ llm_row_state (guint n_lacking)
   return (guint8) (LLM_ARITHMETIC << 4 | n_lacking);
 }
 
+/* In a byte, how a token of an earlier turn was computed, for whatever thresholds and table the
+ * model has next time: percent of the model; or this, and percent that it left out. */
+#define LLM_LEVEL_SPARSE 128
+
+static inline guint8
+llm_row_state_sparse (guint place)
+{
+  return (guint8) (LLM_ROW_SPARSE | llm_row_state (place));
+}
+
+static inline gboolean
+llm_row_state_is_sparse (guint8 state)
+{
+  return (state & LLM_ROW_SPARSE) != 0;
+}
+
 static inline guint
 llm_row_state_get_lacking (guint8 state)
+{
+  return llm_row_state_is_sparse (state) ? 0 : state & 15;
+}
+
+/* Five bits without the arithmetic, 0 for all of the whole model. */
+static inline guint
+llm_row_state_get_key (guint8 state)
+{
+  return (state & 15) | (llm_row_state_is_sparse (state) ? 16 : 0);
+}
+
+static inline guint
+llm_row_state_get_place (guint8 state)
 {
   return state & 15;
 }

@@ -67,6 +67,13 @@ find_level (LlmStep *self,
 }
 
 static gboolean
+has_sparsity (const LlmThresholds *thresholds,
+              guint                percent)
+{
+  return thresholds != NULL && llm_thresholds_find (thresholds, percent) < thresholds->n_sparsities;
+}
+
+static gboolean
 check_row (LlmStep        *self,
            const LlmBatch *batch,
            guint           index,
@@ -80,6 +87,9 @@ check_row (LlmStep        *self,
   if (find_level (self, row->sub_model) == self->sub_models->n_levels)
     return llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
                      "The model has no sub-model of %u percent", row->sub_model);
+  if (row->sparsity > 0 && !has_sparsity (self->plan->config.thresholds, row->sparsity))
+    return llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
+                     "The model has no thresholds for a sparsity of %u percent", row->sparsity);
   if (row->adapter > self->plan->config.n_adapters)
     return llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
                      "Row %u is for adapter %u of %u", index, row->adapter,
@@ -162,12 +172,14 @@ sort_rows (LlmStep *self)
     }
   self->n_used_levels = self->levels[0] + 1u;
 
+  self->has_sparse_rows = FALSE;
   self->n_logits = 0;
   self->n_done_rows = batch->n_rows;
   for (guint i = 0; i < batch->n_rows; i++)
     {
       guint row = self->order[i];
 
+      self->has_sparse_rows = self->has_sparse_rows || batch->rows[row].sparsity > 0;
       self->logits_of[row] = -1;
       if (batch->rows[row].wants_logits)
         {

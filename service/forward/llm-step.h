@@ -122,6 +122,7 @@ struct _LlmStep
   guint n_groups[LLM_BATCH_MAX_ROWS];    /* by sorted row: KV heads, with their queries, in the layer
                                           * of the last stage that ran */
   guint groups_layer;
+  gboolean has_sparse_rows;
   guint level_rows[LLM_MAX_LEVELS];      /* rows that include each segment */
   guint n_used_levels;                   /* segments that any row includes */
   GArray *adapter_runs;       /* (element-type LlmAdapterRun) (owned): sorted rows */

@@ -231,18 +231,29 @@ llm_companion_new_for_gguf (LlmGguf   *gguf,
 {
   const LlmHparams *hparams = llm_model_get_hparams (model);
   g_autoptr(LlmCompanion) self = g_new0 (LlmCompanion, 1);
+  g_autoptr(GError) cause = NULL;
 
   g_atomic_ref_count_init (&self->ref_count);
   self->gguf = llm_gguf_ref (gguf);
   if (!check_head (gguf, model, error))
     return NULL;
-  self->sub_models = read_table (gguf, hparams, error);
+  self->thresholds = llm_thresholds_read (gguf, hparams, &cause);
+  if (cause != NULL)
+    {
+      g_propagate_error (error, g_steal_pointer (&cause));
+      return NULL;
+    }
+  self->has_sub_models = self->thresholds == NULL || llm_gguf_has (gguf, "llmsvc.levels.percent");
+  self->sub_models = self->has_sub_models ? read_table (gguf, hparams, error)
+                                          : llm_sub_models_new_whole (hparams);
   if (self->sub_models == NULL)
     return NULL;
   for (guint level = 0; level < self->sub_models->n_levels; level++)
     if (!llm_sub_models_measure (self->sub_models, llm_model_get_gguf (model), hparams, level,
                                  &self->costs[level], error))
       return NULL;
+  if (!self->has_sub_models)
+    return add_adapters (self, error) ? g_steal_pointer (&self) : NULL;
   if (!read_losses (self, error)
       || !add_adapters (self, error)
       || !check_shares (self, "llmsvc.levels.weights", G_STRUCT_OFFSET (LlmSubModelCost, weights),
@@ -281,6 +292,7 @@ llm_companion_unref (LlmCompanion *self)
   if (!g_atomic_ref_count_dec (&self->ref_count))
     return;
   llm_gguf_unref (self->gguf);
-  llm_sub_models_free (self->sub_models);
+  g_clear_pointer (&self->sub_models, llm_sub_models_free);
+  g_clear_pointer (&self->thresholds, llm_thresholds_free);
   g_free (self);
 }

@@ -21,9 +21,21 @@
 /* What rows of a sub-model of @percent lack of the whole model. Of a level that the table has no
  * more, they are computed anew with the next larger one. */
 static guint8
-find_state (const LlmSubModels *table,
-            guint               percent)
+find_state (const LlmInstance *instance,
+            guint              percent)
 {
+  const LlmSubModels *table = instance->weights->sub_models;
+  const LlmThresholds *thresholds = instance->plan->config.thresholds;
+
+  if (percent >= LLM_LEVEL_SPARSE)
+    {
+      guint place = thresholds != NULL
+                      ? llm_thresholds_find (thresholds, percent - LLM_LEVEL_SPARSE) : 0;
+
+      /* with other thresholds, they are of another model, and computed anew with all of it */
+      return thresholds != NULL && place < thresholds->n_sparsities ? llm_row_state_sparse (place)
+                                                                    : llm_row_state (0);
+    }
   return llm_row_state (table->n_levels - 1 - llm_sub_models_find_level (table, percent));
 }
 
@@ -31,12 +43,11 @@ find_state (const LlmSubModels *table,
 static GByteArray *
 find_states (const LlmRequest *request)
 {
-  const LlmSubModels *table = request->runner->instance->weights->sub_models;
   GByteArray *states = g_byte_array_sized_new (request->prompt->len);
 
   g_byte_array_set_size (states, request->prompt->len);
   for (guint i = 0; request->levels != NULL && i < MIN (request->levels->len, states->len); i++)
-    states->data[i] = find_state (table, request->levels->data[i]);
+    states->data[i] = find_state (request->runner->instance, request->levels->data[i]);
   return states;
 }
 

@@ -170,16 +170,25 @@ extend_session (LlmRequest *request,
   return llm_session_extend (session, tokens, states, n, error);
 }
 
+static guint8
+find_sparsity (const LlmThresholds *thresholds,
+               guint8               state)
+{
+  return llm_row_state_is_sparse (state) ? thresholds->percent[llm_row_state_get_place (state)] : 0;
+}
+
 /* A row that is computed again was counted when it was new. */
 static LlmRow *
 add_row (LlmQueueStep       *step,
          LlmSession         *session,
          const LlmSubModels *table,
+         const LlmThresholds *thresholds,
          guint               slot,
          gboolean            is_new,
          gboolean            wants_logits)
 {
   guint token = llm_session_find_token (session, slot);
+  guint8 state = session->states->data[token];
   LlmRow row = {
     .token = g_array_index (session->tokens, gint32, token),
     .position = slot + session->seq->n_slid,
@@ -187,7 +196,8 @@ add_row (LlmQueueStep       *step,
     .slot = slot,
     .visibility = { .kind = LLM_VISIBLE_CAUSAL },
     .sub_model = table->percent[table->n_levels - 1
-                                - llm_row_state_get_lacking (session->states->data[token])],
+                                - llm_row_state_get_lacking (state)],
+    .sparsity = find_sparsity (thresholds, state),
     .wants_logits = wants_logits,
     .is_counted = is_new && llm_row_is_sampled (slot),
   };
@@ -220,7 +230,8 @@ add_rows (LlmRequest   *request,
           LlmRowBudget *budget,
           GError      **error)
 {
-  const LlmSubModels *table = request->runner->instance->weights->sub_models;
+  const LlmInstance *instance = request->runner->instance;
+  const LlmSubModels *table = instance->weights->sub_models;
   LlmSession *session = request->session;
   guint first = session->seq->length;
   guint n_missing;
@@ -242,7 +253,8 @@ add_rows (LlmRequest   *request,
     {
       guint slot = i < n_old ? g_array_index (request->executor->missing, guint, i)
                              : first + i - n_old;
-      LlmRow *row = add_row (step, session, table, slot, i >= n_old,
+      LlmRow *row = add_row (step, session, table, instance->plan->config.thresholds, slot,
+                             i >= n_old,
                              decodes || (request->decoder != NULL && i + 1 == n_left));
 
       /* what another level computed, and was lost, needs its weights again */

@@ -49,6 +49,20 @@ llm_runner_load_levels (LlmRunner *self)
     }
 }
 
+/* What it generates is sparse; its prompt is not. */
+static void
+take_sparsity (LlmRequest *request)
+{
+  const LlmThresholds *thresholds = request->runner->instance->plan->config.thresholds;
+
+  if (request->sparsity == 0 || thresholds == NULL)
+    return;
+  request->result.sparsity = llm_thresholds_choose (thresholds, request->sparsity);
+  if (request->result.sparsity > 0)
+    request->own_state =
+        llm_row_state_sparse (llm_thresholds_find (thresholds, request->result.sparsity));
+}
+
 void
 llm_request_set_lacking (LlmRequest *request,
                          guint       lacking)
@@ -60,6 +74,7 @@ llm_request_set_lacking (LlmRequest *request,
   request->level = table->n_levels - 1 - lacking;
   memset (request->states->data + first, request->own_state, request->states->len - first);
   request->result.sub_model = table->percent[request->level];
+  take_sparsity (request);
   if (request->entry.scheduler != NULL)
     llm_sched_entry_set_lacking (&request->entry, lacking);
   else

@@ -53,6 +53,7 @@ typedef struct
   guint n_passes;
   guint n_kept;          /* of the guesses, made while an earlier step waited for weights */
   guint sub_model;       /* percent of the model that computed it; 0: nothing was computed */
+  guint sparsity;        /* percent of the layers' weights that each row of its answer left out */
   double kv_bits;        /* of a number of K and V of what the model saw, mean over the tokens; 0:
                           * nothing was computed */
   gboolean took_quantized; /* the session began with chunks that another had quantized */
@@ -101,9 +102,12 @@ struct _LlmRequest
   gboolean slides;       /* past them the window slides (L11), and n_ctx is large enough for that */
   guint sub_model;       /* percent of the model that computes it: a level of its table */
   guint least_sub_model; /* likewise: what computes it has no less, where a smaller one is sooner */
+  guint sparsity;        /* percent of the layers' weights that each row of its answer leaves out, as
+                          * the model has thresholds for; the prompt's rows leave out none. 0: none;
+                          * else it is of the whole model and has no drafts */
   guint level;           /* the largest in the table that its rows had so far */
-  GByteArray *levels;    /* (nullable) (owned): likewise of the prompt's first tokens, which earlier
-                          * turns computed */
+  GByteArray *levels;    /* (nullable) (owned): of the prompt's first tokens, which earlier turns
+                          * computed: percent of the model, or LLM_LEVEL_SPARSE and a sparsity */
   guint n_system;        /* of the prompt's first tokens that stay when it slides */
   LlmDecoder *decoder;   /* (nullable) (owned): chooses the tokens of the answer; NULL: prefill
                           * only */

@@ -153,7 +153,7 @@ print_sub_models (const Verdict *self)
 
   if (self->companion_error != NULL)
     printf ("sub-models: can't be used: %s\n", self->companion_error->message);
-  if (companion == NULL)
+  if (companion == NULL || !companion->has_sub_models)
     return;
   printf ("sub-models: %s\n  level  weights  operations  bytes    adapter\n",
           companion->gguf->path);
@@ -167,6 +167,42 @@ print_sub_models (const Verdict *self)
       else
         puts ("  none");
     }
+}
+
+/* What calibration found of each sparsity: the loss with all rows so, and the part of each input that
+ * stayed. */
+static void
+print_thresholds (const Verdict *self)
+{
+  const LlmThresholds *thresholds = self->companion != NULL ? self->companion->thresholds : NULL;
+
+  if (thresholds == NULL)
+    return;
+  printf ("active: %s\n  sparsity  loss   attention  output  ffn      down\n      0 %%  %6.3f\n",
+          self->companion->gguf->path, (double) thresholds->dense_loss);
+  for (guint i = 0; i < thresholds->n_sparsities; i++)
+    printf ("     %2u %%  %6.3f  %5.1f %%    %5.1f %%  %5.1f %%  %5.1f %%\n", thresholds->percent[i],
+            (double) thresholds->losses[i], 100 * (double) thresholds->kept[i][0],
+            100 * (double) thresholds->kept[i][1], 100 * (double) thresholds->kept[i][2],
+            100 * (double) thresholds->kept[i][3]);
+}
+
+static GVariant *
+list_thresholds (const LlmThresholds *thresholds)
+{
+  GVariantBuilder sparsities;
+
+  g_variant_builder_init (&sparsities, G_VARIANT_TYPE ("aa{sv}"));
+  for (guint i = 0; i < thresholds->n_sparsities; i++)
+    g_variant_builder_add_parsed (&sparsities,
+                                  "{'sparsity': <%u>, 'loss': <%d>, 'attention': <%d>, "
+                                  "'attention-output': <%d>, 'ffn': <%d>, 'ffn-down': <%d>}",
+                                  (guint) thresholds->percent[i], (double) thresholds->losses[i],
+                                  100 * (double) thresholds->kept[i][0],
+                                  100 * (double) thresholds->kept[i][1],
+                                  100 * (double) thresholds->kept[i][2],
+                                  100 * (double) thresholds->kept[i][3]);
+  return g_variant_builder_end (&sparsities);
 }
 
 static GVariant *
@@ -201,6 +237,7 @@ print_verdict (const Verdict *self)
   else
     printf ("usable: with raw prompts only: %s\n", self->error->message);
   print_sub_models (self);
+  print_thresholds (self);
   return TOOL_OK;
 }
 
@@ -255,8 +292,11 @@ print_json (const Verdict *self)
       g_variant_builder_add_parsed (&builder, "{'weight-identity', <%s>}",
                                     llm_model_get_weight_identity (self->model));
     }
-  if (self->companion != NULL)
+  if (self->companion != NULL && self->companion->has_sub_models)
     g_variant_builder_add (&builder, "{sv}", "sub-models", list_sub_models (self));
+  if (self->companion != NULL && self->companion->thresholds != NULL)
+    g_variant_builder_add (&builder, "{sv}", "active",
+                           list_thresholds (self->companion->thresholds));
   if (self->companion_error != NULL)
     g_variant_builder_add_parsed (&builder, "{'companion-reason', <%s>}",
                                   self->companion_error->message);

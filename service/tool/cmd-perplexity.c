@@ -16,6 +16,7 @@ static const GOptionEntry entries[] = {
   { "no-special", 0, 0, G_OPTION_ARG_NONE, &is_plain, N_("The text holds no control tokens"),
     NULL },
   TOOL_MODEL_SUB_MODEL_ENTRY,
+  TOOL_MODEL_ACTIVE_ENTRIES,
   TOOL_MODEL_EXACT_ENTRY,
   { "kv-f32", 0, 0, G_OPTION_ARG_NONE, &tool_model_options.is_f32,
     N_("Keep context memory in 32 bits"), NULL },

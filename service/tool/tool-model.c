@@ -36,6 +36,10 @@ tool_model_options_check (void)
   if (options->kv_bits != 0 && options->kv_bits != 8
       && !(options->kv_bits >= 2 && options->kv_bits <= 4))
     return _("--kv-bits is 8, 4, 3 or 2");
+  if (options->active < 0 || options->active > LLM_MAX_SPARSITY)
+    return _("--active is 0 to 80 percent");
+  if (options->keeps_smallest && options->active == 0)
+    return _("--keep-smallest is for --active");
   if (options->n_call < 1)
     return _("--call-tokens is 1 or more");
   return NULL;
@@ -101,7 +105,31 @@ new_weights (LlmModel  *model,
                                    (guint) tool_model_options.threads, NULL, error);
 }
 
-/* Where a sub-model is asked for: @config has its share then. */
+/* Where a sparsity is asked for: @config has it then. */
+static gboolean
+choose_sparsity (const LlmLevels *levels,
+                 LlmPlanConfig   *config,
+                 GError         **error)
+{
+  guint active = (guint) tool_model_options.active;
+
+  config->thresholds = llm_levels_get_thresholds (levels);
+  config->keeps_smallest = tool_model_options.keeps_smallest;
+  if (active == 0)
+    return TRUE;
+  if (config->thresholds == NULL)
+    return llm_fail (error, LLMSVC_ERROR_UNSUPPORTED,
+                     "%s has no activation thresholds in a companion beside it; calibrate them with "
+                     "llmsvc-active, or leave --active out", tool_model_options.path);
+  config->sparsity = (guint8) llm_thresholds_choose (config->thresholds, active);
+  if (config->sparsity != active)
+    return llm_fail (error, LLMSVC_ERROR_UNSUPPORTED,
+                     "%s has no thresholds for %u percent; the next lower ones are for %u",
+                     tool_model_options.path, active, (guint) config->sparsity);
+  return TRUE;
+}
+
+/* Where a sub-model or a sparsity is asked for: @config has it then. */
 static gboolean
 open_levels (LlmModel       *model,
              LlmLevels     **levels,
@@ -112,7 +140,7 @@ open_levels (LlmModel       *model,
   const LlmSubModels *table;
   guint level;
 
-  if (tool_model_options.sub_model == 0)
+  if (tool_model_options.sub_model == 0 && tool_model_options.active == 0)
     return TRUE;
   *levels = llm_levels_open (model, NULL, &cause);
   if (cause != NULL)
@@ -120,6 +148,10 @@ open_levels (LlmModel       *model,
       g_propagate_error (error, cause);
       return FALSE;
     }
+  if (!choose_sparsity (*levels, config, error))
+    return FALSE;
+  if (tool_model_options.sub_model == 0)
+    return TRUE;
   table = llm_levels_get_table (*levels);
   if (table == NULL)
     return llm_fail (error, LLMSVC_ERROR_UNSUPPORTED,

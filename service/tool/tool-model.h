@@ -16,6 +16,8 @@ typedef struct
   char *path;
   char *lora;            /* (nullable): the path of an adapter */
   int sub_model;         /* percent; 0: the whole model */
+  int active;            /* percent of the layers' weights that every row leaves out; 0: none */
+  gboolean keeps_smallest;   /* with @active: the inputs that matter least stay */
   int threads;
   gboolean is_f32;       /* KV cache */
   gboolean is_exact;     /* weights as the file has them */
@@ -40,6 +42,12 @@ extern ToolModelOptions tool_model_options;
     { "sub-model", 0, 0, G_OPTION_ARG_INT, &tool_model_options.sub_model, \
       N_("Compute with the sub-model of this share of the model, as its companion has it"), \
       N_("PERCENT") }
+#define TOOL_MODEL_ACTIVE_ENTRIES \
+    { "active", 0, 0, G_OPTION_ARG_INT, &tool_model_options.active, \
+      N_("Leave out so much of the layers' weights in every row, the prompt's too, by the " \
+         "thresholds of the companion: 0 to 80"), N_("PERCENT") }, \
+    { "keep-smallest", 0, 0, G_OPTION_ARG_NONE, &tool_model_options.keeps_smallest, \
+      N_("With --active: keep the smallest inputs instead of the largest, to compare with"), NULL }
 #define TOOL_MODEL_EXACT_ENTRY \
     { "exact", 0, 0, G_OPTION_ARG_NONE, &tool_model_options.is_exact, \
       N_("Compute in floats with the weights as the file has them"), NULL }

@@ -23,12 +23,17 @@ LlmLevels *llm_levels_open          (LlmModel         *model,
                                      LlmLedger        *ledger,
                                      GError          **error) G_GNUC_WARN_UNUSED_RESULT;
 void       llm_levels_free          (LlmLevels        *self);
-/* (nullable): for weights; NULL without @self. */
+/* (nullable): for weights; NULL without @self, or where the companion has thresholds alone. */
 static inline const LlmSubModels *
 llm_levels_get_table (const LlmLevels *self)
 {
-  return self != NULL ? self->companion->sub_models : NULL;
+  return self != NULL && self->companion->has_sub_models ? self->companion->sub_models : NULL;
 }
-
+/* (nullable): for a plan; NULL without @self. */
+static inline const LlmThresholds *
+llm_levels_get_thresholds (const LlmLevels *self)
+{
+  return self != NULL ? self->companion->thresholds : NULL;
+}
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmLevels, llm_levels_free)

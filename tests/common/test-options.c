@@ -166,6 +166,7 @@ test_bad_values (void)
     { "{'deadline-ms': <0>}", "deadline-ms", "from 1 to 86400000 ms" },
     { "{'ttft-ms': <86400001>}", "ttft-ms", "86400001" },
     { "{'sub-model': <101>}", "sub-model", "percent" },
+    { "{'active': <81>}", "active", "80" },
     { "{'slo': <'fast'>}", "slo", "“fast”, it must be one of: interactive, responsive" },
     { "{'slo': <''>}", "slo", "one of" },
     { "{'locale': <''>}", "locale", "0 bytes long" },

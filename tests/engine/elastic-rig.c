@@ -98,11 +98,51 @@ add_shares (LlmTestGguf        *gguf,
     }
 }
 
-/* @weights: (nullable): the identity of the weights that it is for; NULL for the right one. */
+static void
+add_sub_models (LlmTestGguf        *gguf,
+                LlmModel           *model,
+                const LlmSubModels *table,
+                const guint        *groups,
+                const guint        *channels)
+{
+  const LlmHparams *hparams = llm_model_get_hparams (model);
+
+  add_counts (gguf, "llmsvc.levels.percent", percent, ELASTIC_N_LEVELS);
+  add_counts (gguf, "llmsvc.levels.groups", groups, hparams->n_layers * ELASTIC_N_LEVELS);
+  add_counts (gguf, "llmsvc.levels.channels", channels, hparams->n_layers * ELASTIC_N_LEVELS);
+  add_shares (gguf, model, table);
+  llm_test_gguf_add_string (gguf, "adapter.type", "lora");
+  llm_test_gguf_add_double (gguf, "adapter.lora.alpha", LLM_GGUF_FLOAT32, 4);
+  add_adapter (gguf, "level.40.blk.1.ffn_up.weight.lora_a", hparams->n_embd, RANK);
+  add_adapter (gguf, "level.40.blk.1.ffn_up.weight.lora_b", RANK, 320);
+}
+
+/* Near what calibration finds for them. */
+static void
+add_thresholds (LlmTestGguf      *gguf,
+                const LlmHparams *hparams)
+{
+  static const guint sparsities[] = { ELASTIC_SPARSITY, ELASTIC_HIGH_SPARSITY };
+  static const float inputs[][LLM_N_INPUTS] = { { 0.2f, 0.04f, 0.3f, 0.03f },
+                                                { 0.4f, 0.08f, 0.5f, 0.08f } };
+  const float kept[2 * LLM_N_INPUTS] = { 0 }, losses[] = { 2, 2.1f, 2.3f };
+  guint n = hparams->n_layers * LLM_N_INPUTS;
+  g_autofree float *values = g_new (float, 2 * n);
+
+  for (guint i = 0; i < 2 * n; i++)
+    values[i] = inputs[i / n][i % LLM_N_INPUTS];
+  add_counts (gguf, "llmsvc.active.percent", sparsities, 2);
+  llm_test_gguf_add_floats (gguf, "llmsvc.active.thresholds", LLM_GGUF_FLOAT32, values, 2 * n);
+  llm_test_gguf_add_floats (gguf, "llmsvc.active.kept", LLM_GGUF_FLOAT32, kept, 2 * LLM_N_INPUTS);
+  llm_test_gguf_add_floats (gguf, "llmsvc.active.losses", LLM_GGUF_FLOAT32, losses, 3);
+}
+
+/* @what: as set_up_elastic() has it. */
 static void
 write_companion (const char *folder,
-                 const char *weights)
+                 const char *what)
 {
+  gboolean is_active = g_strcmp0 (what, "active") == 0, is_both = g_strcmp0 (what, "both") == 0;
   g_autofree char *from = g_build_filename (folder, ELASTIC_MODEL, NULL);
   g_autofree char *path = g_build_filename (folder, COMPANION, NULL);
   g_autoptr(GError) error = NULL;
@@ -124,15 +164,12 @@ write_companion (const char *folder,
   llm_test_gguf_add_string (gguf, "general.architecture", "llama");
   llm_test_gguf_add_int (gguf, "llmsvc.companion.version", LLM_GGUF_UINT32, 1);
   llm_test_gguf_add_string (gguf, "llmsvc.companion.weights",
-                            weights != NULL ? weights : llm_model_get_weight_identity (model));
-  add_counts (gguf, "llmsvc.levels.percent", percent, ELASTIC_N_LEVELS);
-  add_counts (gguf, "llmsvc.levels.groups", groups, hparams->n_layers * ELASTIC_N_LEVELS);
-  add_counts (gguf, "llmsvc.levels.channels", channels, hparams->n_layers * ELASTIC_N_LEVELS);
-  add_shares (gguf, model, table);
-  llm_test_gguf_add_string (gguf, "adapter.type", "lora");
-  llm_test_gguf_add_double (gguf, "adapter.lora.alpha", LLM_GGUF_FLOAT32, 4);
-  add_adapter (gguf, "level.40.blk.1.ffn_up.weight.lora_a", hparams->n_embd, RANK);
-  add_adapter (gguf, "level.40.blk.1.ffn_up.weight.lora_b", RANK, 320);
+                            what != NULL && !is_active && !is_both
+                              ? what : llm_model_get_weight_identity (model));
+  if (is_active || is_both)
+    add_thresholds (gguf, hparams);
+  if (!is_active)
+    add_sub_models (gguf, model, table, groups, channels);
   bytes = llm_test_gguf_end (gguf);
   g_assert_true (g_file_set_contents (path, g_bytes_get_data (bytes, NULL),
                                       (gssize) g_bytes_get_size (bytes), &error));

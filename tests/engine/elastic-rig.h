@@ -20,6 +20,10 @@ typedef struct
 
 /* What is in fixture.state is found again. */
 LlmEngine *elastic_start (Elastic *self);
-/* @data: what is beside the model: NULL: a companion; "none"; or one of the weights @data. */
+/* The companion's activation thresholds, where it has some, are for these percent. */
+#define ELASTIC_SPARSITY 30
+#define ELASTIC_HIGH_SPARSITY 50
+/* @data: what is beside the model: NULL: a companion with sub-models; "active": one with activation
+ * thresholds alone; "both"; "none"; or one of the weights @data. */
 void set_up_elastic (Elastic *self, gconstpointer data);
 void tear_down_elastic (Elastic *self, gconstpointer data);

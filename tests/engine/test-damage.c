@@ -387,6 +387,11 @@ static const BadValue bad_values[] = {
   { "UPDATE turns SET number = 'x'" OF_ONE, DAMAGED },
   { "UPDATE turns SET is_base = 5" OF_ONE, DAMAGED },
   { "UPDATE turns SET is_closed = x'ff'" OF_ONE, USABLE },
+  { "UPDATE turns SET sparsity = 50, n_sparse = 1" OF_ONE, USABLE },
+  { "UPDATE turns SET sparsity = 50, n_sparse = 100000" OF_ONE, USABLE },
+  { "UPDATE turns SET sparsity = 50, n_sparse = -1" OF_ONE, USABLE },
+  { "UPDATE turns SET sparsity = 500, n_sparse = 1" OF_ONE, USABLE },
+  { "UPDATE turns SET sparsity = 'x', n_sparse = x'ff'" OF_ONE, USABLE },
   { "UPDATE turns SET n_tokens = -1" OF_ONE, USABLE },
   { "UPDATE turns SET n_tokens = 1e300" OF_ONE, USABLE },
   { "UPDATE turns SET tokens = 'text'" OF_ONE, USABLE },
@@ -832,8 +837,8 @@ test_traits (Fixture      *fixture,
   assert_traits (fixture, "new", "{}", 0);
 }
 
-/* A database that has no place for the sub-models of turns: its turns are the whole model's, and
- * their tokens good. What is stored from then on is checked with it. */
+/* A database that has no place for the sub-models and sparsities of turns: its turns are the whole
+ * model's and dense, and their tokens good. What is stored from then on is checked with it. */
 static void
 test_version_3 (Fixture      *fixture,
                 gconstpointer data)
@@ -844,7 +849,9 @@ test_version_3 (Fixture      *fixture,
   g_autoptr(Answer) answer = NULL;
 
   g_clear_object (&context);
-  restart (fixture, "ALTER TABLE turns DROP COLUMN sub_model; PRAGMA user_version = 3");
+  restart (fixture, "ALTER TABLE turns DROP COLUMN sub_model;"
+                    "ALTER TABLE turns DROP COLUMN sparsity; ALTER TABLE turns DROP COLUMN n_sparse;"
+                    "PRAGMA user_version = 3");
   context = open_context (fixture, "notes", "{}", NULL);
   answer = begin_ask (fixture, context, NEXT, GREEDY);
   WAIT_FOR (answer->is_finished);
@@ -852,9 +859,9 @@ test_version_3 (Fixture      *fixture,
   g_assert_cmpuint (count_messages (context), ==, 4);
   g_clear_object (&context);
   stop_engine (&fixture->engine);
-  g_assert_cmpint (get_number (fixture, "PRAGMA user_version"), ==, 4);
+  g_assert_cmpint (get_number (fixture, "PRAGMA user_version"), ==, 5);
   g_assert_cmpint (get_number (fixture, "SELECT count (*) FROM turns WHERE tokens NOT NULL"
-                               " AND sub_model IS NULL"), ==, 2);
+                               " AND sub_model IS NULL AND sparsity IS NULL"), ==, 2);
 
   /* tokens of a sub-model that was not there are no turn's: the text is used */
   run_sql (fixture, "UPDATE turns SET sub_model = 40");

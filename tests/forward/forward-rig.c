@@ -18,6 +18,8 @@ make_forward (ExecRig             *self,
   plan.is_split = config->is_split;
   plan.adapters = config->adapters;
   plan.n_adapters = config->n_adapters;
+  plan.thresholds = config->thresholds;
+  plan.keeps_smallest = config->keeps_smallest;
   g_clear_pointer (&self->forward, llm_forward_free);
   /* Tiles keep 17 bits of what attention multiplies. */
   self->tolerance = g_str_has_prefix (kernels->name, "amx") ? 2e-3 : 1e-4;

@@ -35,6 +35,8 @@ typedef struct
   gboolean is_split;    /* as LlmPlanConfig has it, like the next two */
   LlmLora *const *adapters;
   guint n_adapters;
+  const LlmThresholds *thresholds;
+  gboolean keeps_smallest;
 } ExecRigConfig;
 
 ExecRig *exec_rig_open   (const char          *path,

@@ -321,6 +321,24 @@ get_factors (NaiveModel *self)
 }
 
 static void
+leave_out (const NaiveRun *run,
+           guint           layer,
+           guint           row,
+           LlmInput        input,
+           double         *values,
+           guint           n)
+{
+  guint place;
+
+  if (run->thresholds == NULL || run->sparsities[row] == 0)
+    return;
+  place = llm_thresholds_find (run->thresholds, run->sparsities[row]);
+  for (guint i = 0; i < n; i++)
+    if (fabs (values[i]) < (double) llm_thresholds_get (run->thresholds, place, layer, input))
+      values[i] = 0;
+}
+
+static void
 run_attention (NaiveModel     *self,
                const NaiveRun *run,
                guint           layer,
@@ -360,6 +378,7 @@ run_attention (NaiveModel     *self,
       double far = floor ((double) run->positions[r] / h->temperature_length);
 
       normalize (x + (gsize) r * h->n_embd, norm, (double) h->rms_eps, h->n_embd, normed);
+      leave_out (run, layer, r, LLM_INPUT_ATTENTION, normed, h->n_embd);
       multiply (wq, normed, h->n_embd, h->n_embd, n_query, row_q);
       multiply (wk, normed, h->n_embd, h->n_embd, n_kv, row_k);
       multiply (wv, normed, h->n_embd, h->n_embd, n_kv, row_v);
@@ -376,6 +395,7 @@ run_attention (NaiveModel     *self,
       for (guint head = 0; head < n_heads; head++)
         attend (self, run, layer, r, head, q + (gsize) r * n_query + head * h->head_dim, k, v,
                 out + head * h->head_dim, received);
+      leave_out (run, layer, r, LLM_INPUT_ATTENTION_OUT, out, n_heads * h->head_dim);
       multiply (wo, out, n_query, n_heads * h->head_dim, h->n_embd, normed);
       add_residual (self, bo, post, normed, x + (gsize) r * h->n_embd);
     }
@@ -414,6 +434,7 @@ run_ffn (NaiveModel     *self,
   for (guint r = 0; r < run->n_rows; r++)
     {
       normalize (x + (gsize) r * h->n_embd, norm, (double) h->rms_eps, h->n_embd, normed);
+      leave_out (run, layer, r, LLM_INPUT_FFN, normed, h->n_embd);
       multiply (wgate, normed, h->n_embd, h->n_embd, h->n_ff, gate);
       multiply (wup, normed, h->n_embd, h->n_embd, h->n_ff, up);
       add (bgate, h->n_ff, gate);
@@ -421,6 +442,7 @@ run_ffn (NaiveModel     *self,
       for (guint i = 0; i < h->n_ff; i++)
         gate[i] = (h->gate == LLM_GATE_GELU ? gelu (gate[i]) : gate[i] / (1 + exp (-gate[i])))
                   * up[i];
+      leave_out (run, layer, r, LLM_INPUT_FFN_DOWN, gate, n_active);
       multiply (wdown, gate, h->n_ff, n_active, h->n_embd, normed);
       add_residual (self, bdown, post, normed, x + (gsize) r * h->n_embd);
     }

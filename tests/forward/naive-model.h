@@ -8,6 +8,7 @@
 #pragma once
 
 #include "model/architectures/llm-sub-models.h"
+#include "model/llm-thresholds.h"
 
 G_BEGIN_DECLS
 
@@ -27,6 +28,8 @@ typedef struct
   gpointer data;
   const LlmSubModels *sub_models;   /* (nullable): NULL for the whole model */
   guint level;           /* of them: no other heads and channels than its own are there */
+  const LlmThresholds *thresholds;  /* (nullable) */
+  const guint8 *sparsities;         /* by row: percent, 0 for a dense one */
   double *given;         /* (nullable): [n_rows × n_rows], of each row the share of attention that it
                           * gave to each, averaged over heads and layers */
 } NaiveRun;

@@ -38,6 +38,8 @@ __llmsvc_tool_option perplexity ctx 'Tokens in one window' --short-option c --ex
 __llmsvc_tool_option perplexity threads 'Threads that compute' --exclusive
 __llmsvc_tool_option perplexity no-special 'The text holds no control tokens'
 __llmsvc_tool_option perplexity sub-model 'Compute with the sub-model of this share of the model' --exclusive
+__llmsvc_tool_option perplexity active "Leave out so much of the layers' weights in every row" --exclusive
+__llmsvc_tool_option perplexity keep-smallest 'With --active: keep the smallest inputs instead of the largest, to compare with'
 __llmsvc_tool_option perplexity exact 'Compute in floats with the weights as the file has them'
 __llmsvc_tool_option perplexity kv-f32 'Keep context memory in 32 bits'
 __llmsvc_tool_option perplexity kv 'Treat context memory between calls as this policy does' --exclusive --arguments 'llms llms-inverted llms-no-compression vllm-sq'

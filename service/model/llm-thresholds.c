@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#include "model/llm-thresholds.h"
+
+#include "common/llmsvc-error.h"
+
+#include <float.h>
+#include <math.h>
+#include <xxhash.h>
+
+static gboolean
+read_percent (LlmThresholds  *self,
+              LlmGguf        *gguf,
+              GError        **error)
+{
+  static const char key[] = "llmsvc.active.percent";
+  gsize n;
+  g_autofree gint64 *items = llm_gguf_get_ints (gguf, key, FALSE, &n, error);
+
+  if (items == NULL)
+    return FALSE;
+  if (n < 1 || n > LLM_MAX_SPARSITIES)
+    return llm_gguf_fail (gguf, error, LLMSVC_ERROR_INVALID_MODEL,
+                          "%s has %zu items, 1 to %u are possible", key, n, LLM_MAX_SPARSITIES);
+  for (gsize i = 0; i < n; i++)
+    {
+      if (items[i] <= (i > 0 ? items[i - 1] : 0) || items[i] > LLM_MAX_SPARSITY)
+        return llm_gguf_fail (gguf, error, LLMSVC_ERROR_INVALID_MODEL,
+                              "item %zu of %s is %jd: they rise from 1 to at most %u", i, key,
+                              (intmax_t) items[i], LLM_MAX_SPARSITY);
+      self->percent[i] = (guint8) items[i];
+    }
+  self->n_sparsities = (guint) n;
+  return TRUE;
+}
+
+/* (transfer full): @n numbers from 0 to @most. */
+static float *
+read_numbers (LlmGguf     *gguf,
+              const char  *key,
+              gsize        n,
+              double       most,
+              GError     **error)
+{
+  gsize n_items;
+  g_autofree float *items = llm_gguf_get_floats (gguf, key, FALSE, &n_items, error);
+
+  if (items == NULL)
+    return NULL;
+  if (n_items != n)
+    {
+      llm_gguf_fail (gguf, error, LLMSVC_ERROR_INVALID_MODEL, "%s has %zu items, %zu are needed",
+                     key, n_items, n);
+      return NULL;
+    }
+  for (gsize i = 0; i < n; i++)
+    if (!(items[i] >= 0 && (double) items[i] <= most && isfinite (items[i])))
+      {
+        llm_gguf_fail (gguf, error, LLMSVC_ERROR_INVALID_MODEL,
+                       "item %zu of %s is %g; 0 to %g is possible", i, key, (double) items[i],
+                       most);
+        return NULL;
+      }
+  return g_steal_pointer (&items);
+}
+
+static gboolean
+read_all (LlmThresholds  *self,
+          LlmGguf        *gguf,
+          GError        **error)
+{
+  g_autofree float *kept = NULL, *losses = NULL;
+
+  if (!read_percent (self, gguf, error))
+    return FALSE;
+  self->values = read_numbers (gguf, "llmsvc.active.thresholds",
+                               (gsize) self->n_sparsities * self->n_layers * LLM_N_INPUTS,
+                               FLT_MAX, error);
+  kept = self->values != NULL ? read_numbers (gguf, "llmsvc.active.kept",
+                                              (gsize) self->n_sparsities * LLM_N_INPUTS, 1, error)
+                              : NULL;
+  losses = kept != NULL ? read_numbers (gguf, "llmsvc.active.losses", self->n_sparsities + 1,
+                                        FLT_MAX, error)
+                        : NULL;
+  if (losses == NULL)
+    return FALSE;
+  for (guint i = 0; i < self->n_sparsities; i++)
+    {
+      for (guint input = 0; input < LLM_N_INPUTS; input++)
+        self->kept[i][input] = kept[i * LLM_N_INPUTS + input];
+      self->losses[i] = losses[i + 1];
+    }
+  self->dense_loss = losses[0];
+  return TRUE;
+}
+
+LlmThresholds *
+llm_thresholds_read (LlmGguf           *gguf,
+                     const LlmHparams  *hparams,
+                     GError           **error)
+{
+  g_autoptr(LlmThresholds) self = NULL;
+
+  if (!llm_gguf_has (gguf, "llmsvc.active.percent")
+      && !llm_gguf_has (gguf, "llmsvc.active.thresholds"))
+    return NULL;
+  if (hparams->n_experts > 0)
+    {
+      llm_gguf_fail (gguf, error, LLMSVC_ERROR_UNSUPPORTED,
+                     "it has activation thresholds of a model with experts, which are not known "
+                     "here: remove it");
+      return NULL;
+    }
+  self = g_new0 (LlmThresholds, 1);
+  self->n_layers = hparams->n_layers;
+  return read_all (self, gguf, error) ? g_steal_pointer (&self) : NULL;
+}
+
+void
+llm_thresholds_free (LlmThresholds *self)
+{
+  g_free (self->values);
+  g_free (self);
+}
+
+guint
+llm_thresholds_find (const LlmThresholds *self,
+                     guint                percent)
+{
+  guint place = 0;
+
+  while (place < self->n_sparsities && self->percent[place] != percent)
+    place++;
+  return place;
+}
+
+guint
+llm_thresholds_choose (const LlmThresholds *self,
+                       guint                percent)
+{
+  guint chosen = 0;
+
+  for (guint i = 0; i < self->n_sparsities && self->percent[i] <= percent; i++)
+    chosen = self->percent[i];
+  return chosen;
+}
+
+guint64
+llm_thresholds_hash (const LlmThresholds *self)
+{
+  return XXH3_64bits_withSeed (self->values,
+                               (gsize) self->n_sparsities * self->n_layers * LLM_N_INPUTS
+                                 * sizeof (float),
+                               XXH3_64bits (self->percent, self->n_sparsities));
+}

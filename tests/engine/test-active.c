@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* Calls whose answers are sparse (A1): which sparsity answered is told, calls without the option are
+ * what they were, and what was computed sparsely is computed again so, whatever became of the memory
+ * meanwhile. */
+
+#include "elastic-rig.h"
+
+#include <string.h>
+
+#include "common/llmsvc-error.h"
+#include "support/llm-test-folder.h"
+
+#define PROMPT "I want to find an Italian restaurant in San Jose."
+#define QUIET "'temperature': <0.0>, 'max-tokens': <uint32 24>, 'logprobs': <uint32 0>"
+
+/* (transfer full): the text and the log-probabilities of its tokens, in which every bit of K and V
+ * tells. */
+static char *
+describe (Answer *answer,
+          guint   wanted)
+{
+  WAIT_FOR (answer->is_finished);
+  g_assert_no_error (answer->error);
+  g_assert_cmpuint (result_uint (answer, "active"), ==, wanted);
+  g_assert_cmpuint (result_uint (answer, "sub-model"), ==, 100);
+  return g_strdup_printf ("%s %s", answer->text, result_string (answer, "logprobs"));
+}
+
+static char *
+complete_active (Elastic *self,
+                 guint    asked,
+                 guint    wanted)
+{
+  g_autofree char *options = g_strdup_printf ("{" QUIET ", 'active': <uint32 %u>}", asked);
+  g_autoptr(Answer) answer = begin_complete (&self->fixture, PROMPT, options);
+
+  return describe (answer, wanted);
+}
+
+/* Likewise. @n_total: of prompt and answer. */
+static char *
+ask_active (Elastic    *self,
+            LlmContext *context,
+            const char *prompt,
+            guint       active,
+            guint      *n_reused,
+            guint      *n_total)
+{
+  g_autofree char *options = g_strdup_printf ("{" QUIET ", 'active': <uint32 %u>}", active);
+  g_autoptr(Answer) answer = begin_ask (&self->fixture, context, prompt, options);
+  char *text = describe (answer, active);
+
+  if (n_reused != NULL)
+    *n_reused = result_uint (answer, "reused-tokens");
+  if (n_total != NULL)
+    *n_total = result_uint (answer, "prompt-tokens") + result_uint (answer, "output-tokens");
+  return text;
+}
+
+static void
+test_answers (Elastic       *self,
+              gconstpointer  data)
+{
+  g_autoptr(Answer) plain = begin_complete (&self->fixture, PROMPT, "{" QUIET "}");
+  g_autofree char *whole = describe (plain, 0);
+  g_autofree char *none = complete_active (self, 0, 0);
+  g_autofree char *below = complete_active (self, ELASTIC_SPARSITY - 1, 0);
+  g_autofree char *low = complete_active (self, ELASTIC_SPARSITY, ELASTIC_SPARSITY);
+  g_autofree char *between = complete_active (self, ELASTIC_HIGH_SPARSITY - 1, ELASTIC_SPARSITY);
+  g_autofree char *high = complete_active (self, 80, ELASTIC_HIGH_SPARSITY);
+
+  g_assert_cmpstr (none, ==, whole);
+  g_assert_cmpstr (below, ==, whole);
+  g_assert_cmpstr (low, !=, whole);
+  g_assert_cmpstr (between, ==, low);
+  g_assert_cmpstr (high, !=, low);
+}
+
+/* In one step with others, as alone. */
+static void
+test_together (Elastic       *self,
+               gconstpointer  data)
+{
+  static const guint asked[] = { ELASTIC_HIGH_SPARSITY, 0, ELASTIC_SPARSITY, ELASTIC_HIGH_SPARSITY };
+  char *alone[G_N_ELEMENTS (asked)];
+  Answer *answers[G_N_ELEMENTS (asked)];
+
+  for (guint i = 0; i < G_N_ELEMENTS (asked); i++)
+    alone[i] = complete_active (self, asked[i], asked[i]);
+  for (guint i = 0; i < G_N_ELEMENTS (asked); i++)
+    {
+      g_autofree char *options = g_strdup_printf ("{" QUIET ", 'active': <uint32 %u>}", asked[i]);
+
+      answers[i] = begin_complete (&self->fixture, PROMPT, options);
+    }
+  for (guint i = 0; i < G_N_ELEMENTS (asked); i++)
+    {
+      g_autofree char *found = describe (answers[i], asked[i]);
+
+      g_assert_cmpstr (found, ==, alone[i]);
+      answer_free (answers[i]);
+      g_free (alone[i]);
+    }
+}
+
+static void
+remove_chunks (Elastic *self)
+{
+  g_autofree char *chunks = g_build_filename (self->fixture.state, "chunks", NULL);
+
+  if (g_file_test (chunks, G_FILE_TEST_IS_DIR))
+    llm_test_folder_remove (chunks);
+}
+
+/* Turns of several sparsities in a context; with @restarts the service ends after each, and what it
+ * had on storage is gone after every other. Returns the texts. */
+static char *
+converse (Elastic    *self,
+          const char *name,
+          gboolean    restarts)
+{
+  static const guint asked[] = { ELASTIC_SPARSITY, 0, ELASTIC_HIGH_SPARSITY, ELASTIC_SPARSITY, 0 };
+  g_autoptr(GString) texts = g_string_new (NULL);
+  guint n_before = 0, n_total;
+
+  for (guint i = 0; i < G_N_ELEMENTS (asked); i++)
+    {
+      g_autoptr(GError) error = NULL;
+      g_autoptr(LlmContext) context =
+        open_context (&self->fixture, name, "{'create': <true>}", &error);
+      g_autofree char *text = NULL;
+      guint n_reused;
+
+      g_assert_no_error (error);
+      text = ask_active (self, context, i % 2 == 0 ? PROMPT : "And another one?", asked[i],
+                         &n_reused, &n_total);
+      /* what was computed sparsely is used as it is, but for the last token, which is not computed */
+      if (!restarts)
+        g_assert_cmpuint (n_reused + 1, >=, n_before);
+      n_before = n_total;
+      g_string_append_printf (texts, "%s\n", text);
+      g_clear_object (&context);
+      if (restarts)
+        {
+          stop_engine (&self->fixture.engine);
+          if (i % 2 == 0)
+            remove_chunks (self);
+          self->fixture.engine = elastic_start (self);
+        }
+    }
+  return g_string_free (g_steal_pointer (&texts), FALSE);
+}
+
+static void
+test_turns (Elastic       *self,
+            gconstpointer  data)
+{
+  g_autofree char *at_once = converse (self, "a", FALSE);
+  g_autofree char *restarted = converse (self, "b", TRUE);
+
+  g_assert_cmpstr (at_once, ==, restarted);
+}
+
+/* Taken back and asked again densely: nothing that was computed sparsely is used. */
+static void
+test_again (Elastic       *self,
+            gconstpointer  data)
+{
+  g_autoptr(LlmContext) context = create (&self->fixture, "{}");
+  g_autoptr(LlmContext) other = create (&self->fixture, "{}");
+  g_autofree char *sparse = ask_active (self, context, PROMPT, ELASTIC_HIGH_SPARSITY, NULL, NULL);
+  g_autofree char *dense = NULL;
+  g_autofree char *reference = ask_active (self, other, PROMPT, 0, NULL, NULL);
+
+  g_assert_true (rollback (context, 1, NULL));
+  dense = ask_active (self, context, PROMPT, 0, NULL, NULL);
+  g_assert_cmpstr (dense, !=, sparse);
+  g_assert_cmpstr (dense, ==, reference);
+}
+
+/* A sparse answer has no drafts, whatever was asked for, and the same text. */
+static void
+test_drafts (Elastic       *self,
+             gconstpointer  data)
+{
+  g_autofree char *reference = complete_active (self, ELASTIC_SPARSITY, ELASTIC_SPARSITY);
+  g_autoptr(Answer) answer =
+    begin_complete (&self->fixture, PROMPT, "{" QUIET ", 'active': <uint32 30>, 'draft': <'lookup'>}");
+  g_autofree char *found = describe (answer, ELASTIC_SPARSITY);
+
+  g_assert_cmpstr (found, ==, reference);
+  g_assert_false (g_variant_lookup (answer->results, "drafted-tokens", "u", NULL));
+}
+
+static void
+expect_error (Elastic    *self,
+              const char *options,
+              int         code,
+              const char *part)
+{
+  g_autoptr(Answer) answer = begin_complete (&self->fixture, PROMPT, options);
+
+  WAIT_FOR (answer->is_finished || answer->error != NULL);
+  g_assert_error (answer->error, LLMSVC_ERROR, code);
+  if (strstr (answer->error->message, part) == NULL)
+    g_error ("“%s” is not in: %s", part, answer->error->message);
+}
+
+static void
+test_sub_models (Elastic       *self,
+                 gconstpointer  data)
+{
+  gboolean has_both = g_strcmp0 (data, "both") == 0;
+  g_auto(GStrv) levels = NULL;
+
+  g_free (complete_active (self, ELASTIC_SPARSITY, ELASTIC_SPARSITY));
+  levels = llm_engine_list_sub_models (self->fixture.engine,
+                                       llm_engine_get_active_model (self->fixture.engine));
+  g_assert_cmpuint (g_strv_length (levels), ==, has_both ? ELASTIC_N_LEVELS : 0);
+  if (!has_both)
+    expect_error (self, "{'sub-model': <uint32 40>}", LLMSVC_ERROR_UNSUPPORTED, "has no sub-models");
+  expect_error (self, "{'active': <uint32 30>, 'sub-model': <uint32 40>}",
+                has_both ? LLMSVC_ERROR_INVALID_OPTION : LLMSVC_ERROR_UNSUPPORTED, "sub-model");
+  expect_error (self, "{'active': <uint32 30>, 'least-sub-model': <uint32 40>}",
+                LLMSVC_ERROR_INVALID_OPTION, "beside a sub-model");
+}
+
+/* Without thresholds only a call that names a sparsity fails. @data: what is beside the model. */
+static void
+test_without (Elastic       *self,
+              gconstpointer  data)
+{
+  g_free (complete_active (self, 0, 0));
+  expect_error (self, "{'active': <uint32 30>}", LLMSVC_ERROR_UNSUPPORTED,
+                data != NULL && g_strcmp0 (data, "none") != 0 ? "it is for the weights"
+                                                              : "has no activation thresholds");
+}
+
+int
+main (int   argc,
+      char *argv[])
+{
+  g_test_init (&argc, &argv, NULL);
+
+#define ADD(name, data, func) \
+  g_test_add ("/active/" name, Elastic, data, set_up_elastic, func, tear_down_elastic)
+  ADD ("answers", "active", test_answers);
+  ADD ("together", "active", test_together);
+  ADD ("turns", "active", test_turns);
+  ADD ("again", "active", test_again);
+  ADD ("drafts", "active", test_drafts);
+  ADD ("alone", "active", test_sub_models);
+  ADD ("both", "both", test_sub_models);
+  ADD ("none", "none", test_without);
+  ADD ("sub-models-alone", NULL, test_without);
+  ADD ("other-weights", "0123456789abcdef", test_without);
+
+  return g_test_run ();
+}

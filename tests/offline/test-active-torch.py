@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""llmsvc-active as a user runs it: what it finds is what llmsvc-tool measures."""
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import rig
+
+TEXT = ("<|im_start|>user\nI would like to book a table for two at an Italian restaurant in San "
+        "Jose this evening.<|im_end|>\n<|im_start|>assistant\nWhat time would you like to eat?"
+        "<|im_end|>\n") * 12
+
+
+class Run(unittest.TestCase):
+    def test_run(self):
+        with tempfile.TemporaryDirectory() as folder:
+            model, text = pathlib.Path(folder) / "model.gguf", pathlib.Path(folder) / "text"
+            shutil.copy(rig.MODEL, model)
+            text.write_text(TEXT)
+            done = subprocess.run([sys.executable, rig.SOURCE / "offline/llmsvc-active", "--text", text,
+                                   "--window", "65", "--context", "64", "--calibration", "1",
+                                   "--step", "25", "--threads", "1", "--tool", rig.TOOL, model],
+                                  text=True, capture_output=True)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            active = rig.inspect(model)["active"]
+            self.assertEqual(len(active), 8)
+            for one in active:
+                self.assertIn(f"{one['loss']:5.3f}", done.stdout)
+            found = []
+            for more in ((), ("--active", 30), ("--active", 80),
+                         ("--active", 30, "--keep-smallest")):
+                outcome = rig.run_tool("perplexity", *more, "--exact", "--threads", 1, "--model",
+                                       model, "--ctx", 64, text)
+                self.assertEqual(outcome.returncode, 0, outcome.stderr)
+                found.append(float(outcome.stdout.rsplit("perplexity: ", 1)[1]))
+            self.assertLess(found[1], 1.5 * found[0])
+            self.assertGreater(found[2], found[1])
+            self.assertGreater(found[3], 5 * found[1])
+
+    def test_usage(self):
+        done = subprocess.run([sys.executable, rig.SOURCE / "offline/llmsvc-active", rig.MODEL],
+                              text=True, capture_output=True)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("--text", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

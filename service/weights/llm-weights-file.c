@@ -210,6 +210,9 @@ llm_weights_read_ahead (LlmWeights *weights,
   LlmFileWeights *self = (LlmFileWeights *) weights;
   guint64 end = has_panels_in_memory (self) ? self->first_panel : self->ranges.bytes;
 
+  /* experts are not in their mapping then */
+  if (self->experts != NULL)
+    end = MIN (end, self->ranges.staying);
   if (at < end)
     llm_weight_ranges_prefetch (&self->ranges, at, MIN (at + bytes, end));
   return at < end && bytes < end - at;

@@ -4,14 +4,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <glib/gi18n.h>
 #include <math.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-
-#include "base/llm-fail.h"
-#include "common/llmsvc-error.h"
 
 /* As in llm-weight-stream.c. */
 #define READ_BYTES ((gsize) 512 << 10)
@@ -351,11 +347,7 @@ fail_reading (LlmExpertCache  *self,
 
   expert->code = 0;
   expert->asked = 0;
-  llm_fail (error, LLMSVC_ERROR_FAILED,
-            "The model's weights can't be read from “%s”: %s. Try again; if it fails each time, "
-            "remove that file, which is made anew when the model is loaded", self->name,
-            code == ENODATA ? N_("the file is shorter than it was") : g_strerror (code));
-  return LLM_FAILED;
+  return llm_weight_stream_fail (self->name, code, error);
 }
 
 LlmStatus

@@ -95,4 +95,10 @@ guint64          llm_weight_stream_trim    (LlmWeightStream       *self);
 void             llm_weight_stream_get_figures (LlmWeightStream   *self,
                                             LlmStreamFigures      *figures);
 
+/* For what reads weights of the file @name: @code is the errno of that, ENODATA for a file that was cut.
+ * FAILED. */
+LlmStatus        llm_weight_stream_fail    (const char            *name,
+                                            int                    code,
+                                            GError               **error);
+
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmWeightStream, llm_weight_stream_free)

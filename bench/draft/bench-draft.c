@@ -79,7 +79,7 @@ add_lines (Bench      *bench,
            const char *output)
 {
   g_auto(GStrv) lines = g_strsplit (output, "\n", -1);
-  double disk = 0, streamed = 0, tokens = 0;
+  double disk = 0, streamed = 0, tokens = 0, share = -1;
 
   for (guint i = 0; lines[i] != NULL; i++)
     {
@@ -98,8 +98,14 @@ add_lines (Bench      *bench,
         streamed = number;
       else if (strcmp (words[0], "tokens") == 0)
         tokens = number;
+      else if (strcmp (words[0], "share") == 0)
+        share = number;
+      else if (strcmp (words[0], "hits") == 0)
+        bench_add (bench, "", number, "experts that a token chose and memory had");
       if (strcmp (words[0], "mapped") != 0)
         continue;
+      if (share >= 0)
+        bench_add (bench, "", share, "experts that memory has: as many hits, were all chosen alike");
       bench_add (bench, "MB/s", disk / 1e6, "B, the disk alone, past the page cache");
       bench_add (bench, "MB", streamed / 1e6, "S, streamed for a token");
       bench_add (bench, "1/s", tokens, "plain streaming, tokens");

@@ -97,6 +97,9 @@ def make_keys(name, shape, mixture, n_layers):
                 "vocab_size": shape.n_vocab}
     if shape.n_experts > 0:
         numbers |= {"expert_count": shape.n_experts, "expert_used_count": shape.n_used_experts}
+    if shape.architecture == "qwen3moe":
+        numbers |= {"expert_feed_forward_length": shape.n_ff,
+                    "feed_forward_length": shape.n_ff * shape.n_used_experts}
     for key, number in numbers.items():
         keys.add(f"{shape.architecture}.{key}", FLOAT32 if isinstance(number, float) else UINT32,
                  number)

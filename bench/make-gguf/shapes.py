@@ -41,6 +41,12 @@ SHAPES = {
     "7b": Shape("Llama 2 7B", "llama", 32, 4096, 32, 32, 128, 11008, 32000, 16384, 1e4, 1e-5),
     "moe": Shape("a small Mixtral, 1.2B with 8 experts of which 2 are used", "llama", 16, 1024, 16,
                  4, 64, 2816, 32000, 16384, 1e6, 1e-5, n_experts=8, n_used_experts=2),
+    "30b-a3b": Shape("Qwen3 30B A3B, 128 experts of which 8 are used", "qwen3moe", 48, 2048, 32, 4,
+                     128, 768, 151936, 40960, 1e6, 1e-6, n_experts=128, n_used_experts=8,
+                     has_qk_norms=True, is_bpe=True),
+    "5b-a1b": Shape("Qwen3 30B A3B, a sixth of it", "qwen3moe", 8, 2048, 32, 4, 128, 768, 151936,
+                    40960, 1e6, 1e-6, n_experts=128, n_used_experts=8, has_qk_norms=True,
+                    is_bpe=True),
     "tiny-llama": Shape("nothing: for tests", "llama", 2, 256, 4, 2, 64, 512, 1024, 2048, 1e4,
                         1e-5),
     "tiny-qwen2": Shape("nothing: for tests", "qwen2", 2, 384, 6, 2, 64, 512, 1024, 2048, 1e6, 1e-6,
@@ -49,6 +55,9 @@ SHAPES = {
                         1e-6, is_tied=True, has_qk_norms=True, is_bpe=True),
     "tiny-moe": Shape("nothing: for tests", "llama", 2, 256, 4, 2, 64, 256, 1024, 2048, 1e6, 1e-5,
                       n_experts=8, n_used_experts=2),
+    "tiny-qwen3moe": Shape("nothing: for tests", "qwen3moe", 2, 256, 4, 2, 128, 256, 1024, 2048,
+                           1e6, 1e-6, n_experts=16, n_used_experts=4, has_qk_norms=True,
+                           is_bpe=True),
 }
 
 # The rules by which the quantizer of llama.cpp, without an importance matrix, gives some tensors

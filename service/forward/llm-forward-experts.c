@@ -173,13 +173,61 @@ add_product (ExpertWork  *work,
     .y_stride = n_out,
   };
 
-  *view = cut_expert (&self->hold->views[op], expert, n_out);
+  *view = self->hold->takes_experts ? self->hold->views[op]
+                                    : cut_expert (&self->hold->views[op], expert, n_out);
   self->n_expert_rows = work->n_rows;
   llm_step_add_product (self, &rows, work->n_rows, &product);
 }
 
-/* Each expert has two phases: its inputs are multiplied, then its outputs. What they make of the rows
- * is added when the second one has ended, which is when the next begins. */
+/* --- where they come one by one --- */
+
+gboolean
+llm_forward_take_experts (LlmStep  *self,
+                          gboolean  is_early)
+{
+  const LlmHparams *h = self->hparams;
+  g_autofree guint *n_rows = g_new0 (guint, h->n_experts);
+
+  for (guint i = 0; !is_early && i < self->batch->n_rows * h->n_used_experts; i++)
+    n_rows[self->scratch.experts[i].expert]++;
+  if (!llm_weights_choose_experts (self->weights, self->layer, is_early ? NULL : n_rows))
+    return FALSE;
+  self->hold->takes_experts = !is_early;
+  return TRUE;
+}
+
+static LlmStatus
+hold_expert (LlmStep   *self,
+             guint      expert,
+             GError   **error)
+{
+  LlmHold *hold = self->hold;
+  LlmStatus status;
+
+  if (!hold->takes_experts)
+    return LLM_READY;
+  status = llm_weights_acquire_expert (self->weights, self->layer, expert, hold->views, error);
+  if (status == LLM_READY)
+    hold->n_views = hold->node->n_ops;
+  return status;
+}
+
+static void
+release_expert (LlmStep *self)
+{
+  LlmHold *hold = self->hold;
+
+  if (!hold->takes_experts)
+    return;
+  for (guint i = 0; i < hold->n_views; i++)
+    llm_weights_release (self->weights, &hold->views[i]);
+  hold->n_views = 0;
+}
+
+/* --- the stage --- */
+
+/* Each expert has three phases: its inputs are multiplied, then its outputs, then what they make of
+ * the rows is added. */
 LlmStatus
 llm_forward_run_experts (LlmStep         *self,
                          const LlmStage  *stage,
@@ -191,34 +239,32 @@ llm_forward_run_experts (LlmStep         *self,
   guint grain = llm_step_get_grain (h->n_embd);
   ExpertWork work = { .self = self };
 
-  for (guint phase = self->hold->phase; phase <= 2 * h->n_experts; self->hold->phase = ++phase)
+  for (guint phase = self->hold->phase; phase < 3 * h->n_experts; self->hold->phase = ++phase)
     {
-      guint expert = phase / 2;
+      guint expert = phase / 3;
+      LlmStatus status;
 
-      if (phase % 2 == 1)
-        {
-          collect_rows (&work, expert);
-          if (work.n_rows == 0)
-            continue;
-          llm_forward_gate (self, work.n_rows, no_bias);
-          add_product (&work, expert, 2, s->gate, h->n_ff, s->given, h->n_embd);
-          return llm_step_submit (self, error);
-        }
-      if (expert > 0)
-        {
-          collect_rows (&work, expert - 1);
-          if (work.n_rows > 0)
-            llm_worker_pool_run (self->pool, work.n_rows, grain, scatter_rows, &work);
-        }
-      if (expert == h->n_experts)
-        return LLM_READY;
       collect_rows (&work, expert);
       if (work.n_rows == 0)
         continue;
-      llm_worker_pool_run (self->pool, work.n_rows, grain, gather_rows, &work);
-      add_product (&work, expert, 0, s->gathered, h->n_embd, s->gate, h->n_ff);
-      add_product (&work, expert, 1, s->gathered, h->n_embd, s->up, h->n_ff);
-      return llm_step_submit (self, error);
+      switch (phase % 3)
+        {
+        case 0:
+          status = hold_expert (self, expert, error);
+          if (status != LLM_READY)
+            return status;
+          llm_worker_pool_run (self->pool, work.n_rows, grain, gather_rows, &work);
+          add_product (&work, expert, 0, s->gathered, h->n_embd, s->gate, h->n_ff);
+          add_product (&work, expert, 1, s->gathered, h->n_embd, s->up, h->n_ff);
+          return llm_step_submit (self, error);
+        case 1:
+          llm_forward_gate (self, work.n_rows, no_bias);
+          add_product (&work, expert, 2, s->gate, h->n_ff, s->given, h->n_embd);
+          return llm_step_submit (self, error);
+        default:
+          llm_worker_pool_run (self->pool, work.n_rows, grain, scatter_rows, &work);
+          release_expert (self);
+        }
     }
-  g_assert_not_reached ();
+  return LLM_READY;
 }

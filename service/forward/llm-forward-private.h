@@ -88,6 +88,9 @@ void      llm_step_add_densities (LlmStep            *self);
 /* llm-forward-experts.c: chooses the experts of each row by scratch.routed; the stage adds what
  * they make of normed to x. */
 void      llm_forward_choose_experts (LlmStep        *self);
+/* Whether experts of self->hold's layer come one by one; where the choice is known, which they are. */
+gboolean  llm_forward_take_experts (LlmStep          *self,
+                                gboolean              is_early);
 LlmStatus llm_forward_run_experts (LlmStep           *self,
                                 const LlmStage       *stage,
                                 GError              **error);

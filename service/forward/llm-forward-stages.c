@@ -165,7 +165,7 @@ const LlmStage llm_layer_stages[] = {
   { "expert-router", run_expert_router, LLM_ACQUIRE_WHOLE, 1, { LLM_OP_EXPERT_ROUTER },
     .reads = B (normed), .writes = B (routed) | B (experts),
     .x = AT (normed), .y = { AT (routed) } },
-  { "experts", llm_forward_run_experts, LLM_ACQUIRE_WHOLE, 3,
+  { "experts", llm_forward_run_experts, LLM_ACQUIRE_EXPERTS, 3,
     { LLM_OP_EXPERT_GATE, LLM_OP_EXPERT_UP, LLM_OP_EXPERT_DOWN },
     .reads = B (normed) | B (experts),
     .writes = B (x) | B (gathered) | B (given) | B (gate) | B (up), .x = AT (normed) },

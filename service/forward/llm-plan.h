@@ -25,6 +25,7 @@ typedef enum
 {
   LLM_ACQUIRE_VECTORS,   /* those that the model has */
   LLM_ACQUIRE_WHOLE,     /* matrices that no sub-model cuts */
+  LLM_ACQUIRE_EXPERTS,   /* likewise, of all experts; or the stage takes one by one */
   LLM_ACQUIRE_SEGMENTS,  /* the segments that any row includes */
 } LlmAcquireKind;
 

@@ -65,6 +65,11 @@ llm_step_hold (LlmStep  *self,
   gboolean is_whole = stage->acquires != LLM_ACQUIRE_SEGMENTS;
   LlmActivation activation = { 0 };
 
+  if (stage->acquires == LLM_ACQUIRE_EXPERTS && hold->n_views == 0 && !hold->takes_experts
+      && llm_forward_take_experts (self, is_early))
+    return LLM_READY;
+  if (hold->takes_experts)
+    return LLM_READY;
   if (!is_early && stage->acquires != LLM_ACQUIRE_VECTORS)
     {
       activation.values = llm_step_get_buffer (self, stage->x);
@@ -109,6 +114,9 @@ llm_step_release (LlmStep *self,
   for (guint i = 0; i < hold->n_views; i++)
     if ((hold->node->used_ops & 1u << (hold->node->first_op + i / hold->n_segments)) != 0)
       llm_weights_release (self->weights, &hold->views[i]);
+  if (hold->takes_experts)
+    llm_weights_choose_experts (self->weights, hold->node->layer, NULL);
+  hold->takes_experts = FALSE;
   hold->node = NULL;
   hold->n_views = hold->n_ops = hold->phase = 0;
 }

@@ -84,6 +84,7 @@ typedef struct
   LlmWeightView *views;       /* (owned) [LLM_STAGE_MAX_OPS × n_levels]: by operator, then segment */
   guint n_segments;           /* of each operator */
   guint n_views;              /* acquired so far */
+  gboolean takes_experts;     /* one by one: views are of the one that is computed */
   guint phase;                /* the stage's own, from 0 */
   LlmOp ops[LLM_STAGE_MAX_OPS];
   LlmWeightView adapter_views[LLM_STAGE_MAX_PRODUCTS];   /* of the products that are submitted */

@@ -234,8 +234,11 @@ drop_weights (LlmRunner *self,
 {
   guint64 freed;
 
-  if (self->profile_run != NULL || llm_executor_is_running (self->executor, self))
+  if (self->profile_run != NULL)
     return 0;
+  /* of what an answer uses, experts can go and are read again */
+  if (llm_executor_is_running (self->executor, self))
+    return llm_weights_drop_experts (self->instance->weights, bytes);
   self->n_moved++;
   freed = llm_weights_drop (self->instance->weights, bytes);
   self->ahead = G_MAXUINT64;

@@ -122,7 +122,7 @@ is_whole_panels (const LlmHparams    *hparams,
                  LlmOperator          op,
                  const LlmTensorPart *part)
 {
-  if (op != LLM_OP_EXPERT_GATE && op != LLM_OP_EXPERT_UP && op != LLM_OP_EXPERT_DOWN)
+  if (!llm_operator_is_of_experts (op))
     return TRUE;
   return part->n_out / hparams->n_experts % LLK_PANEL_OUTPUTS == 0;
 }

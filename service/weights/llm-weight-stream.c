@@ -309,6 +309,18 @@ llm_weight_stream_poll (LlmWeightStream *self)
   read_ahead (self);
 }
 
+LlmStatus
+llm_weight_stream_fail (const char  *name,
+                        int          code,
+                        GError     **error)
+{
+  llm_fail (error, LLMSVC_ERROR_FAILED,
+            "The model's weights can't be read from “%s”: %s. Try again; if it fails each time, "
+            "remove that file, which is made anew when the model is loaded", name,
+            code == ENODATA ? N_("the file is shorter than it was") : g_strerror (code));
+  return LLM_FAILED;
+}
+
 static LlmStatus
 fail_reading (LlmWeightStream  *self,
               Range            *range,
@@ -318,11 +330,7 @@ fail_reading (LlmWeightStream  *self,
 
   range->code = 0;
   range->asked = 0;
-  llm_fail (error, LLMSVC_ERROR_FAILED,
-            "The model's weights can't be read from “%s”: %s. Try again; if it fails each time, "
-            "remove that file, which is made anew when the model is loaded", self->name,
-            code == ENODATA ? N_("the file is shorter than it was") : g_strerror (code));
-  return LLM_FAILED;
+  return llm_weight_stream_fail (self->name, code, error);
 }
 
 /* The disk has a step's time to itself only while that waits: then it shows how fast it is. While a

@@ -39,6 +39,11 @@ typedef struct
   guint64 read_bytes;    /* that arrived, whole blocks */
   guint64 n_mapped;      /* leases that found no buffer, and were left to the mapping */
   guint64 ring_bytes;    /* of memory that is held now */
+  guint64 expert_bytes;  /* of memory that experts are kept in (llm-expert-cache.h) */
+  double expert_share;   /* of all experts, those that it has room for */
+  guint64 n_expert_uses; /* experts that steps chose, */
+  guint64 n_expert_hits; /* of these, that were there; */
+  guint64 n_expert_reads; /* and reads of an expert */
   double pass_us;        /* that reading what streams takes, at the rate of times when a step waited
                           * for it; 0 before there were any */
 } LlmStreamFigures;
@@ -89,5 +94,11 @@ void             llm_weight_stream_poll    (LlmWeightStream       *self);
 guint64          llm_weight_stream_trim    (LlmWeightStream       *self);
 void             llm_weight_stream_get_figures (LlmWeightStream   *self,
                                             LlmStreamFigures      *figures);
+
+/* For what reads weights of the file @name: @code is the errno of that, ENODATA for a file that was cut.
+ * FAILED. */
+LlmStatus        llm_weight_stream_fail    (const char            *name,
+                                            int                    code,
+                                            GError               **error);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmWeightStream, llm_weight_stream_free)

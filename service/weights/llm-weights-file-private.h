@@ -5,6 +5,7 @@
 
 #pragma once
 
+#include "weights/llm-expert-cache.h"
 #include "weights/llm-repacked-private.h"
 #include "weights/llm-stream-sums.h"
 #include "weights/llm-weight-ranges.h"
@@ -25,6 +26,9 @@ typedef struct
   guint64 first_panel;      /* bytes of ranges before the panels */
 
   LlmWeightStream *stream;  /* (nullable) */
+  LlmExpertCache *experts;  /* (nullable): of a mixture of experts that streams */
+  guint64 first_expert;     /* bytes of ranges before those of experts, which are the last */
+  guint64 keeps;            /* as llm_weights_keep() was told, at most all */
   LlmStreamSums *sums;      /* (nullable): of what streams, where they are to be compared */
 } LlmFileWeights;
 
@@ -49,13 +53,42 @@ llm_file_weights_place (const LlmFileWeights *self,
 /* Whether @range streams: whole, when some of it does not stay. */
 gboolean  llm_file_weights_streams           (const LlmFileWeights     *self,
                                               const LlmWeightRange     *range);
-/* After what stays has changed. */
-void      llm_file_weights_choose            (LlmFileWeights           *self);
+/* What stays, after keeps has changed or what streams. */
+void      llm_file_weights_set_staying       (LlmFileWeights           *self);
 /* Of @range, which streams: READY without view->data where the mapping is to be used. */
 LlmStatus llm_file_weights_acquire_streaming (LlmFileWeights           *self,
                                               const LlmWeightRange     *range,
                                               const LlmRepackedMatrix  *matrix,
                                               LlmWeightView            *view,
+                                              GError                  **error);
+/* --- llm-weights-file-experts.c --- */
+
+/* Makes the cache, where experts are packed; @fd stays open as long. */
+void      llm_file_weights_make_experts      (LlmFileWeights           *self,
+                                              const LlmWeightSource    *source,
+                                              const LlmStreamConfig    *config,
+                                              int                       fd);
+/* As the provider has them. */
+gboolean  llm_file_weights_choose_experts    (LlmWeights               *weights,
+                                              guint                     layer,
+                                              const guint              *n_rows);
+LlmStatus llm_file_weights_acquire_expert    (LlmWeights               *weights,
+                                              guint                     layer,
+                                              guint                     expert,
+                                              LlmWeightView            *views,
+                                              GError                  **error);
+
+/* --- llm-weights-file-stream.c --- */
+
+/* Of bytes of @matrix that have arrived, from @at on in it, where their checksum was not compared
+ * before. */
+gboolean  llm_file_weights_compare_sums      (LlmFileWeights           *self,
+                                              const LlmRepackedMatrix  *matrix,
+                                              guint64                   at,
+                                              const guint8             *data,
+                                              guint64                   length,
+                                              gboolean                  streams_before,
+                                              gboolean                  streams_behind,
                                               GError                  **error);
 /* Whether the file of panels has changed since it was opened. What streams comes from the disk each
  * time: a mapping would show what another process writes, too, but most pages were compared before. */

@@ -18,8 +18,15 @@ llm_file_weights_streams (const LlmFileWeights *self,
 }
 
 void
-llm_file_weights_choose (LlmFileWeights *self)
+llm_file_weights_set_staying (LlmFileWeights *self)
 {
+  gboolean is_all = self->keeps == self->ranges.bytes;
+  guint64 staying = self->keeps;
+
+  /* experts have their own room */
+  if (self->experts != NULL && !is_all)
+    staying = MIN (staying, self->first_expert);
+  llm_weight_ranges_set_staying (&self->ranges, staying);
   if (self->stream == NULL)
     return;
   for (guint i = 0; i < self->ranges.ranges->len; i++)
@@ -31,6 +38,8 @@ llm_file_weights_choose (LlmFileWeights *self)
                                llm_file_weights_streams (self, range));
     }
   llm_weight_stream_settle (self->stream);
+  if (self->experts != NULL)
+    llm_expert_cache_set_limit (self->experts, !is_all, self->keeps - staying);
 }
 
 void
@@ -40,6 +49,8 @@ llm_weights_poll (LlmWeights *weights)
 
   if (self->stream != NULL)
     llm_weight_stream_poll (self->stream);
+  if (self->experts != NULL)
+    llm_expert_cache_poll (self->experts);
 }
 
 gboolean
@@ -69,6 +80,8 @@ llm_weights_get_stream_figures (LlmWeights       *weights,
   *figures = (LlmStreamFigures) { 0 };
   if (self->stream != NULL)
     llm_weight_stream_get_figures (self->stream, figures);
+  if (self->experts != NULL)
+    llm_expert_cache_add_figures (self->experts, figures);
 }
 
 /* Whether the range @by places behind @range in the file comes right before or after it in what
@@ -98,18 +111,20 @@ llm_weights_count_copied (LlmWeights *weights)
   return figures.read_bytes + (self->repacked != NULL ? self->repacked->packed_again : 0);
 }
 
-/* Of what has arrived, where its checksum was not compared before. */
-static gboolean
-compare_sums (LlmFileWeights           *self,
-              const LlmWeightRange     *range,
-              const LlmRepackedMatrix  *matrix,
-              const guint8             *data,
-              GError                  **error)
+gboolean
+llm_file_weights_compare_sums (LlmFileWeights           *self,
+                               const LlmRepackedMatrix  *matrix,
+                               guint64                   at,
+                               const guint8             *data,
+                               guint64                   length,
+                               gboolean                  streams_before,
+                               gboolean                  streams_behind,
+                               GError                  **error)
 {
-  if (self->sums == NULL || range->n_leases > 0
-      || llm_stream_sums_take (self->sums, range->segment, matrix->offset, data, range->length,
-                               streams_on (self, range, -1) ? NULL : self->repacked->data,
-                               streams_on (self, range, 1) ? NULL : self->repacked->data))
+  if (self->sums == NULL
+      || llm_stream_sums_take (self->sums, matrix->segment, matrix->offset + at, data, length,
+                               streams_before ? NULL : self->repacked->data,
+                               streams_behind ? NULL : self->repacked->data))
     return TRUE;
   llm_repacked_set_damaged (self->repacked);
   return llm_gguf_fail (self->gguf, error, LLMSVC_ERROR_INVALID_MODEL,
@@ -129,7 +144,10 @@ llm_file_weights_acquire_streaming (LlmFileWeights           *self,
 
   if (status != LLM_READY || data == NULL)
     return status;
-  if (!compare_sums (self, range, matrix, data, error))
+  if (range->n_leases == 0
+      && !llm_file_weights_compare_sums (self, matrix, 0, data, range->length,
+                                         streams_on (self, range, -1), streams_on (self, range, 1),
+                                         error))
     {
       llm_weight_stream_release (self->stream, range->in_pass - 1);
       return LLM_FAILED;
@@ -152,7 +170,8 @@ llm_file_weights_were_written (const LlmFileWeights *self)
 
 /* --- making --- */
 
-/* Layer after layer, then what is behind them; of each operator all segments. */
+/* Layer after layer, then what is behind them; of each operator all segments. Not experts: which of
+ * them a pass uses is not known before. */
 static GArray *
 list_pass (LlmFileWeights *self)
 {
@@ -168,6 +187,7 @@ list_pass (LlmFileWeights *self)
           guint place;
 
           if (llm_operator_is_layered (op) != (layer < hparams->n_layers)
+              || llm_operator_is_of_experts (op)
               || llm_repacked_plan_find (self->repacked->plan, op, own_layer, segment) == NULL)
             continue;
           place = *llm_file_weights_place (self, op, own_layer, segment);
@@ -188,7 +208,9 @@ llm_weights_stream (LlmWeights            *weights,
   g_autofree char *path = NULL;
   int fd;
 
+  g_clear_pointer (&self->experts, llm_expert_cache_free);
   g_clear_pointer (&self->stream, llm_weight_stream_free);
+  llm_file_weights_set_staying (self);
   if (source == NULL || !llm_file_weights_has_panel_file (self))
     return FALSE;
   path = g_strdup_printf ("/proc/self/fd/%d", llm_file_map_get_fd (self->repacked->map));
@@ -203,6 +225,7 @@ llm_weights_stream (LlmWeights            *weights,
                                         self->ledger);
   if (self->repacked->checksums != NULL && self->sums == NULL)
     self->sums = llm_stream_sums_new (self->repacked->plan, self->repacked->checksums);
-  llm_file_weights_choose (self);
+  llm_file_weights_make_experts (self, source, config, fd);
+  llm_file_weights_set_staying (self);
   return TRUE;
 }

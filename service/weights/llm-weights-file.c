@@ -122,7 +122,7 @@ llm_weights_drop (LlmWeights *weights,
   /* it is no weights', and not in the account of these */
   if (self->stream != NULL)
     freed += llm_weight_stream_trim (self->stream);
-  return freed;
+  return freed + llm_weights_drop_experts (weights, bytes - MIN (bytes, freed));
 }
 
 guint64
@@ -210,6 +210,9 @@ llm_weights_read_ahead (LlmWeights *weights,
   LlmFileWeights *self = (LlmFileWeights *) weights;
   guint64 end = has_panels_in_memory (self) ? self->first_panel : self->ranges.bytes;
 
+  /* experts are not in their mapping then */
+  if (self->experts != NULL)
+    end = MIN (end, self->ranges.staying);
   if (at < end)
     llm_weight_ranges_prefetch (&self->ranges, at, MIN (at + bytes, end));
   return at < end && bytes < end - at;
@@ -223,10 +226,10 @@ llm_weights_keep (LlmWeights *weights,
 
   if (has_panels_in_memory (self))
     return;
-  if (MIN (bytes, self->ranges.bytes) == self->ranges.staying)
+  if (MIN (bytes, self->ranges.bytes) == self->keeps)
     return;
-  llm_weight_ranges_set_staying (&self->ranges, MIN (bytes, self->ranges.bytes));
-  llm_file_weights_choose (self);
+  self->keeps = MIN (bytes, self->ranges.bytes);
+  llm_file_weights_set_staying (self);
   tell_dropped (self);
 }
 
@@ -332,6 +335,8 @@ release (LlmWeights    *weights,
   LlmFileWeights *self = (LlmFileWeights *) weights;
   LlmWeightRange *range = view->lease;
 
+  if (self->experts != NULL && llm_expert_cache_owns (self->experts, view->data))
+    llm_expert_cache_release (self->experts, view->data);
   if (range != NULL)
     {
       if (self->stream != NULL && llm_weight_stream_owns (self->stream, view->data))
@@ -371,6 +376,7 @@ free_weights (LlmWeights *weights)
 
   llm_weights_set_held (weights, self->ledger, 0, 0, 0);
   g_clear_pointer (&self->ledger, llm_ledger_unref);
+  g_clear_pointer (&self->experts, llm_expert_cache_free);
   g_clear_pointer (&self->stream, llm_weight_stream_free);
   g_clear_pointer (&self->sums, llm_stream_sums_free);
   llm_weight_ranges_clear (&self->ranges);
@@ -388,6 +394,8 @@ free_weights (LlmWeights *weights)
 static const LlmWeightProvider file_provider = {
   .acquire = acquire,
   .release = release,
+  .choose_experts = llm_file_weights_choose_experts,
+  .acquire_expert = llm_file_weights_acquire_expert,
   .check = check,
   .free = free_weights,
 };
@@ -468,8 +476,8 @@ reverse_bits (guint layer)
   return reversed;
 }
 
-/* Segment by segment, then the layers as they are spread, then what no layer has; of that in the
- * order of the file. */
+/* Experts last: each of them is used by few tokens. Of the others segment by segment, then the layers
+ * as they are spread, then what no layer has; of that in the order of the file. */
 static gint
 compare_stay (gconstpointer a,
               gconstpointer b,
@@ -481,6 +489,8 @@ compare_stay (gconstpointer a,
   const LlmRepackedMatrix *y = &g_array_index (matrices, LlmRepackedMatrix, k);
   gboolean x_is_layered = llm_operator_is_layered (x->op);
 
+  if (llm_operator_is_of_experts (x->op) != llm_operator_is_of_experts (y->op))
+    return llm_operator_is_of_experts (x->op) ? 1 : -1;
   if (x->segment != y->segment)
     return x->segment < y->segment ? -1 : 1;
   if (x_is_layered != llm_operator_is_layered (y->op))
@@ -503,8 +513,15 @@ add_all_panels (LlmFileWeights *self)
     g_array_append_val (order, i);
   if (llm_file_weights_has_panel_file (self))
     g_array_sort_with_data (order, compare_stay, matrices);
+  self->first_expert = G_MAXUINT64;
   for (guint i = 0; i < order->len; i++)
-    add_panels (self, g_array_index (order, guint, i));
+    {
+      guint at = g_array_index (order, guint, i);
+
+      if (llm_operator_is_of_experts (g_array_index (matrices, LlmRepackedMatrix, at).op))
+        self->first_expert = MIN (self->first_expert, self->ranges.bytes);
+      add_panels (self, at);
+    }
 }
 
 /* @parts, @repacked: (transfer full); @repacked: (nullable). A tensor that several operators share
@@ -536,7 +553,7 @@ new_weights (LlmGguf             *gguf,
     add_all_panels (self);
   /* in memory, as long as nobody has asked the kernel */
   llm_weight_ranges_end (&self->ranges, repacked != NULL ? gguf->map : NULL);
-  self->parent.bytes = self->ranges.bytes;
+  self->parent.bytes = self->keeps = self->ranges.bytes;
   tell_held (self, 0);
   return &self->parent;
 }

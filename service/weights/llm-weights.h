@@ -73,6 +73,15 @@ typedef struct
                         GError             **error);
   void      (*release) (LlmWeights    *self,
                         LlmWeightView *view);
+  /* (nullable), with the next: see llm_weights_choose_experts() */
+  gboolean  (*choose_experts) (LlmWeights  *self,
+                        guint          layer,
+                        const guint   *n_rows);
+  LlmStatus (*acquire_expert) (LlmWeights  *self,
+                        guint          layer,
+                        guint          expert,
+                        LlmWeightView *views,
+                        GError       **error);
   /* Whether the bytes handed out so far were the file's: FALSE after damage. */
   gboolean  (*check)   (LlmWeights    *self,
                         GError       **error);
@@ -115,6 +124,31 @@ llm_weights_release (LlmWeights    *self,
   self->provider->release (self, view);
 }
 
+/* Whether experts of @layer come one by one now; where not, those of all are acquired as one operator.
+ * @n_rows: rows that chose each expert, [n_experts]: all that are not there are read from now on, as
+ * far as there is room. NULL: before it is known, or when the step leaves the layer. */
+static inline gboolean
+llm_weights_choose_experts (LlmWeights  *self,
+                            guint        layer,
+                            const guint *n_rows)
+{
+  return self->provider->choose_experts != NULL
+         && self->provider->choose_experts (self, layer, n_rows);
+}
+
+/* As llm_weights_acquire(), of EXPERT_GATE, EXPERT_UP and EXPERT_DOWN of one expert, whose first output
+ * is output 0; each of the three @views is released. Only once llm_weights_choose_experts() said
+ * that they come one by one. */
+static inline LlmStatus
+llm_weights_acquire_expert (LlmWeights    *self,
+                            guint          layer,
+                            guint          expert,
+                            LlmWeightView *views,
+                            GError       **error)
+{
+  return self->provider->acquire_expert (self, layer, expert, views, error);
+}
+
 static inline gboolean
 llm_weights_check (LlmWeights  *self,
                    GError     **error)
@@ -130,7 +164,7 @@ void        llm_weights_free        (LlmWeights    *self);
  * that what remains of a model whose end was reclaimed is the beginning of a sub-model. Layers of a
  * file of packed weights come in an order in which those that stay lie evenly between the others.
  * What is whole is in segment 0: the embedding and what else no layer has, then layers, then the
- * output. In
+ * output; of a file of packed weights experts come last of all. In
  * a GGUF file, inputs of one output lie side by side, so that most pages have some of several
  * segments: there operators that are cut by inputs are whole in segment 0, too. */
 
@@ -166,8 +200,13 @@ gboolean    llm_weights_read_ahead  (LlmWeights    *self,
                                      guint64        at,
                                      guint64        bytes);
 
+/* Of weights that stream: memory of experts, which come one by one. Also in the middle of steps; it
+ * comes back in the course of those that follow. Returns the bytes that went. */
+guint64     llm_weights_drop_experts (LlmWeights   *self,
+                                     guint64        bytes);
 /* Where not all weights fit into memory: from now on those behind the first @bytes go after their
- * use; G_MAXUINT64 for none. Also in the middle of steps. Weights that are held stay counted as
+ * use; G_MAXUINT64 for none. Where they stream, as many bytes as experts have of the first @bytes
+ * are room for those that are chosen most. Also in the middle of steps. Weights that are held stay counted as
  * such. After llm_weights_stream() those of a packed file stream; elsewhere the kernel reads them
  * from their mapping when they are used. */
 void        llm_weights_keep        (LlmWeights    *self,

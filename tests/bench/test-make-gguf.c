@@ -229,6 +229,8 @@ test_experts (void)
   check_type (gguf, "attn_v.weight", 1, LLK_Q8_0);
   check_type (gguf, "attn_output.weight", 1, LLK_Q5_K);
   check_type (gguf, "ffn_gate_inp.weight", 1, LLK_F32);
+  bench_rig_make_gguf (path, "tiny-qwen3moe", "Q4_0", "0");
+  check_runs ();
 }
 
 static char *

@@ -272,6 +272,14 @@ break_expert_count (LlmHparams *hparams)
   hparams->n_used_experts = 1;
 }
 
+static void
+break_count_of_three (LlmHparams *hparams)
+{
+  g_assert_cmpuint (hparams->n_used_experts, ==, 3);
+  g_assert_cmpuint (hparams->n_ff, ==, 16);
+  hparams->n_used_experts = 2;
+}
+
 static const Case cases[] = {
   { "llama-linear", TOLERANCE, { { "scale", break_scale }, { "pairs", break_pairs } } },
   { "llama-llama3", TOLERANCE, { { "factors", break_factors }, { "base", break_base } } },
@@ -295,6 +303,9 @@ static const Case cases[] = {
     { { "query-norm", break_query_norm }, { "key-norm", break_key_norm },
       { "pairs", break_pairs } } },
   { "qwen3-yarn", TOLERANCE, { { "yarn", break_yarn }, { "magnitude", break_magnitude } } },
+  { "qwen3moe", TOLERANCE,
+    { { "count", break_count_of_three }, { "query-norm", break_query_norm },
+      { "key-norm", break_key_norm }, { "pairs", break_pairs } } },
   { "gemma2", GELU_TOLERANCE,
     { { "window", break_window }, { "edge", break_window_edge },
       { "pattern", break_window_pattern }, { "gate", break_gate },

@@ -432,6 +432,35 @@ test_experts (void)
     }
 }
 
+/* Of Qwen's, the networks' width has a key of its own; without it, those of a row are together as wide
+ * as the one that they stand for. */
+static void
+test_expert_width (void)
+{
+  const Number own[] = {
+    { "expert_count", 4 }, { "expert_used_count", 2 }, { "feed_forward_length", 96 },
+    { "expert_feed_forward_length", 16 }, { NULL },
+  };
+  const Number shared[] = {
+    { "expert_count", 4 }, { "expert_used_count", 2 }, { "feed_forward_length", 96 }, { NULL },
+  };
+  const Number bad[] = {
+    { "expert_count", 4 }, { "expert_used_count", 2 }, { "expert_feed_forward_length", 24 },
+    { NULL },
+  };
+  g_autoptr(GError) error = NULL;
+  LlmHparams hparams;
+
+  read_good ("qwen3moe", 1, own, NULL, NULL, &hparams);
+  g_assert_cmpuint (hparams.n_ff, ==, 16);
+  g_assert_cmpuint (hparams.operators & LLM_OPS_QK_NORM, ==, LLM_OPS_QK_NORM);
+  read_good ("qwen3moe", 1, shared, NULL, NULL, &hparams);
+  g_assert_cmpuint (hparams.n_ff, ==, 48);
+  g_assert_false (read_numbers ("qwen3moe", 1, bad, NULL, NULL, &hparams, &error));
+  g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED);
+  g_assert_nonnull (strstr (error->message, "expert_feed_forward_length is 24"));
+}
+
 /* One number for each layer is as good as one for all, where they are the same. */
 static void
 test_arrays (void)
@@ -478,7 +507,7 @@ test_architectures (void)
   g_autofree char *list = llm_architecture_list_names ();
   g_auto(GStrv) names = g_strsplit (list, ", ", 0);
 
-  g_assert_cmpuint (g_strv_length (names), ==, 9);
+  g_assert_cmpuint (g_strv_length (names), ==, 10);
   for (char **name = names; *name != NULL; name++)
     {
       const LlmArchitecture *architecture = llm_architecture_find (*name);
@@ -549,6 +578,7 @@ main (int   argc,
   g_test_add_func ("/hparams/yarn", test_yarn);
   g_test_add_func ("/hparams/longrope", test_longrope);
   g_test_add_func ("/hparams/experts", test_experts);
+  g_test_add_func ("/hparams/expert-width", test_expert_width);
   g_test_add_func ("/hparams/arrays", test_arrays);
   g_test_add_func ("/hparams/architectures", test_architectures);
   g_test_add_func ("/hparams/neutral-extras", test_neutral_extras);

@@ -81,6 +81,14 @@ static const LlmArchitecture architectures[] = {
     .optional = LLM_OPS_QKV_BIAS,
     .rope_kind = LLM_ROPE_NEOX,
   },
+  /* Qwen 3 with experts, as the 30 B with 3 B at work */
+  {
+    .name = "qwen3moe",
+    .needed = LLM_OPS_QK_NORM,
+    .optional = LLM_OPS_QKV_BIAS,
+    .keys = { "expert_count", "expert_feed_forward_length" },
+    .rope_kind = LLM_ROPE_NEOX,
+  },
   /* SmolLM 3: every fourth layer knows nothing of positions. */
   {
     .name = "smollm3",

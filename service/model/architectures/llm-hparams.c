@@ -264,6 +264,8 @@ static void
 read_experts (LlmKeys    *keys,
               LlmHparams *h)
 {
+  const char *name = "feed_forward_length";
+
   if (llm_architecture_has_key (keys->architecture, "expert_count"))
     h->n_experts = read_optional (keys, "expert_count", MAX_EXPERTS, 0);
   if (h->n_experts == 0)
@@ -272,12 +274,18 @@ read_experts (LlmKeys    *keys,
   h->operators &= ~(LLM_OPS_FFN | LLM_OPS_FFN_BIAS);
   h->operators |= LLM_OPS_EXPERTS;
   h->n_used_experts = llm_keys_uint (keys, "expert_used_count", 1, h->n_experts, 0);
+  /* Where it has that key, feed_forward_length is of a network that such a model lacks. */
+  if (llm_architecture_has_key (keys->architecture, "expert_feed_forward_length"))
+    {
+      name = "expert_feed_forward_length";
+      h->n_ff = llm_keys_uint (keys, name, 1, MAX_FF, MAX (h->n_ff / h->n_used_experts, 1));
+    }
   if (keys->error == NULL &&
       (h->n_ff % LLK_PANEL_OUTPUTS != 0 || h->n_embd % LLK_PANEL_OUTPUTS != 0))
     llm_gguf_fail (keys->gguf, &keys->error, LLMSVC_ERROR_UNSUPPORTED,
                    "%s is %u and embedding_length %u: models with %s are not supported "
                    "unless both are multiples of %d",
-                   llm_keys_get (keys, "feed_forward_length"), h->n_ff, h->n_embd, extras[0].what,
+                   llm_keys_get (keys, name), h->n_ff, h->n_embd, extras[0].what,
                    LLK_PANEL_OUTPUTS);
 }
 

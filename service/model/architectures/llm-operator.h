@@ -103,6 +103,13 @@ llm_operator_is_used (const LlmHparams *hparams,
   return (hparams->operators & LLM_OP_BIT (op)) != 0;
 }
 
+/* Whether it holds the matrices of all experts, those of the first first. */
+static inline gboolean
+llm_operator_is_of_experts (LlmOperator op)
+{
+  return op == LLM_OP_EXPERT_GATE || op == LLM_OP_EXPERT_UP || op == LLM_OP_EXPERT_DOWN;
+}
+
 /* "attention-norm" */
 const char *llm_operator_get_name  (LlmOperator        op);
 /* Whether each layer has its own. */

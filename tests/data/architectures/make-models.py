@@ -102,7 +102,8 @@ class Model:
         g.key('block_count', self.o.get('n_layers', 2))
         g.key('context_length', self.o.get('n_ctx', 4096))
         g.key('embedding_length', N_EMBD)
-        g.key('feed_forward_length', self.o.get('n_ff', N_FF))
+        if 'feed_forward_length' not in self.o.get('keys', {}):
+            g.key('feed_forward_length', self.o.get('n_ff', N_FF))
         g.key('attention.head_count', N_HEADS)
         g.key('attention.head_count_kv', N_KV_HEADS)
         g.key('attention.key_length', HEAD_DIM)
@@ -214,6 +215,10 @@ MODELS = [
     Model('qwen3-yarn', 'qwen3', has_head_norms=True, is_untied=True, rope_base=1000000.0,
           keys={'rope.scaling.type': 'yarn', 'rope.scaling.factor': 4.0,
                 'rope.scaling.original_context_length': 1024}),
+    Model('qwen3moe', 'qwen3moe', has_head_norms=True, is_untied=True, rope_base=1000000.0,
+          n_experts=6, n_ff=16,
+          keys={'expert_count': 6, 'expert_used_count': 3, 'feed_forward_length': 48,
+                'expert_feed_forward_length': 16}),
     Model('gemma2', 'gemma2', n_layers=3, **GEMMA,
           keys={'attention.sliding_window': 8, 'attn_logit_softcapping': 2.0,
                 'final_logit_softcapping': 6.0}),

@@ -20,6 +20,7 @@
 #include "llmctl/chat/llmctl-answer.h"
 #include "llmctl/bus/llmctl-contexts.h"
 #include "llmctl/llmctl-options.h"
+#include "llmctl/output/llmctl-progress.h"
 #include "llmctl/output/llmctl-term.h"
 #include "llmctl/bus/llmctl-wait.h"
 
@@ -48,6 +49,7 @@ static gboolean continues;
 static gboolean is_raw;
 static gboolean shows_thinking;
 static gboolean is_verbose;
+static gboolean hides_progress;
 
 /* Texts are of type FILENAME: GLib would have strings in the locale's charset. */
 static const GOptionEntry options[] = {
@@ -92,6 +94,8 @@ static const GOptionEntry options[] = {
     N_("Any other option of the call; may be given several times"), N_("KEY=VALUE") },
   { "raw", 0, 0, G_OPTION_ARG_NONE, &is_raw,
     N_("Take the prompt as it is, without the model's template; not streamed"), NULL },
+  { "no-progress", 0, 0, G_OPTION_ARG_NONE, &hides_progress,
+    N_("Draw no line of progress on the terminal"), NULL },
   { "verbose", 'v', 0, G_OPTION_ARG_NONE, &is_verbose,
     N_("Tell how the answer was made, as on a terminal"), NULL },
   G_OPTION_ENTRY_NULL
@@ -360,6 +364,8 @@ run (int       argc,
   if (client == NULL)
     return LLMCTL_EXIT_FAILED;
 
+  llmctl_progress_begin (!hides_progress);
+  llmctl_progress_await_model (client);
   answer = ask (client, prompt, call_options, &output, &local_error);
   if (answer == NULL && may_ask_again (&output, local_error))
     {

@@ -188,6 +188,7 @@ static const LlmctlCommand show_command = {
                     "green when it is on storage, too.\n"
                     "--json: one object: name, tokens, revision, residency, path, memory as "
                     "GetMemory tells it, messages (role, text, extras)."),
+  .is_long = TRUE,
   .run = run_show,
   .names = LLMCTL_NAMES_CONTEXTS,
   .n_names = 1,

@@ -372,7 +372,7 @@ class WithModel(unittest.TestCase):
 
     def test_stats(self):
         self.assertGreaterEqual(self.rig.json("stats")["requests"], 1)
-        self.assertRegex(self.rig.run("stats").output, r"questions +\d+\n")
+        self.assertRegex(self.rig.run("stats").output, r"requests +\d+\n")
 
     def test_apps_and_quota(self):
         app, = self.rig.json("apps")["apps"]

@@ -264,14 +264,15 @@ show_overview (void)
 
   if (status == LLMCTL_EXIT_OK)
     status = run_leaf (&llmctl_status_command, "llmctl status", words);
-  if (llmctl_globals.is_json || status == LLMCTL_EXIT_USAGE)
+  if (llmctl_globals.is_json || llmctl_connect (NULL) == NULL)
     return status;
   llmctl_output_printf (LLMCTL_STYLE_BOLD, "\n%s\n", _("Next:"));
   llmctl_output_printf (LLMCTL_STYLE_PLAIN,
                         _("  llmctl ask \"PROMPT\"   ask a question; “llmctl chat” for a conversation\n"
                           "  llmctl doctor         what is wrong here, and which model fits\n"
                           "  llmctl help           all commands; “llmctl COMMAND --help” for one\n"));
-  return status;
+  /* one that does not run yet is as it should be: the first question starts it */
+  return status == LLMCTL_EXIT_NOT_AVAILABLE ? LLMCTL_EXIT_OK : status;
 }
 
 /* @words: without what came before the name of @command, which is called @full_name. */

@@ -215,13 +215,13 @@ llmctl_answer_summarize (LlmsvcAnswer *answer)
   if (n_kept > 0)
     /* Translators: as the next one; the third number is what is left of both when the context
      * is longer than the model can see */
-    return g_strdup_printf (_("read %u (%u known), wrote %u tokens, of which the model still sees "
-                              "%u; first after %.0f ms, then %.1f ms each; %s"),
+    return g_strdup_printf (_("prompt %u tokens (%u cached), generated %u, of which the model still "
+                              "sees %u; first token after %.0f ms, then %.1f ms each; %s"),
                             n_read, n_known, n_written, n_kept, first_ms, each_ms, end);
 
   /* Translators: tokens of the prompt, part of them known from before, tokens of the
    * answer, milliseconds to the first one and for each further one, why it ended */
-  return g_strdup_printf (_("read %u (%u known), wrote %u tokens; first after %.0f ms, then "
-                            "%.1f ms each; %s"),
+  return g_strdup_printf (_("prompt %u tokens (%u cached), generated %u; first token after %.0f ms, "
+                            "then %.1f ms each; %s"),
                           n_read, n_known, n_written, first_ms, each_ms, end);
 }

@@ -458,8 +458,8 @@ test_slide (Fixture       *fixture,
   g_assert_cmpint (outcome.status, ==, 0);
   g_assert_true (g_variant_lookup (fixture->options, "on-overflow", "&s", &on_overflow));
   g_assert_cmpstr (on_overflow, ==, "slide");
-  g_assert_nonnull (strstr (outcome.complaint, "read 1200 (0 known), wrote 2 tokens, of which the "
-                                               "model still sees 900; first after"));
+  g_assert_nonnull (strstr (outcome.complaint, "prompt 1200 tokens (0 cached), generated 2, of which "
+                                               "the model still sees 900; first token after"));
 }
 
 static void

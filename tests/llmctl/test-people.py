@@ -60,7 +60,7 @@ class Ask(WithScript):
     def test_summary(self):
         self.assertEqual(self.rig.run("ask", "Hi").complaint, "")
         self.assertRegex(self.rig.run("ask", "-v", "Hi").complaint,
-                         r"^\[read \d+ \(\d+ known\), wrote \d+ tokens; .*complete\]\n$")
+                         r"^\[prompt \d+ tokens \(\d+ cached\), generated \d+; .*complete\]\n$")
         terminal = self.rig.terminal("ask", "Hi")
         terminal.expect("You said: Hi\r\n", "complete]")
         self.assertEqual(terminal.finish(), 0)

@@ -69,6 +69,7 @@ struct _LlmctlCommand
   guint n_most;                          /* with @parameters and 0 run() looks itself */
   /* It only asks a service that runs: llmctl_call() fails when it does not. */
   gboolean must_not_start;
+  gboolean is_long;                      /* its output may be: it is paged on a terminal */
 
   /* @argv[0] is the name; options have been parsed and taken out; ends with NULL. With @error set
    * main() complains, and the program ends as llmctl_fail() says. */

@@ -14,7 +14,9 @@
 
 #include "common/llmsvc-command-line.h"
 #include "llmctl/bus/llmctl-service.h"
+#include "llmctl/llmctl-habits.h"
 #include "llmctl/llmctl.h"
+#include "llmctl/output/llmctl-pager.h"
 
 #define MAX_TIMEOUT_S 4000000
 /* Stands before a negative number while the options are read: it is no option. */
@@ -171,10 +173,10 @@ complain_command (const LlmctlCommand *const *commands,
 
   suggestion = llmctl_suggest (word, (const char *const *) names->pdata);
   if (suggestion != NULL)
-    llmctl_complain (_("“%s” is no command of “%s”; did you mean “%s”?"), word, full_name,
+    llmctl_complain (_("Unknown command “%s” of “%s”; did you mean “%s”?"), word, full_name,
                      suggestion);
   else
-    llmctl_complain (_("“%s” is no command of “%s”; see “%s --help”"), word, full_name, full_name);
+    llmctl_complain (_("Unknown command “%s” of “%s”; see “%s --help”"), word, full_name, full_name);
   return LLMCTL_EXIT_USAGE;
 }
 
@@ -194,6 +196,13 @@ check_arguments (const LlmctlCommand *command,
                                 words[0]);
 }
 
+static void
+begin_pager (void)
+{
+  if (!llmctl_globals.is_json)
+    llmctl_pager_begin ();
+}
+
 /* Runs @command, or shows its help. */
 static LlmctlExit
 run_leaf (const LlmctlCommand *command,
@@ -207,12 +216,63 @@ run_leaf (const LlmctlCommand *command,
   llmctl_globals.must_not_start = command->must_not_start;
   if (status != LLMCTL_EXIT_OK)
     return status;
+  if (command->is_long || llmctl_globals.wants_help)
+    begin_pager ();
   if (!llmctl_globals.wants_help)
     status = command->run (n, words, &error);
   else if (command->help == NULL || !command->help (n, words, &error))
     llmctl_help_show (command, full_name);
 
   return error != NULL ? llmctl_fail (error) : status;
+}
+
+static LlmctlExit run_command (const LlmctlCommand *command,
+                               const char          *full_name,
+                               char               **words);
+
+/* @words begin with a word that is no command of @command, but one of other programs. */
+static LlmctlExit
+follow_habit (const LlmctlHabit   *habit,
+              const LlmctlCommand *command,
+              const char          *full_name,
+              char               **words)
+{
+  g_autoptr(GStrvBuilder) builder = g_strv_builder_new ();
+  g_auto(GStrv) runs = NULL;
+  g_auto(GStrv) replaced = NULL;
+
+  if (habit->runs == NULL
+      || (habit->takes_none && words[1] != NULL && words[1][0] != '-'))
+    {
+      llmctl_complain ("%s", _(habit->advice));
+      return LLMCTL_EXIT_USAGE;
+    }
+  runs = g_strsplit (habit->runs, " ", -1);
+  g_strv_builder_add (builder, full_name);
+  g_strv_builder_addv (builder, (const char **) runs);
+  g_strv_builder_addv (builder, (const char **) words + 1);
+  replaced = g_strv_builder_end (builder);
+  return run_command (command, full_name, replaced);
+}
+
+/* What “llmctl” alone shows: the state, and where to go from here. */
+static LlmctlExit
+show_overview (void)
+{
+  char *words[] = { (char *) "status", NULL };
+  LlmctlExit status = check_common ();
+
+  if (status == LLMCTL_EXIT_OK)
+    status = run_leaf (&llmctl_status_command, "llmctl status", words);
+  if (llmctl_globals.is_json || llmctl_connect (NULL) == NULL)
+    return status;
+  llmctl_output_printf (LLMCTL_STYLE_BOLD, "\n%s\n", _("Next:"));
+  llmctl_output_printf (LLMCTL_STYLE_PLAIN,
+                        _("  llmctl ask \"PROMPT\"   ask a question; “llmctl chat” for a conversation\n"
+                          "  llmctl doctor         what is wrong here, and which model fits\n"
+                          "  llmctl help           all commands; “llmctl COMMAND --help” for one\n"));
+  /* one that does not run yet is as it should be: the first question starts it */
+  return status == LLMCTL_EXIT_NOT_AVAILABLE ? LLMCTL_EXIT_OK : status;
 }
 
 /* @words: without what came before the name of @command, which is called @full_name. */
@@ -226,6 +286,7 @@ run_command (const LlmctlCommand *command,
   LlmctlExit status = read_options (command, full_name, commands == NULL, &rest);
   g_autofree char *next_name = NULL;
   g_autofree char *help = NULL;
+  const LlmctlHabit *habit;
 
   if (status == LLMCTL_EXIT_OK && !wants_version && commands == NULL)
     status = check_common ();
@@ -241,9 +302,12 @@ run_command (const LlmctlCommand *command,
     return run_leaf (command, full_name, rest);
   if (llmctl_globals.wants_help && rest[1] == NULL)
     {
+      begin_pager ();
       llmctl_help_show (command, full_name);
       return LLMCTL_EXIT_OK;
     }
+  if (rest[1] == NULL && command == NULL)
+    return show_overview ();
   if (rest[1] == NULL)
     {
       help = llmctl_help_make (command, full_name);
@@ -251,6 +315,9 @@ run_command (const LlmctlCommand *command,
       return LLMCTL_EXIT_USAGE;
     }
 
+  habit = llmctl_habit_find (full_name, rest[1]);
+  if (habit != NULL)
+    return follow_habit (habit, command, full_name, rest + 1);
   command = llmctl_command_find (commands, rest[1]);
   next_name = g_strconcat (full_name, " ", rest[1], NULL);
   return command != NULL ? run_command (command, next_name, rest + 1)

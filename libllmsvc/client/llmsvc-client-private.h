@@ -32,6 +32,7 @@ struct _LlmsvcClient
   char *version;
   guint api_version;
   GStrv features;
+  gboolean has_load_progress;  /* the last was not the end */
   char *active_path;        /* "/" for none */
   LlmsvcModel *active_model;  /* (nullable) (owned) */
   GListStore *models;       /* (owned) */

@@ -116,6 +116,7 @@ llmsvc_client_apply_properties (LlmsvcClient *self,
 {
   const char *string;
   guint32 number;
+  guint64 done, total;
 
   g_object_freeze_notify (G_OBJECT (self));
   if (g_variant_lookup (values, "AvailabilityReason", "&s", &string))
@@ -136,6 +137,12 @@ llmsvc_client_apply_properties (LlmsvcClient *self,
       update_active_model (self);
     }
   g_object_thaw_notify (G_OBJECT (self));
+  if (g_variant_lookup (values, "LoadProgress", "(tt)", &done, &total)
+      && (total > 0 || self->has_load_progress))
+    {
+      self->has_load_progress = total > 0;
+      g_signal_emit_by_name (self, "load-progress", done, total);
+    }
 }
 
 void

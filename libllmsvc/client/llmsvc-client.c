@@ -80,6 +80,20 @@ llmsvc_client_class_init (LlmsvcClientClass *klass)
   object_class->dispose = llmsvc_client_dispose;
   object_class->finalize = llmsvc_client_finalize;
   install_properties (object_class);
+
+  /**
+   * LlmsvcClient::load-progress:
+   * @self: a client
+   * @done: bytes of the model's weights that are ready
+   * @total: all of them
+   *
+   * A model is being loaded for the first time, and its weights are made ready, which takes a while:
+   * emitted some times a second, and with twice 0 when it has ended.
+   *
+   * Since: 0.1
+   */
+  g_signal_new ("load-progress", G_TYPE_FROM_CLASS (klass), G_SIGNAL_RUN_LAST, 0, NULL, NULL, NULL,
+                G_TYPE_NONE, 2, G_TYPE_UINT64, G_TYPE_UINT64);
 }
 
 static void

@@ -22,7 +22,7 @@ struct _LlmsvcLineReader
 /* The key that tells the kind, in the order of LlmsvcLineKind. */
 #define N_KINDS LLMSVC_LINE_OTHER
 static const char *const kinds[N_KINDS] = { "t", "done", "error", "reasoning", "logprobs",
-                                            "call" };
+                                            "call", "progress" };
 
 static gboolean
 fail (GError     **error,
@@ -94,16 +94,31 @@ llmsvc_line_write_call (GString    *out,
   g_string_append_printf (out, "{\"call\":%s}\n", call);
 }
 
+static void
+write_values (GString       *out,
+              LlmsvcLineKind kind,
+              GVariant      *values)
+{
+  g_return_if_fail (out != NULL);
+  g_return_if_fail (g_variant_is_of_type (values, G_VARIANT_TYPE_VARDICT));
+
+  g_string_append_printf (out, "{\"%s\":", kinds[kind]);
+  llmsvc_json_append_value (out, values);
+  g_string_append (out, "}\n");
+}
+
+void
+llmsvc_line_write_progress (GString  *out,
+                            GVariant *progress)
+{
+  write_values (out, LLMSVC_LINE_PROGRESS, progress);
+}
+
 void
 llmsvc_line_write_done (GString  *out,
                         GVariant *results)
 {
-  g_return_if_fail (out != NULL);
-  g_return_if_fail (g_variant_is_of_type (results, G_VARIANT_TYPE_VARDICT));
-
-  g_string_append (out, "{\"done\":");
-  llmsvc_json_append_value (out, results);
-  g_string_append (out, "}\n");
+  write_values (out, LLMSVC_LINE_DONE, results);
 }
 
 void
@@ -211,6 +226,14 @@ llmsvc_line_parse (const char  *bytes,
         return fail (error, _("“done” is not an object"));
       line->kind = LLMSVC_LINE_DONE;
       line->results = g_variant_ref_sink (llmsvc_json_to_variant (of_kind[LLMSVC_LINE_DONE]));
+    }
+  if (of_kind[LLMSVC_LINE_PROGRESS] != NULL)
+    {
+      if (!JSON_NODE_HOLDS_OBJECT (of_kind[LLMSVC_LINE_PROGRESS]))
+        return fail (error, _("“progress” is not an object"));
+      line->kind = LLMSVC_LINE_PROGRESS;
+      line->results =
+        g_variant_ref_sink (llmsvc_json_to_variant (of_kind[LLMSVC_LINE_PROGRESS]));
     }
   if (of_kind[LLMSVC_LINE_ERROR] != NULL)
     {

@@ -3,8 +3,9 @@
 /*
  * The lines of a `jsonl` stream: one JSON object a line, `{"reasoning":"…"}` for
  * what the model thinks before the text, `{"t":"…"}` for text, `{"logprobs":[…]}`
- * where they were asked for, `{"call":{…}}` for a call of a tool, and `{"done":{…}}`, always last, or `{"error":{"name":"…","message":"…"}}` in
- * its place. Writer and reader in one place so that they can't drift apart. The
+ * where they were asked for, `{"call":{…}}` for a call of a tool, `{"progress":{…}}` while
+ * the first token is awaited, and `{"done":{…}}`, always last, or
+ * `{"error":{"name":"…","message":"…"}}` in its place. Writer and reader in one place so that they can't drift apart. The
  * reader takes bytes from outside: untrusted, bounded.
  */
 
@@ -25,6 +26,7 @@ typedef enum
   LLMSVC_LINE_REASONING,
   LLMSVC_LINE_LOGPROBS,
   LLMSVC_LINE_CALL,
+  LLMSVC_LINE_PROGRESS,
   LLMSVC_LINE_OTHER, /* an object with keys from a later version: skip it */
 } LlmsvcLineKind;
 
@@ -34,7 +36,7 @@ typedef struct
   char *text;         /* (nullable) of TEXT and REASONING; of ERROR the message; of LOGPROBS the
                        * members of a JSON array; of CALL the object as JSON */
   char *name;         /* (nullable) of ERROR: its name on the bus */
-  GVariant *results;  /* (nullable) of DONE: a{sv} */
+  GVariant *results;  /* (nullable) of DONE and PROGRESS: a{sv} */
 } LlmsvcLine;
 
 void      llmsvc_line_clear        (LlmsvcLine *line);
@@ -53,6 +55,9 @@ void      llmsvc_line_write_logprobs (GString  *out,
 /* Appends one line with a call of a tool; @call is a JSON object without newlines. */
 void      llmsvc_line_write_call   (GString    *out,
                                     const char *call);
+/* Appends one line of progress; @progress is an `a{sv}` of s and t. */
+void      llmsvc_line_write_progress (GString  *out,
+                                    GVariant   *progress);
 /* Appends the last line; @results is an `a{sv}` of b, u, t, d, s, as. */
 void      llmsvc_line_write_done   (GString    *out,
                                     GVariant   *results);

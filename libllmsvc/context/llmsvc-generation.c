@@ -91,6 +91,22 @@ llmsvc_generation_class_init (LlmsvcGenerationClass *klass)
    */
   g_signal_new ("tool-call", G_TYPE_FROM_CLASS (klass), G_SIGNAL_RUN_LAST, 0, NULL, NULL, NULL,
                 G_TYPE_NONE, 1, G_TYPE_STRING);
+  /**
+   * LlmsvcGeneration::progress:
+   * @self: a generation
+   * @progress: an `a{sv}`
+   *
+   * The first token is awaited: emitted while the answer is read, some times a second, and not at
+   * all for an answer that begins at once. `phase` (s) is `queued`, with `ahead` (t), the requests
+   * whose prompts are computed before; `restoring`, with `total` (t), the bytes of the context that
+   * are read from storage; or `prefill`, with `done` and `total` (t), tokens of the prompt.
+   * `forecast-ms` (t) is the time until the first token, where the service can tell. Later versions
+   * add phases and keys.
+   *
+   * Since: 0.1
+   */
+  g_signal_new ("progress", G_TYPE_FROM_CLASS (klass), G_SIGNAL_RUN_LAST, 0, NULL, NULL, NULL,
+                G_TYPE_NONE, 1, G_TYPE_VARIANT);
 }
 
 

@@ -290,7 +290,8 @@ typedef struct
 {
   LlmsvcReader *reader;  /* (owned) */
   const char *signal;
-  char *text;
+  char *text;         /* (nullable) (owned) */
+  GVariant *values;   /* (nullable) (owned): instead */
 } Told;
 
 static void
@@ -300,6 +301,7 @@ told_free (gpointer data)
 
   g_object_unref (told->reader);
   g_free (told->text);
+  g_clear_pointer (&told->values, g_variant_unref);
   g_free (told);
 }
 
@@ -309,20 +311,23 @@ tell (gpointer data)
   Told *told = data;
   g_autoptr(GObject) observer = g_weak_ref_get (&told->reader->observer);
 
-  if (observer != NULL)
+  if (observer != NULL && told->values != NULL)
+    g_signal_emit_by_name (observer, told->signal, told->values);
+  else if (observer != NULL)
     g_signal_emit_by_name (observer, told->signal, told->text);
   return G_SOURCE_REMOVE;
 }
 
-/* Emits @signal of the observer. @text: (transfer full) */
+/* Emits @signal of the observer. @text, @values: (transfer full) (nullable): one of them */
 static void
 tell_observer (LlmsvcReader *self,
                const char   *signal,
-               char         *text)
+               char         *text,
+               GVariant     *values)
 {
   Told *told = g_new (Told, 1);
 
-  *told = (Told) { g_object_ref (self), signal, text };
+  *told = (Told) { g_object_ref (self), signal, text, values };
   if (g_thread_self () == self->thread)
     {
       tell (told);
@@ -376,7 +381,7 @@ take_line (GTask      *task,
       return TRUE;
     case LLMSVC_LINE_REASONING:
       if (line->text[0] != '\0')
-        tell_observer (self, "reasoning", g_steal_pointer (&line->text));
+        tell_observer (self, "reasoning", g_steal_pointer (&line->text), NULL);
       return FALSE;
     case LLMSVC_LINE_LOGPROBS:
       return line->text[0] != '\0' && !add_text (task, self->logprobs, ",", line->text);
@@ -387,7 +392,10 @@ take_line (GTask      *task,
       fail_answer (task, make_line_error (line));
       return TRUE;
     case LLMSVC_LINE_CALL:
-      tell_observer (self, "tool-call", g_steal_pointer (&line->text));
+      tell_observer (self, "tool-call", g_steal_pointer (&line->text), NULL);
+      return FALSE;
+    case LLMSVC_LINE_PROGRESS:
+      tell_observer (self, "progress", NULL, g_steal_pointer (&line->results));
       return FALSE;
     case LLMSVC_LINE_OTHER:
     default:

@@ -9,6 +9,30 @@
 #include <glib/gi18n.h>
 
 LlmsvcContext *
+llmctl_contexts_open (LlmsvcClient  *client,
+                      const char    *name,
+                      GError       **error)
+{
+  GError *local_error = NULL;
+  LlmsvcContext *context = llmsvc_client_open_context_sync (
+    client, name, NULL, llmctl_wait_get_cancellable (), &local_error);
+
+  /* the service's own words are for programs, which have an option for that */
+  if (g_error_matches (local_error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_FOUND))
+    {
+      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_FOUND,
+                   _("There is no context named “%s”: “llmctl context list” lists them, “llmctl "
+                     "context new %s” makes one"), name, name);
+      g_error_free (local_error);
+    }
+  else if (local_error != NULL)
+    {
+      g_propagate_error (error, local_error);
+    }
+  return context;
+}
+
+LlmsvcContext *
 llmctl_contexts_create (LlmsvcClient   *client,
                         const char     *name,
                         const char     *system,

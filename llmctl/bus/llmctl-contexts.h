@@ -9,9 +9,6 @@
 
 G_BEGIN_DECLS
 
-/* (transfer full): the one kept under @name. */
-#define llmctl_contexts_open(client, name, error)                                                  \
-  llmsvc_client_open_context_sync (client, name, NULL, llmctl_wait_get_cancellable (), error)
 /* (element-type LlmsvcContext) (transfer full) */
 #define llmctl_contexts_list(client, error)                                                        \
   llmsvc_client_list_contexts_sync (client, llmctl_wait_get_cancellable (), error)
@@ -19,6 +16,10 @@ G_BEGIN_DECLS
 #define llmctl_contexts_read(context, error)                                                       \
   llmsvc_context_list_messages_sync (context, llmctl_wait_get_cancellable (), error)
 
+/* (transfer full): the one kept under @name; what is said when there is none names commands. */
+LlmsvcContext *llmctl_contexts_open           (LlmsvcClient      *client,
+                                               const char        *name,
+                                               GError           **error) G_GNUC_WARN_UNUSED_RESULT;
 /* (transfer full): a new context. @name, @system, @messages (a(ssa{sv})) and @options are
  * nullable; @options is not changed. */
 LlmsvcContext *llmctl_contexts_create         (LlmsvcClient      *client,

@@ -13,6 +13,7 @@
 #include "llmctl/bus/llmctl-wait.h"
 #include "llmctl/output/llmctl-json.h"
 #include "llmctl/output/llmctl-output.h"
+#include "llmctl/output/llmctl-progress.h"
 
 void
 llmctl_answer_clear (LlmctlAnswer *self)
@@ -44,6 +45,7 @@ llmctl_answer_write (LlmctlAnswer  *self,
   self->n_repeated += strlen (piece);
   if (piece[n] == '\0')
     return TRUE;
+  llmctl_progress_clear ();
   if (self->has_reasoned)
     llmctl_output_data ("\n\n");
   self->has_reasoned = FALSE;
@@ -63,6 +65,7 @@ on_reasoning (LlmsvcGeneration *generation,
               const char       *text,
               LlmctlAnswer     *self)
 {
+  llmctl_progress_clear ();
   if (self->is_json)
     {
       (void) llmctl_output_json_line (llmctl_json_object ("reasoning:s", text, NULL));
@@ -140,8 +143,11 @@ llmctl_answer_copy (LlmctlAnswer      *self,
                     GError           **error)
 {
   gulong handler = g_signal_connect (generation, "reasoning", G_CALLBACK (on_reasoning), self);
-  gboolean is_whole = copy (self, generation, why, error);
+  gboolean is_whole;
 
+  llmctl_progress_follow (generation);
+  is_whole = copy (self, generation, why, error);
+  llmctl_progress_clear ();
   g_signal_handler_disconnect (generation, handler);
   return is_whole;
 }
@@ -209,13 +215,13 @@ llmctl_answer_summarize (LlmsvcAnswer *answer)
   if (n_kept > 0)
     /* Translators: as the next one; the third number is what is left of both when the context
      * is longer than the model can see */
-    return g_strdup_printf (_("read %u (%u known), wrote %u tokens, of which the model still sees "
-                              "%u; first after %.0f ms, then %.1f ms each; %s"),
+    return g_strdup_printf (_("prompt %u tokens (%u cached), generated %u, of which the model still "
+                              "sees %u; first token after %.0f ms, then %.1f ms each; %s"),
                             n_read, n_known, n_written, n_kept, first_ms, each_ms, end);
 
   /* Translators: tokens of the prompt, part of them known from before, tokens of the
    * answer, milliseconds to the first one and for each further one, why it ended */
-  return g_strdup_printf (_("read %u (%u known), wrote %u tokens; first after %.0f ms, then "
-                            "%.1f ms each; %s"),
+  return g_strdup_printf (_("prompt %u tokens (%u cached), generated %u; first token after %.0f ms, "
+                            "then %.1f ms each; %s"),
                           n_read, n_known, n_written, first_ms, each_ms, end);
 }

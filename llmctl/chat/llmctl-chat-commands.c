@@ -232,6 +232,32 @@ run_model (LlmctlChat  *self,
   return TRUE;
 }
 
+/* An unknown key would only be told with the next answer. */
+static gboolean
+check_key (const char  *assignment,
+           GError     **error)
+{
+  g_autofree char *key = g_strndup (assignment, strcspn (assignment, "="));
+  g_autoptr(GPtrArray) names = g_ptr_array_new_null_terminated (32, NULL, TRUE);
+  g_autofree GParamSpec **specs = NULL;
+  const char *suggestion;
+  guint n;
+
+  if (assignment[strlen (key)] == '\0')
+    return TRUE;  /* it is no assignment, which is told as that */
+  specs = llmctl_options_list (&n);
+  for (guint i = 0; i < n; i++)
+    g_ptr_array_add (names, (gpointer) specs[i]->name);
+  g_ptr_array_add (names, (gpointer) "require");
+  if (g_strv_contains ((const char *const *) names->pdata, key))
+    return TRUE;
+
+  suggestion = llmctl_suggest (key, (const char *const *) names->pdata);
+  if (suggestion != NULL)
+    return llmctl_set_invalid (error, _("Unknown option “%s”; did you mean “%s”?"), key, suggestion);
+  return llmctl_set_invalid (error, _("Unknown option “%s”; Tab behind “/set ” lists them"), key);
+}
+
 static gboolean
 run_set (LlmctlChat  *self,
          const char  *argument,
@@ -251,7 +277,7 @@ run_set (LlmctlChat  *self,
       return TRUE;
     }
   if (*argument != '\0')
-    return llmctl_options_add (self->options, argument, error);
+    return check_key (argument, error) && llmctl_options_add (self->options, argument, error);
 
   options = llmsvc_options_to_variant (self->options);
   if (g_variant_n_children (options) == 0)

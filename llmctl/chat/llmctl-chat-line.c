@@ -205,10 +205,14 @@ llmctl_chat_line_read (const char  *prompt,
 
   if (!state.is_done)
     {
+      /* behind what was typed, wherever the cursor is, and before readline goes to column 0 */
+      rl_point = rl_end;
+      rl_redisplay ();
+      llmctl_output_text (LLMCTL_STYLE_PLAIN, llmctl_wait_is_terminated () ? "" : "^C");
       rl_free_line_state ();
       rl_callback_sigcleanup ();
       rl_callback_handler_remove ();
-      llmctl_output_text (LLMCTL_STYLE_PLAIN, llmctl_wait_is_terminated () ? "\n" : "^C\n");
+      llmctl_output_text (LLMCTL_STYLE_PLAIN, "\n");
       llmctl_output_flush ();
       return llmctl_wait_is_terminated () ? LLMCTL_CHAT_LINE_END : LLMCTL_CHAT_LINE_INTERRUPTED;
     }

@@ -14,6 +14,7 @@
 #include "llmctl/bus/llmctl-wait.h"
 #include "llmctl/chat/llmctl-answer.h"
 #include "llmctl/output/llmctl-output.h"
+#include "llmctl/output/llmctl-progress.h"
 
 void
 llmctl_chat_clear (LlmctlChat *self)
@@ -228,6 +229,7 @@ run_turn (LlmctlChat *self)
   LlmctlExit why = LLMCTL_EXIT_OK;
 
   llmctl_wait_begin (TRUE);
+  llmctl_progress_await_model (self->client);
   if (llmctl_chat_ensure (self, &error))
     generation = llmsvc_context_prompt_sync (self->context, self->last_prompt, self->last_options,
                                              llmctl_wait_get_cancellable (), &error);

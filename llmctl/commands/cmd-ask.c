@@ -20,6 +20,7 @@
 #include "llmctl/chat/llmctl-answer.h"
 #include "llmctl/bus/llmctl-contexts.h"
 #include "llmctl/llmctl-options.h"
+#include "llmctl/output/llmctl-progress.h"
 #include "llmctl/output/llmctl-term.h"
 #include "llmctl/bus/llmctl-wait.h"
 
@@ -48,6 +49,7 @@ static gboolean continues;
 static gboolean is_raw;
 static gboolean shows_thinking;
 static gboolean is_verbose;
+static gboolean hides_progress;
 
 /* Texts are of type FILENAME: GLib would have strings in the locale's charset. */
 static const GOptionEntry options[] = {
@@ -55,12 +57,12 @@ static const GOptionEntry options[] = {
     N_("Go on in the context of this name; it is made when it is not there"), N_("NAME") },
   { "system", 's', 0, G_OPTION_ARG_FILENAME, &system_text,
     N_("The system text of a new context"), N_("TEXT") },
-  { "max-tokens", 'n', 0, G_OPTION_ARG_STRING, &max_tokens, N_("The longest answer"), N_("N") },
+  { "max-tokens", 'n', 0, G_OPTION_ARG_STRING, &max_tokens, N_("The most tokens that the answer may have"), N_("N") },
   { "temperature", 't', 0, G_OPTION_ARG_STRING, &temperature,
-    N_("How freely words are chosen; 0 for always the most probable"), N_("X") },
-  { "seed", 0, 0, G_OPTION_ARG_STRING, &seed, N_("Makes the random choices repeatable"), N_("N") },
+    N_("Sampling temperature; 0 always takes the most probable token"), N_("X") },
+  { "seed", 0, 0, G_OPTION_ARG_STRING, &seed, N_("Seed of the sampling, to get the same answer again"), N_("N") },
   { "slo", 0, 0, G_OPTION_ARG_STRING, &slo,
-    N_("How soon: interactive, responsive or background"), N_("CLASS") },
+    N_("Latency class (SLO): interactive, responsive or background"), N_("CLASS") },
   { "ttft-share", 0, 0, G_OPTION_ARG_STRING, &ttft_share,
     N_("Have the first word in this part of the whole model's time, by less of the model if need "
        "be"), N_("PERCENT") },
@@ -92,6 +94,8 @@ static const GOptionEntry options[] = {
     N_("Any other option of the call; may be given several times"), N_("KEY=VALUE") },
   { "raw", 0, 0, G_OPTION_ARG_NONE, &is_raw,
     N_("Take the prompt as it is, without the model's template; not streamed"), NULL },
+  { "no-progress", 0, 0, G_OPTION_ARG_NONE, &hides_progress,
+    N_("Draw no line of progress on the terminal"), NULL },
   { "verbose", 'v', 0, G_OPTION_ARG_NONE, &is_verbose,
     N_("Tell how the answer was made, as on a terminal"), NULL },
   G_OPTION_ENTRY_NULL
@@ -360,6 +364,8 @@ run (int       argc,
   if (client == NULL)
     return LLMCTL_EXIT_FAILED;
 
+  llmctl_progress_begin (!hides_progress);
+  llmctl_progress_await_model (client);
   answer = ask (client, prompt, call_options, &output, &local_error);
   if (answer == NULL && may_ask_again (&output, local_error))
     {

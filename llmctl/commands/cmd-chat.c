@@ -16,6 +16,7 @@
 #include "llmctl/chat/llmctl-chat-line.h"
 #include "llmctl/chat/llmctl-chat.h"
 #include "llmctl/llmctl-options.h"
+#include "llmctl/output/llmctl-progress.h"
 
 #define BLOCK "\"\"\""
 #define MAX_LINE_BYTES (16 * 1024 * 1024)
@@ -23,6 +24,7 @@
 static char *context_name;
 static char *system_text;
 static char **assignments;
+static gboolean hides_progress;
 
 /* Texts are of type FILENAME: GLib would have strings in the locale's charset. */
 static const GOptionEntry options[] = {
@@ -32,6 +34,8 @@ static const GOptionEntry options[] = {
     N_("The system text of a new conversation"), N_("TEXT") },
   { "option", 'o', 0, G_OPTION_ARG_FILENAME_ARRAY, &assignments,
     N_("An option of every turn; may be given several times"), N_("KEY=VALUE") },
+  { "no-progress", 0, 0, G_OPTION_ARG_NONE, &hides_progress,
+    N_("Draw no line of progress on the terminal"), NULL },
   G_OPTION_ENTRY_NULL
 };
 
@@ -230,6 +234,7 @@ run (int       argc,
     self.client = llmctl_wait_client (error);
   if (self.client == NULL || !llmctl_chat_open (&self, context_name, error))
     return LLMCTL_EXIT_FAILED;
+  llmctl_progress_begin (!hides_progress && self.is_interactive);
   if (self.is_interactive)
     begin_terminal (&self);
   while (take_entry (&self))

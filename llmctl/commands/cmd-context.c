@@ -179,7 +179,7 @@ run_show (int       argc,
 static const LlmctlCommand show_command = {
   .name = "show",
   .parameters = N_("NAME"),
-  .missing = N_("There is no NAME"),
+  .missing = N_("Missing argument NAME"),
   .n_most = 1,
   .summary = N_("Show where a context is kept, and what was said in it"),
   .description = N_("The map has a character for each chunk of its memory, the oldest first: the "
@@ -188,6 +188,7 @@ static const LlmctlCommand show_command = {
                     "green when it is on storage, too.\n"
                     "--json: one object: name, tokens, revision, residency, path, memory as "
                     "GetMemory tells it, messages (role, text, extras)."),
+  .is_long = TRUE,
   .run = run_show,
   .names = LLMCTL_NAMES_CONTEXTS,
   .n_names = 1,
@@ -228,7 +229,7 @@ run_new (int       argc,
 static const LlmctlCommand new_command = {
   .name = "new",
   .parameters = N_("NAME"),
-  .missing = N_("There is no NAME"),
+  .missing = N_("Missing argument NAME"),
   .n_most = 1,
   .summary = N_("Make a context that is kept"),
   .description = N_("--json: one object: name, tokens, revision, residency, path."),
@@ -308,7 +309,7 @@ run_rm (int       argc,
 static const LlmctlCommand rm_command = {
   .name = "rm",
   .parameters = N_("NAME…"),
-  .missing = N_("There is no NAME"),
+  .missing = N_("Missing argument NAME"),
   .summary = N_("Forget contexts and what was said in them"),
   .description = N_("There is no way back; “export” writes a copy before.\n"
                     "--json: one object: removed, the names."),
@@ -342,7 +343,7 @@ run_export (int       argc,
 static const LlmctlCommand export_command = {
   .name = "export",
   .parameters = N_("NAME [FILE]"),
-  .missing = N_("There is no NAME"),
+  .missing = N_("Missing argument NAME"),
   .n_most = 2,
   .summary = N_("Write a context to a file"),
   .description = N_("Without FILE or with “-” to the standard output. The file is for its owner "
@@ -436,7 +437,7 @@ run_import (int       argc,
 static const LlmctlCommand import_command = {
   .name = "import",
   .parameters = N_("FILE [NAME]"),
-  .missing = N_("There is no FILE"),
+  .missing = N_("Missing argument FILE"),
   .n_most = 2,
   .summary = N_("Make a context from a file that “export” wrote"),
   .description = N_("“-” is the standard input. Without NAME it is called as it was.\n"

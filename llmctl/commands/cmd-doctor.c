@@ -49,6 +49,36 @@ print_indented (const char *before,
   llmctl_output_text (LLMCTL_STYLE_PLAIN, g_strchug (wrapped));
 }
 
+/* What to do about it all: the hints again, worst first, where they are seen last. */
+static void
+print_next (LlmctlDoctor *doctor)
+{
+  guint n = 0;
+
+  if (doctor->worst < LLMCTL_DOCTOR_WARN)
+    {
+      llmctl_output_text (LLMCTL_STYLE_PLAIN,
+                          _("Next: llmctl ask \"PROMPT\", or llmctl chat\n"));
+      return;
+    }
+  llmctl_output_printf (LLMCTL_STYLE_BOLD, "%s\n", _("What to do:"));
+  for (guint level = LLMCTL_DOCTOR_FAIL; level >= LLMCTL_DOCTOR_WARN; level--)
+    for (guint i = 0; i < doctor->findings->len; i++)
+      {
+        GVariant *finding = g_ptr_array_index (doctor->findings, i);
+        const char *hint = llmctl_dict_get_string (finding, "hint");
+        g_autofree char *line = NULL;
+        g_autofree char *wrapped = NULL;
+
+        if (*hint == '\0'
+            || !g_str_equal (llmctl_dict_get_string (finding, "level"), llmctl_doctor_levels[level]))
+          continue;
+        line = g_strdup_printf ("%u. %s: %s", ++n, llmctl_dict_get_string (finding, "check"), hint);
+        wrapped = llmctl_wrap (line, 2);
+        llmctl_output_text (LLMCTL_STYLE_PLAIN, wrapped);
+      }
+}
+
 static void
 print_for_people (LlmctlDoctor *doctor)
 {
@@ -73,6 +103,7 @@ print_for_people (LlmctlDoctor *doctor)
       print_indented (g_get_charset (NULL) ? "→ " : "-> ", hint);
     }
   llmctl_output_printf (levels[worst].style, "%s\n", _(levels[worst].sum));
+  print_next (doctor);
 }
 
 /* --- the command --- */
@@ -123,5 +154,6 @@ const LlmctlCommand llmctl_doctor_command = {
                     "level (ok, note, warn, fail), text and, where there is something to do, "
                     "hint."),
   .options = options,
+  .is_long = TRUE,
   .run = run,
 };

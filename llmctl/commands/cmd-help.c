@@ -234,7 +234,7 @@ run (int       argc,
 
   unknown = find_commands (argv, full_name, &command, &commands);
   if (unknown != NULL)
-    return llmctl_complain_usage (_("“%s” is no command of “%s”"), unknown, full_name->str);
+    return llmctl_complain_usage (_("Unknown command “%s” of “%s”"), unknown, full_name->str);
   llmctl_help_show (command, full_name->str);
   return LLMCTL_EXIT_OK;
 }
@@ -258,6 +258,7 @@ const LlmctlCommand llmctl_help_command = {
   .summary = N_("Show help for a command"),
   .description = N_("With --json the whole table of commands and options is printed, from which "
                     "man pages and completions are made."),
+  .is_long = TRUE,
   .run = run,
   .complete = complete,
 };

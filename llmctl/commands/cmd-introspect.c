@@ -277,6 +277,7 @@ const LlmctlCommand llmctl_introspect_command = {
                     "known of it. With --json an object with “path” and “interfaces”, or what "
                     "was named."),
   .options = llmctl_object_options,
+  .is_long = TRUE,
   .run = run,
   .names = LLMCTL_NAMES_MEMBERS,
 };

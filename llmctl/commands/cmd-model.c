@@ -264,7 +264,7 @@ static const LlmctlCommand use_command = {
   .summary = N_("Change the model, for everyone"),
   .description = N_("May ask for permission.\n"
                     "--json: one object: id."),
-  .missing = N_("There is no ID; “llmctl model list” shows those there are"),
+  .missing = N_("Missing argument ID; “llmctl model list” shows those there are"),
   .n_most = 1,
   .run = run_use,
   .names = LLMCTL_NAMES_MODELS,
@@ -331,7 +331,7 @@ static const LlmctlCommand check_command = {
                     "--json: one object: file, usable, reason, title, architecture, quantization, "
                     "license, template, identity, parameters, context-length, file-bytes, "
                     "weight-bytes, token-bytes, available-bytes."),
-  .missing = N_("There is no FILE"),
+  .missing = N_("Missing argument FILE"),
   .n_most = 1,
   .run = run_check,
 };

@@ -125,6 +125,7 @@ const LlmctlCommand llmctl_tree_command = {
   .description = N_("Every object that you may see, with its interfaces. With --json an "
                     "object with “objects”, an array of objects with “path” and “interfaces”."),
   .options = llmctl_object_options,
+  .is_long = TRUE,
   .run = run_tree,
   .names = LLMCTL_NAMES_OBJECTS,
 };

@@ -13,6 +13,7 @@
 
 #include "common/llmsvc-metrics.h"
 #include "llmctl/bus/llmctl-service.h"
+#include "llmctl/output/llmctl-counters.h"
 #include "llmctl/output/llmctl-json.h"
 
 #define STATUS_COLUMNS 15   /* of a label */
@@ -176,95 +177,6 @@ const LlmctlCommand llmctl_status_command = {
   .run = run_status,
 };
 
-/* --- stats --- */
-
-/* The counters of today, in the order of the interface; those of chunks are the last. */
-static const struct
-{
-  const char *key;
-  const char *label;
-} counters[] = {
-  { "requests", N_("questions") },
-  { "failed", N_("of them failed") },
-  { "cancelled", N_("of them cancelled") },
-  { "refused", N_("of them refused, as they would have been far too late") },
-  { "prompt-tokens", N_("tokens read") },
-  { "reused-tokens", N_("tokens reused") },
-  { "output-tokens", N_("tokens written") },
-  { "slo-met", N_("answered in time") },
-  { "slo-missed", N_("answered late") },
-  { "model-loads", N_("times the model was loaded") },
-  { "model-unloads", N_("times it was unloaded") },
-  { "trims", N_("times memory was given back") },
-  { "trimmed-bytes", N_("given back in all") },
-  { "steps", N_("steps of the model") },
-  { "rows", N_("rows in these steps") },
-  { "contexts", N_("contexts now") },
-  { "calls", N_("calls under way now") },
-  { "queued-calls", N_("of them waiting") },
-  { "reading-calls", N_("of them reading") },
-  { "writing-calls", N_("of them writing") },
-  { "parked-calls", N_("of them parked") },
-  { "budget-now-bytes", N_("the most it may hold now") },
-  { "process-resident-bytes", N_("the process holds now") },
-  { "kv-restored-chunks", N_("chunks read back from storage") },
-  { "kv-recomputed-chunks", N_("chunks computed again") },
-  { "kv-evicted-chunks", N_("chunks whose memory was taken") },
-  { "kv-dropped-chunks", N_("of them neither on storage") },
-  { "kv-narrowed-chunks", N_("chunks quantized further as memory was short") },
-  { "kv-widened-chunks", N_("chunks that got their bits back") },
-  { "kv-narrow-chunks", N_("chunks that lack bits now") },
-  { "kv-faulted-chunks", N_("chunks found missing or damaged") },
-  { "kv-packed-chunks", N_("chunks brought to fewer bits") },
-  { "kv-written-chunks", N_("chunks written to storage") },
-  { "kv-shared-chunks", N_("chunks shared by contexts") },
-  { "kv-kept-bytes", N_("kept for contexts to begin with") },
-  { "kv-read-bytes", N_("read from storage in all") },
-  { "kv-written-bytes", N_("written to storage in all") },
-  { "kv-storage-bytes", N_("contexts on storage now") },
-};
-
-static void
-add_counter (LlmctlTable *table,
-             const char  *key,
-             const char  *label,
-             GVariant    *value)
-{
-  gboolean is_bytes = g_str_has_suffix (key, "-bytes") &&
-                      g_variant_is_of_type (value, G_VARIANT_TYPE_UINT64);
-  g_autofree char *text = is_bytes ? llmctl_format_bytes (g_variant_get_uint64 (value))
-                                   : g_variant_print (value, FALSE);
-
-  llmctl_table_add (table, (const char *const[]) { label, text, NULL });
-}
-
-/* Those of later versions by their names, unless it is only about chunks. */
-static void
-print_counters (GVariant   *statistics,
-                const char *title,
-                gboolean    is_chunks)
-{
-  LlmctlTable *table = llmctl_table_new ((const char *const[]) { title, "", NULL });
-  g_autoptr(GVariantDict) rest = g_variant_dict_new (statistics);
-  GVariantIter iter;
-  const char *key;
-  GVariant *value;
-
-  for (gsize i = 0; i < G_N_ELEMENTS (counters); i++)
-    {
-      g_autoptr(GVariant) counted = g_variant_lookup_value (statistics, counters[i].key, NULL);
-
-      g_variant_dict_remove (rest, counters[i].key);
-      if (counted != NULL && (!is_chunks || g_str_has_prefix (counters[i].key, "kv-")))
-        add_counter (table, counters[i].key, _(counters[i].label), counted);
-    }
-  g_variant_iter_init (&iter, statistics);
-  while (g_variant_iter_loop (&iter, "{&sv}", &key, &value))
-    if (!is_chunks && g_variant_dict_contains (rest, key))
-      add_counter (table, key, key, value);
-  llmctl_table_print (table);
-}
-
 /* --- memory --- */
 
 /* Parts of the same whole make bars that can be compared. @whole: 0 for no bar. */
@@ -281,7 +193,7 @@ print_size (const char  *label,
   llmctl_output_text (LLMCTL_STYLE_PLAIN, "  ");
   llmctl_output_column (LLMCTL_STYLE_PLAIN, MEMORY_COLUMNS - llmctl_output_get_width (size), label);
   llmctl_output_text (LLMCTL_STYLE_PLAIN, size);
-  if (whole > 0 && isatty (STDOUT_FILENO))
+  if (whole > 0 && llmctl_output_is_terminal (STDOUT_FILENO))
     {
       llmctl_output_text (LLMCTL_STYLE_PLAIN, "  ");
       for (guint i = 0; i < BAR_COLUMNS; i++)
@@ -382,11 +294,11 @@ run (int       argc,
   else if (llmctl_globals.is_json)
     print_json (&self, NULL);
   else if (is_stats)
-    print_counters (self.statistics, _("Since the service started"), FALSE);
+    llmctl_counters_print (self.statistics, FALSE);
   else if (is_memory)
     {
       print_memory (self.memory);
-      print_counters (self.statistics, _("Memory of contexts, since the service started"), TRUE);
+      llmctl_counters_print (self.statistics, TRUE);
     }
   else
     {
@@ -398,6 +310,7 @@ run (int       argc,
 
 const LlmctlCommand llmctl_stats_command = {
   .name = "stats",
+  .is_long = TRUE,
   .summary = N_("Show the counters of the service"),
   .description = N_("Counted since the service started, which this does not do.\n"
                     "--json: one object with the numbers of GetStatistics, by their names there."),

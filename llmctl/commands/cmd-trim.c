@@ -88,7 +88,7 @@ const LlmctlCommand llmctl_trim_command = {
                     "not start the service.\n"
                     "--json: one object: freed (bytes), duration-ms, steps."),
   .options = options,
-  .missing = N_("There is no LEVEL: low, medium or critical"),
+  .missing = N_("Missing argument LEVEL: low, medium or critical"),
   .n_most = 1,
   .must_not_start = TRUE,
   .run = run,

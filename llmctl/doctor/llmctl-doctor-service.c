@@ -9,6 +9,7 @@
 #include "llmctl/doctor/llmctl-doctor.h"
 
 #include <glib/gi18n.h>
+#include <math.h>
 #include <glib/gstdio.h>
 #include <string.h>
 
@@ -23,6 +24,11 @@
 
 /* Of a quota that is used, in percent. */
 #define NEARLY_FULL 90
+
+/* What half of the machine's memory holds leaves room for contexts and for other programs. */
+#define FITTING_PART 2
+/* Of a model file with 4 bits for a weight (Q4_K_M), in bytes for a parameter. */
+#define BYTES_PER_PARAMETER 0.6
 
 /* Of questions or answers, in percent. */
 #define MANY 10
@@ -151,6 +157,36 @@ count_files (LlmctlDoctor      *self,
   return n;
 }
 
+/* Of /proc/meminfo, in bytes; 0 when it is not there. */
+static guint64
+read_meminfo (LlmctlDoctor *self,
+              const char   *key)
+{
+  g_autofree char *text = llmctl_doctor_read (self, "/proc/meminfo");
+  const char *line = text != NULL ? strstr (text, key) : NULL;
+
+  return line != NULL ? g_ascii_strtoull (line + strlen (key), NULL, 10) * 1024 : 0;
+}
+
+/* Which models to get, and where they go. */
+static void
+tell_of_fitting (LlmctlDoctor *self)
+{
+  guint64 total = read_meminfo (self, "MemTotal:");
+  g_autofree char *fitting = llmctl_format_bytes (total / FITTING_PART);
+  g_autofree char *total_size = llmctl_format_bytes (total);
+
+  if (total == 0)
+    return;
+  llmctl_doctor_add (
+    self, LLMCTL_DOCTOR_NOTE,
+    _("Download one, as from huggingface.co, into ~/.local/share/llmsvc/models (or for all users "
+      "/var/lib/llmsvc/models), then: llmctl model list, llmctl model use ID"),
+    _("A model file (GGUF) of up to %s fits this machine, which has %s of memory: about %.0f billion "
+      "parameters as Q4_K_M"), fitting, total_size,
+    MAX (floor ((double) (total / FITTING_PART) / BYTES_PER_PARAMETER / 1e9), 1));
+}
+
 /* Without the service the folders tell what it would find. */
 static void
 tell_of_files (LlmctlDoctor *self)
@@ -166,19 +202,10 @@ tell_of_files (LlmctlDoctor *self)
     tell_warn (self,
                _("Put a GGUF file into one of the folders that llmsvc.conf(5) names, or install "
                  "llmsvc-model-demo to try"), _("There is no model in the usual folders"));
+  if (n == 0)
+    tell_of_fitting (self);
   else
     tell_ok (self, _("%u files with models are in the usual folders"), n);
-}
-
-/* Of /proc/meminfo, in bytes; 0 when it is not there. */
-static guint64
-read_meminfo (LlmctlDoctor *self,
-              const char   *key)
-{
-  g_autofree char *text = llmctl_doctor_read (self, "/proc/meminfo");
-  const char *line = text != NULL ? strstr (text, key) : NULL;
-
-  return line != NULL ? g_ascii_strtoull (line + strlen (key), NULL, 10) * 1024 : 0;
 }
 
 static void
@@ -240,6 +267,8 @@ check_model (LlmctlDoctor *self)
       /* of one that runs it was said already */
       if (self->service == NULL && self->bus_type != G_BUS_TYPE_NONE)
         tell_of_files (self);
+      if (self->service != NULL)
+        tell_of_fitting (self);
       return;
     }
 
@@ -253,9 +282,12 @@ check_model (LlmctlDoctor *self)
       return;
     }
   if (g_str_has_prefix (id, DEMO_PREFIX))
-    tell_warn (self,
-               _("Get a real one: llmsvc.conf(5) names the folders, “llmctl model use ID” chooses "
-                 "it"), _("The model in use is the demo, whose answers make little sense"));
+    {
+      tell_warn (self,
+                 _("Get a real one: llmsvc.conf(5) names the folders, “llmctl model use ID” chooses "
+                   "it"), _("The model in use is the demo, whose answers make little sense"));
+      tell_of_fitting (self);
+    }
   else
     tell_ok (self, _("The model in use is %s"), id);
   if (info != NULL)

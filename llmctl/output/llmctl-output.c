@@ -17,6 +17,7 @@
 
 #include "common/llmsvc-command-line.h"
 #include "llmctl/output/llmctl-json.h"
+#include "llmctl/output/llmctl-pager.h"
 
 #define DEFAULT_COLUMNS 80
 #define MIN_COLUMNS     40
@@ -40,13 +41,19 @@ static int lost_errno;
 /* --- the terminal --- */
 
 gboolean
+llmctl_output_is_terminal (int fd)
+{
+  return isatty (fd) || (fd == STDOUT_FILENO && llmctl_pager_is_open ());
+}
+
+gboolean
 llmctl_output_has_colour (int fd)
 {
   const char *no_colour = g_getenv ("NO_COLOR");
   const char *term = g_getenv ("TERM");
 
   return (no_colour == NULL || *no_colour == '\0') && term != NULL && *term != '\0' &&
-         strcmp (term, "dumb") != 0 && isatty (fd);
+         strcmp (term, "dumb") != 0 && llmctl_output_is_terminal (fd);
 }
 
 guint
@@ -54,7 +61,9 @@ llmctl_output_get_columns (void)
 {
   struct winsize size = { 0 };
 
-  if (ioctl (STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0)
+  int fd = llmctl_pager_is_open () ? STDERR_FILENO : STDOUT_FILENO;
+
+  if (ioctl (fd, TIOCGWINSZ, &size) != 0 || size.ws_col == 0)
     return DEFAULT_COLUMNS;
 
   return CLAMP (size.ws_col, MIN_COLUMNS, MAX_COLUMNS);
@@ -207,7 +216,7 @@ put_styled (LlmctlStyle  style,
   g_autofree char *harmless = NULL;
   gboolean is_styled;
 
-  if (!isatty (STDOUT_FILENO))
+  if (!llmctl_output_is_terminal (STDOUT_FILENO))
     return put (text);
 
   harmless = llmctl_output_make_harmless (text);
@@ -282,6 +291,10 @@ llmctl_output_finish (int status)
   /* Some file systems tell of a full disk only now. */
   if (was_good && close (STDOUT_FILENO) != 0 && errno != EBADF)
     lost_errno = errno;
+  /* who leaves the pager early has seen enough */
+  if (llmctl_pager_is_open () && lost_errno == EPIPE)
+    lost_errno = 0;
+  llmctl_pager_end ();
   if (lost_errno == 0)
     return status;
 
@@ -324,7 +337,7 @@ write_json (GVariant *object,
 gboolean
 llmctl_output_json (GVariant *object)
 {
-  return write_json (object, TRUE, isatty (STDOUT_FILENO));
+  return write_json (object, TRUE, llmctl_output_is_terminal (STDOUT_FILENO));
 }
 
 gboolean

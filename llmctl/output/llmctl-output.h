@@ -21,6 +21,8 @@ typedef enum
   LLMCTL_STYLE_BAD,
 } LlmctlStyle;
 
+/* Whether what is written there is seen on a terminal, directly or in a pager. */
+gboolean llmctl_output_is_terminal (int           fd);
 /* Whether stdout (or stderr) is a terminal that takes colours: NO_COLOR and TERM=dumb say no. */
 gboolean llmctl_output_has_colour  (int           fd);
 /* Columns of the terminal, 80 when it is none. */

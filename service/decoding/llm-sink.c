@@ -70,6 +70,16 @@ llm_sink_call (LlmSink    *self,
 }
 
 void
+llm_sink_progress (LlmSink  *self,
+                   GVariant *progress)
+{
+  g_autoptr(GVariant) owned = g_variant_ref_sink (progress);
+
+  if (self->class->progress != NULL)
+    self->class->progress (self, owned);
+}
+
+void
 llm_sink_finish (LlmSink      *self,
                  GVariant     *results,
                  const GError *error)

@@ -34,6 +34,9 @@ typedef struct
   /* (nullable): of those that tell calls before the end */
   gboolean (*call)   (LlmSink      *self,
                       const char   *call);
+  /* (nullable): of those that tell how far a request is that has no text yet */
+  void     (*progress) (LlmSink    *self,
+                        GVariant   *progress);
 } LlmSinkClass;
 
 typedef void (*LlmSinkFunc) (gpointer data);
@@ -69,6 +72,11 @@ gboolean llm_sink_accept_logprobs (LlmSink   *self,
 /* A call of a tool that is complete, as a JSON object. FALSE as above. */
 gboolean llm_sink_call   (LlmSink            *self,
                           const char         *call);
+
+/* How far a request is that has no text yet: what a full sink does not take is dropped. @progress is
+ * an `a{sv}`; floating. */
+void     llm_sink_progress (LlmSink         *self,
+                          GVariant           *progress);
 
 /* Called once, after the turn was committed or given up: @results (a{sv}) or
  * @error, the other NULL. */

@@ -202,6 +202,7 @@ run_load (GTask        *task,
                             settings->system_cache_folder, settings->cache_limit);
   GError *error = NULL;
 
+  llm_repacked_cache_set_progress (cache, &self->load);
   load->model = llm_model_info_open (load->info, &error);
   /* which reads of the weights: not on the executor's thread */
   if (load->model != NULL
@@ -273,6 +274,7 @@ on_load_done (GObject      *source,
   GError *error = NULL;
 
   self->is_loading = FALSE;
+  llm_engine_end_load_progress (self);
   if (g_task_propagate_boolean (G_TASK (result), &error))
     {
       take_model (self, load);
@@ -311,6 +313,7 @@ begin_load (LlmEngine    *self,
   load->select = select != NULL ? g_object_ref (select) : NULL;
   g_task_set_task_data (task, load, (GDestroyNotify) load_free);
   self->is_loading = TRUE;
+  llm_engine_begin_load_progress (self);
   llm_engine_update_availability (self);
   g_task_run_in_thread (task, run_load);
 }

@@ -17,6 +17,7 @@
 #include "memory/llm-governor.h"
 #include "model/llm-companion.h"
 #include "weights/llm-levels.h"
+#include "weights/llm-repacked-cache.h"
 
 G_BEGIN_DECLS
 
@@ -121,6 +122,9 @@ struct _LlmEngine
   LlmConstraintCache *constraints; /* (owned): compiled for it */
   gboolean is_loading;
   GError *load_error;           /* (nullable): the last load's */
+  LlmRepackProgress load;       /* atomic: of the one under way */
+  guint64 told_load_bytes;      /* of it, told last */
+  guint load_timer;             /* source: tells it */
   GQueue waiting_model;         /* (element-type GTask) (owned) */
   gboolean is_suspect;          /* its file changed under us: open it anew */
   gint64 idle_since_us;
@@ -180,6 +184,9 @@ void           llm_engine_end_waiting           (GQueue               *queue,
                                                  const GError         *error);
 /* Says what has become of the model, if that is new. */
 void           llm_engine_update_availability   (LlmEngine            *self);
+/* While a model is loaded: how far that is, is told. */
+void           llm_engine_begin_load_progress   (LlmEngine            *self);
+void           llm_engine_end_load_progress     (LlmEngine            *self);
 /* (transfer full): where models are looked for, as in a search path. */
 char          *llm_engine_describe_folders      (LlmEngine            *self);
 /* (transfer full) */

@@ -58,6 +58,7 @@ llm_engine_stop (LlmEngine *self)
   if (self->db == NULL)
     return;
   llm_governor_stop (self->governor);
+  g_clear_handle_id (&self->load_timer, g_source_remove);
   g_clear_handle_id (&self->power.timer, g_source_remove);
   llm_engine_script_stop (self);
   g_hash_table_iter_init (&iter, self->generations);
@@ -129,7 +130,7 @@ static void
 llm_engine_class_init (LlmEngineClass *klass)
 {
   static const char *const names[] = {
-    "availability-changed", "models-changed", "memory-changed", "script-exit",
+    "availability-changed", "models-changed", "memory-changed", "script-exit", "load-progress",
   };
 
   G_OBJECT_CLASS (klass)->finalize = llm_engine_finalize;

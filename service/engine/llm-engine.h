@@ -70,10 +70,14 @@ const char *const *llm_engine_get_features     (LlmEngine   *self);
 
 /* --- models ---
  * Signals: "availability-changed" (), when one of these three changed;
- * "models-changed" (), when the list did. */
+ * "models-changed" (), when the list did; "load-progress" (), some times a second while weights are
+ * made ready. */
 
 /* "ready", "loading", "no-model", "disabled" or "failed". */
 const char        *llm_engine_get_availability (LlmEngine   *self);
+/* Bytes of them that are ready, of @total_bytes, which is 0 while nothing is loaded. */
+guint64            llm_engine_get_load_progress (LlmEngine  *self,
+                                                guint64     *total_bytes);
 /* (nullable): NULL when there is nothing to say. */
 const GError      *llm_engine_get_availability_reason (LlmEngine *self);
 /* (nullable): the model in use. */

@@ -47,11 +47,17 @@ struct _LlmGeneration
   gboolean has_cut_call;    /* and one that is not whole */
   gint64 arrived_us;
   guint stall_timer;        /* source */
+  guint progress_timer;     /* source, until there is text */
+  char *progress;           /* (nullable) (owned): what was told last */
   gboolean is_admitted;     /* the call has returned it */
   gboolean is_left;         /* nobody is there to take the rest */
   gboolean is_done;
   gboolean exits;           /* the script lets the service go away instead of telling the end */
 };
+
+/* llm-generation-progress.c: tells the sink how far the request is, until it has text or ends. */
+void           llm_generation_begin_progress   (LlmGeneration          *self);
+void           llm_generation_end_progress     (LlmGeneration          *self);
 
 /* An LlmRequest's, with its generation as data: the executor took the request; a piece of text. */
 void           llm_generation_request_admitted (LlmRequest             *request,

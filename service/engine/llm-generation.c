@@ -29,6 +29,7 @@ llm_generation_settle (LlmGeneration *self,
   g_assert (!self->is_done);
   self->is_done = TRUE;
   g_clear_handle_id (&self->stall_timer, g_source_remove);
+  llm_generation_end_progress (self);
   llm_sink_listen (call->sink, NULL, NULL, NULL);
   call->generation = NULL;
   call->step = NULL;
@@ -109,6 +110,7 @@ llm_generation_request_text (LlmRequest *request,
 {
   LlmGeneration *self = data;
 
+  llm_generation_end_progress (self);
   if (!self->is_done && !self->is_left && !llm_sink_accept (self->call->sink, text, length))
     wait_for_reader (self);
 }
@@ -121,6 +123,7 @@ llm_generation_request_reasoning (LlmRequest *request,
 {
   LlmGeneration *self = data;
 
+  llm_generation_end_progress (self);
   if (!self->is_done && !self->is_left
       && !llm_sink_accept_reasoning (self->call->sink, text, length))
     wait_for_reader (self);
@@ -133,6 +136,7 @@ llm_generation_request_logprobs (LlmRequest *request,
 {
   LlmGeneration *self = data;
 
+  llm_generation_end_progress (self);
   if (self->is_done || self->is_left)
     return;
   if (!llm_sink_takes_logprobs (self->call->sink))
@@ -197,6 +201,7 @@ llm_generation_request_admitted (LlmRequest *request,
     return;
   self->is_admitted = TRUE;
   llm_sink_listen (self->call->sink, on_sink_drained, on_sink_closed, self);
+  llm_generation_begin_progress (self);
   g_task_return_pointer (self->task, g_object_ref (self), g_object_unref);
 }
 
@@ -237,6 +242,7 @@ llm_generation_finalize (GObject *object)
   LlmGeneration *self = LLM_GENERATION (object);
 
   g_clear_handle_id (&self->stall_timer, g_source_remove);
+  llm_generation_end_progress (self);
   g_clear_object (&self->task);
   g_clear_pointer (&self->request, llm_request_unref);
   g_clear_pointer (&self->results, g_variant_unref);

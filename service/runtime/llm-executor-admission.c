@@ -216,6 +216,8 @@ price (LlmRequest *request,
   request->result.forecast_ms =
       (forecast.first_us + (double) (now - request->arrived_us)) / 1000;
   request->result.forecast_tpot_ms = forecast.token_us / 1000;
+  __atomic_store_n (&request->forecast_ms, (guint) CLAMP (request->result.forecast_ms, 1, 1e9),
+                    __ATOMIC_RELAXED);
   if (!is_overloaded (request, slo, &forecast))
     return TRUE;
   set_overloaded (slo, forecast.latest_us, error);

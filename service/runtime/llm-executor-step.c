@@ -83,6 +83,22 @@ resume_preempted (LlmExecutor *self,
     }
 }
 
+/* What the main thread may tell of a request without its first token. */
+static void
+publish_progress (LlmRequest *request)
+{
+  const LlmSchedEntry *entry = &request->entry;
+  guint n_left = MIN (entry->n_prompt, request->prompt->len);
+
+  if (request->result.tokens->len > 0)
+    return;
+  __atomic_store_n (&request->n_prefilled, request->prompt->len - n_left, __ATOMIC_RELAXED);
+  __atomic_store_n (&request->n_ahead,
+                    llm_scheduler_count_ahead (request->runner->scheduler, entry),
+                    __ATOMIC_RELAXED);
+  __atomic_store_n (&request->n_restoring, request->restore_bytes, __ATOMIC_RELAXED);
+}
+
 void
 llm_executor_sweep (LlmExecutor *self)
 {
@@ -110,6 +126,7 @@ llm_executor_sweep (LlmExecutor *self)
             &request->entry, !request->is_resident || request->due_us > 0 || is_blocked (request)
                                || __atomic_load_n (&request->n_unread, __ATOMIC_ACQUIRE)
                                     > MAX_UNREAD_BYTES);
+          publish_progress (request);
         }
     }
 }

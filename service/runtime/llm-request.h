@@ -148,6 +148,10 @@ struct _LlmRequest
   guint n_unread;        /* atomic: bytes posted to main and not yet taken there */
   guint has_started;     /* atomic: some rows were computed */
   guint has_first;       /* atomic: the first token is there */
+  guint n_prefilled;     /* atomic, until then: tokens of the prompt that are computed */
+  guint n_ahead;         /* atomic, likewise: requests whose prompts are computed before */
+  guint64 n_restoring;   /* atomic, likewise: bytes of its chunks that storage is read for */
+  guint forecast_ms;     /* atomic: result.forecast_ms, 0 for none */
 
   /*< private >: the executor's */
   struct _LlmExecutor *executor; /* (unowned): set when submitted */

@@ -246,6 +246,24 @@ llm_scheduler_look (LlmScheduler *self,
   hold_decodes (self, now_us);
 }
 
+guint
+llm_scheduler_count_ahead (LlmScheduler        *self,
+                           const LlmSchedEntry *entry)
+{
+  guint n = 0;
+
+  /* in their order since the last look */
+  for (guint i = 0; i < self->entries->len; i++)
+    {
+      const LlmSchedEntry *other = g_ptr_array_index (self->entries, i);
+
+      if (other == entry)
+        break;
+      n += other->n_prompt > 0 && !other->is_suspended;
+    }
+  return n;
+}
+
 /* --- prefills --- */
 
 LlmQueueKind

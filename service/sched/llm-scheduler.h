@@ -127,6 +127,9 @@ void          llm_scheduler_free         (LlmScheduler        *self);
 void          llm_scheduler_set_pace     (LlmScheduler        *self,
                                           LlmPace              pace);
 
+/* Requests whose prompts are computed before that of @entry, which was added. */
+guint         llm_scheduler_count_ahead  (LlmScheduler        *self,
+                                          const LlmSchedEntry *entry);
 /* What a request that comes @now_us and is like @entry, which is not added, would have to wait. */
 void          llm_scheduler_forecast     (LlmScheduler        *self,
                                           const LlmSchedEntry *entry,

@@ -23,6 +23,7 @@ struct _LlmRepackedCache
   gboolean is_shared;
   char *system_folder;   /* (nullable) */
   guint64 limit;
+  LlmRepackProgress *progress;  /* (nullable) (unowned) */
 };
 
 LlmRepackedCache *
@@ -220,6 +221,13 @@ open_or_make_file (LlmRepackedCache  *self,
   return make_file (self, plan, n_threads, path, error);
 }
 
+void
+llm_repacked_cache_set_progress (LlmRepackedCache  *self,
+                                 LlmRepackProgress *progress)
+{
+  self->progress = progress;
+}
+
 LlmRepacked *
 llm_repacked_cache_get (LlmRepackedCache  *self,
                         LlmRepackedPlan   *plan,
@@ -230,6 +238,7 @@ llm_repacked_cache_get (LlmRepackedCache  *self,
   g_autoptr(GError) local_error = NULL;
   LlmRepacked *repacked = NULL;
 
+  plan->progress = self != NULL ? self->progress : NULL;
   /* A model in memory is no file that could be found again. */
   if (self != NULL && plan->source.inode != 0)
     {
@@ -244,6 +253,7 @@ llm_repacked_cache_get (LlmRepackedCache  *self,
       /* no fault of the folder's */
       if (g_error_matches (local_error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_MODEL))
         {
+          plan->progress = NULL;
           g_propagate_error (error, g_steal_pointer (&local_error));
           return NULL;
         }
@@ -252,6 +262,7 @@ llm_repacked_cache_get (LlmRepackedCache  *self,
     }
   if (repacked == NULL)
     repacked = llm_repacked_new_in_memory (plan, n_threads, error);
+  plan->progress = NULL;
   if (repacked != NULL)
     llm_repacked_start (repacked);
   return repacked;

@@ -3,7 +3,7 @@
 /*
  * Where repacked weights of models are kept: a folder of this user or, for the
  * system's service, one that all users may read, so that one copy in memory serves
- * them all. Everything in them can be removed at any time. Immutable; any thread.
+ * them all. Everything in them can be removed at any time. Immutable once it is used; any thread.
  *
  * Provider: the matrices that products read come packed into panels from there, all
  * else from the model file. See llm-weights.h for threads.
@@ -26,6 +26,17 @@ LlmRepackedCache *llm_repacked_cache_new    (const char        *folder,
                                              const char        *system_folder,
                                              guint64            limit);
 void              llm_repacked_cache_free   (LlmRepackedCache  *self);
+
+/* How much of a model is repacked: both atomic, 0 while nothing is. */
+typedef struct
+{
+  guint64 done_bytes;
+  guint64 total_bytes;
+} LlmRepackProgress;
+/* Before the cache is used. @progress: (unowned): is kept up to date while a model is repacked, and
+ * outlives that. */
+void              llm_repacked_cache_set_progress (LlmRepackedCache  *self,
+                                             LlmRepackProgress *progress);
 
 /* (transfer full): makes the whole model's file if there is none, and waits until it is on the
  * disk: its path. @n_threads: for packing, 0 for as many as the machine gives. */

@@ -176,6 +176,8 @@ pack_pieces (guint    first,
       for_each_source (run, i + READ_AHEAD_PIECES, llm_file_map_prefetch);
       for_each_source (run, i, llm_file_map_populate);
       pack_piece (run, i, piece, scratch);
+      if (run->plan->progress != NULL)
+        __atomic_fetch_add (&run->plan->progress->done_bytes, size, __ATOMIC_RELAXED);
       if (run->memory != NULL)
         continue;
 
@@ -200,6 +202,12 @@ run_all (Run      *run,
   if (run->memory == NULL)
     run->buffers = g_aligned_alloc (n_threads, LLM_REPACKED_PIECE, LLK_PANEL_ALIGNMENT);
 
+  if (run->plan->progress != NULL)
+    {
+      __atomic_store_n (&run->plan->progress->done_bytes, 0, __ATOMIC_RELAXED);
+      __atomic_store_n (&run->plan->progress->total_bytes, run->end - run->first,
+                        __ATOMIC_RELAXED);
+    }
   for (guint i = 0; i < READ_AHEAD_PIECES; i++)
     for_each_source (run, get_first_piece (run) + i, llm_file_map_prefetch);
   llm_worker_pool_run (pool, n_pieces - get_first_piece (run), 1, pack_pieces, run);

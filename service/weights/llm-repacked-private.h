@@ -63,6 +63,7 @@ typedef struct
   guint64 source_weights;   /* hash of a sample of its weights */
   guint64 layout;           /* fingerprint of the panels that this program packs */
   guint64 levels;           /* of the table of sub-models */
+  LlmRepackProgress *progress; /* (nullable) (unowned): while the weights are loaded */
 } LlmRepackedPlan;
 
 /* @gguf must have passed llm_operator_check_all(). @sub_models: (nullable): NULL for the

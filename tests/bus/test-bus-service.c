@@ -25,6 +25,7 @@ test_properties (BusFixture   *fixture,
     { "", "Version", "s" },          { "", "ApiVersion", "u" },
     { "", "Availability", "s" },     { "", "AvailabilityReason", "s" },
     { "", "Features", "as" },        { "", "ActiveModel", "o" },
+    { "", "LoadProgress", "(tt)" },
     { ".Memory", "Pressure", "s" },  { ".Memory", "Budget", "t" },
     { ".Memory", "Resident", "t" },  { ".Memory", "Weights", "t" },
     { ".Memory", "KvResident", "t" }, { ".Memory", "KvCompressed", "t" },
@@ -102,7 +103,7 @@ test_described (BusFixture   *fixture,
           n_checked += n;
         }
     }
-  g_assert_cmpuint (n_checked, ==, 6 + 9 + 3 + 4 + 1);
+  g_assert_cmpuint (n_checked, ==, 7 + 9 + 3 + 4 + 1);
   close (fd);
 }
 

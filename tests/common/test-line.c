@@ -170,6 +170,35 @@ test_call (void)
 }
 
 static void
+test_progress (void)
+{
+  static const char *const bad[] = {
+    "{\"progress\":[]}", "{\"progress\":3}", "{\"progress\":{},\"t\":\"x\"}",
+  };
+  g_autoptr(GString) out = g_string_new (NULL);
+  g_autoptr(GVariant) progress = g_variant_ref_sink (g_variant_new_parsed (
+    "{'phase': <'prefill'>, 'done': <uint64 320>, 'total': <uint64 969>}"));
+  g_autoptr(GError) error = NULL;
+  LlmsvcLine line;
+  guint64 done = 0;
+
+  llmsvc_line_write_progress (out, progress);
+  g_assert_true (g_str_has_suffix (out->str, "}\n"));
+  g_assert_true (llmsvc_line_parse (out->str, out->len - 1, &line, &error));
+  g_assert_no_error (error);
+  g_assert_cmpint (line.kind, ==, LLMSVC_LINE_PROGRESS);
+  g_assert_true (g_variant_lookup (line.results, "done", "t", &done));
+  g_assert_cmpuint (done, ==, 320);
+  llmsvc_line_clear (&line);
+  for (gsize i = 0; i < G_N_ELEMENTS (bad); i++)
+    {
+      g_assert_false (llmsvc_line_parse (bad[i], strlen (bad[i]), &line, &error));
+      g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_FAILED);
+      g_clear_error (&error);
+    }
+}
+
+static void
 test_other (void)
 {
   static const char *const lines[] = {
@@ -287,7 +316,7 @@ test_reader (void)
           g_assert_no_error (error);
         }
 
-      g_assert_cmpstr (seen->str, ==, "0:one\n;0:zwei \xc3\xa4;6:;1:;");
+      g_assert_cmpstr (seen->str, ==, "0:one\n;0:zwei \xc3\xa4;7:;1:;");
     }
 }
 
@@ -359,6 +388,7 @@ main (int   argc,
   g_test_add_func ("/line/error", test_error);
   g_test_add_func ("/line/logprobs", test_logprobs);
   g_test_add_func ("/line/call", test_call);
+  g_test_add_func ("/line/progress", test_progress);
   g_test_add_func ("/line/other", test_other);
   g_test_add_func ("/line/bad", test_bad);
   g_test_add_func ("/line/bounds", test_bounds);

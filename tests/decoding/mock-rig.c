@@ -160,13 +160,19 @@ mock_read_piece (int fd)
   char byte = '\0';
   char *text;
 
-  while (byte != '\n')
+  do
     {
-      g_assert_cmpint (read (fd, &byte, 1), ==, 1);
-      g_string_append_c (bytes, byte);
+      g_string_truncate (bytes, 0);
+      for (byte = '\0'; byte != '\n';)
+        {
+          g_assert_cmpint (read (fd, &byte, 1), ==, 1);
+          g_string_append_c (bytes, byte);
+        }
+      llmsvc_line_clear (&line);
+      g_assert_true (llmsvc_line_parse (bytes->str, bytes->len - 1, &line, &error));
+      g_assert_no_error (error);
     }
-  g_assert_true (llmsvc_line_parse (bytes->str, bytes->len - 1, &line, &error));
-  g_assert_no_error (error);
+  while (line.kind == LLMSVC_LINE_PROGRESS);
   g_assert_cmpint (line.kind, ==, LLMSVC_LINE_TEXT);
   text = g_steal_pointer (&line.text);
   llmsvc_line_clear (&line);
@@ -187,6 +193,11 @@ mock_read_stream (int fd)
   while (llmsvc_line_reader_next (reader, &line, &error))
     {
       g_assert_false (has_end);
+      if (line.kind == LLMSVC_LINE_PROGRESS)
+        {
+          llmsvc_line_clear (&line);
+          continue;
+        }
       has_end = line.kind != LLMSVC_LINE_TEXT;
       if (line.kind == LLMSVC_LINE_TEXT)
         {

@@ -7,7 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
+#include <unistd.h>
 
+#include "common/llmsvc-line.h"
 #include "decoding/mock-rig.h"
 #include "support/llm-test-folder.h"
 
@@ -73,6 +75,46 @@ test_not_mistaken (void)
   g_assert_false (g_strv_contains (names, "mock"));
   g_object_unref (app);
   llm_test_daemon_free (daemon);
+}
+
+/* --- progress --- */
+
+/* A caller that waits for its first token is told how far it is; cancelling ends that. */
+static void
+test_progress (void)
+{
+  g_autoptr(MockRig) rig = mock_rig_new ("[{\"text\": \"late\", \"delay-ms\": 3600000}]");
+  g_autofree char *context = bus_create (rig->app, bus_options ("{}"));
+  g_autofree char *generation = NULL;
+  g_autofree char *rest = NULL;
+  g_autoptr(GString) bytes = g_string_new (NULL);
+  g_autoptr(GError) error = NULL;
+  LlmsvcLine line = { 0 };
+  const char *phase = "";
+  guint64 total = 0;
+  char byte = '\0';
+  int fd;
+
+  generation = bus_generate (rig->app, context, "hello", bus_options ("{}"), &fd, &error);
+  g_assert_no_error (error);
+  while (byte != '\n')
+    {
+      g_assert_cmpint (read (fd, &byte, 1), ==, 1);
+      g_string_append_c (bytes, byte);
+    }
+  g_assert_true (llmsvc_line_parse (bytes->str, bytes->len - 1, &line, &error));
+  g_assert_no_error (error);
+  g_assert_cmpint (line.kind, ==, LLMSVC_LINE_PROGRESS);
+  g_assert_true (g_variant_lookup (line.results, "phase", "&s", &phase));
+  g_assert_cmpstr (phase, ==, "prefill");
+  g_assert_true (g_variant_lookup (line.results, "total", "t", &total));
+  g_assert_cmpuint (total, ==, 24);
+  llmsvc_line_clear (&line);
+
+  g_variant_unref (bus_call_ok (rig->app, generation, ".Generation", "Cancel",
+                                g_variant_new ("(@a{sv})", bus_options ("{}"))));
+  rest = mock_read_stream (fd);
+  g_assert_cmpstr (rest, ==, "error Cancelled");
 }
 
 /* --- availability --- */
@@ -374,6 +416,7 @@ main (int   argc,
   g_test_add_func ("/mock/service/unmistakable", test_unmistakable);
   g_test_add_func ("/mock/service/system-bus", test_system_bus);
   g_test_add_func ("/mock/service/not-mistaken", test_not_mistaken);
+  g_test_add_func ("/mock/service/progress", test_progress);
   g_test_add_func ("/mock/service/loading", test_loading);
   g_test_add_func ("/mock/service/loading-for-ever", test_loading_for_ever);
   g_test_add_func ("/mock/service/no-model", test_no_model);

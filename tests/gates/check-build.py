@@ -56,7 +56,7 @@ def check_try(folder):
         (source / path).write_bytes((ROOT / path).read_bytes())
     programs.mkdir()
     for name in ("meson", "ninja", "dbus-run-session", "dpkg-query", "apt-get", "sudo"):
-        answer = "echo installed" if name == "dpkg-query" else ":"
+        answer = ('for p in "$@"; do echo "$p installed"; done' if name == "dpkg-query" else ":")
         (programs / name).write_text(f'#!/bin/sh\necho "{name} $*" >>{folder}/notes\n{answer}\n')
         (programs / name).chmod(0o755)
     subprocess.run(["sh", "./try", "Hi"], cwd=source, check=True,

@@ -374,6 +374,66 @@ test_pipe (Fixture       *fixture,
 }
 
 static void
+on_progress (LlmsvcGeneration *generation,
+             GVariant         *progress,
+             gpointer          data)
+{
+  const char *phase = "?";
+  guint64 ahead = 0;
+
+  (void) g_variant_lookup (progress, "phase", "&s", &phase);
+  (void) g_variant_lookup (progress, "ahead", "t", &ahead);
+  g_string_append_printf (data, "%s %u;", phase, (guint) ahead);
+}
+
+static void
+on_load_progress (LlmsvcClient *client,
+                  guint64       done,
+                  guint64       total,
+                  gpointer      data)
+{
+  g_string_append_printf (data, "%u/%u;", (guint) done, (guint) total);
+}
+
+/* How far a request is, is told and no part of the text; so is how far loading is, and its end. */
+static void
+test_progress (Fixture       *fixture,
+               gconstpointer  data)
+{
+  static const char pipe[] =
+    "{\"progress\":{\"phase\":\"queued\",\"ahead\":2}}\n{\"progress\":{\"of-tomorrow\":[1]}}\n"
+    HELLO DONE;
+  static const char *const changes[] = {
+    "('org.llm.Service', {'LoadProgress': <(uint64 1, uint64 2)>}, @as [])",
+    "('org.llm.Service', {'LoadProgress': <(uint64 0, uint64 0)>}, @as [])",
+    "('org.llm.Service', {'LoadProgress': <(uint64 0, uint64 0)>}, @as [])",
+    "('org.llm.Service', {'LoadProgress': <'half'>}, @as [])",
+  };
+  g_autoptr(GString) told = g_string_new (NULL);
+  g_autoptr(LlmsvcGeneration) generation = NULL;
+  g_autoptr(LlmsvcAnswer) answer = NULL;
+  g_autoptr(GError) error = NULL;
+
+  fake_service_set_pipe (fixture->fake, pipe, strlen (pipe));
+  generation = rig_prompt (fixture->context, "x", NULL, &error);
+  g_assert_no_error (error);
+  g_signal_connect (generation, "progress", G_CALLBACK (on_progress), told);
+  answer = rig_finish (generation, &error);
+  g_assert_no_error (error);
+  g_assert_cmpstr (llmsvc_answer_get_text (answer), ==, "Hello");
+  g_assert_cmpstr (told->str, ==, "queued 2;? 0;");
+
+  g_string_truncate (told, 0);
+  g_signal_connect (fixture->client, "load-progress", G_CALLBACK (on_load_progress), told);
+  for (gsize i = 0; i < G_N_ELEMENTS (changes); i++)
+    fake_service_emit (fixture->fake, "/org/llm/Service", "org.freedesktop.DBus.Properties",
+                       "PropertiesChanged", changes[i]);
+  settle (fixture);
+  g_assert_cmpstr (told->str, ==, "1/2;0/0;");
+  g_signal_handlers_disconnect_by_data (fixture->client, told);
+}
+
+static void
 test_huge_line (Fixture       *fixture,
                 gconstpointer  data)
 {
@@ -751,6 +811,7 @@ main (int   argc,
   ADD ("silence", test_silence);
   ADD ("no-revision", test_no_revision);
   ADD ("pipe", test_pipe);
+  ADD ("progress", test_progress);
   ADD ("huge-line", test_huge_line);
   ADD ("no-pipe", test_no_pipe);
   ADD ("revisions", test_revisions);

@@ -12,6 +12,7 @@
 #include <gio/gio.h>
 #include <gio/gunixfdlist.h>
 #include <glib-unix.h>
+#include <pty.h>
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
@@ -63,6 +64,12 @@ write_answer (Fixture *fixture,
       g_variant_new_parsed ("{'finish-reason': <'stop'>, 'output-tokens': <uint32 2>,"
                             " 'ignored': <['colour']>}"));
 
+  if (g_str_equal (fixture->prompt, "wait"))
+    g_string_append (lines,
+                     "{\"progress\":{\"phase\":\"queued\",\"ahead\":2,\"forecast-ms\":4200}}\n"
+                     "{\"progress\":{\"phase\":\"restoring\",\"total\":1048576}}\n"
+                     "{\"progress\":{\"phase\":\"of-tomorrow\",\"total\":7}}\n"
+                     "{\"progress\":{\"phase\":\"prefill\",\"done\":320,\"total\":969}}\n");
   if (g_str_equal (fixture->prompt, "think"))
     llmsvc_line_write_reasoning (lines, "Let me see", 10);
   llmsvc_line_write_text (lines, "Hello", 5);
@@ -125,6 +132,18 @@ reply_generate (Fixture               *fixture,
 }
 
 static void
+tell_load_progress (Fixture *fixture,
+                    guint64  done,
+                    guint64  total)
+{
+  g_assert_true (g_dbus_connection_emit_signal (
+    fixture->bus, NULL, LLMSVC_PATH, "org.freedesktop.DBus.Properties", "PropertiesChanged",
+    g_variant_new_parsed ("(%s, {'LoadProgress': <(%t, %t)>}, @as [])", LLMSVC_INTERFACE, done,
+                          total),
+    NULL));
+}
+
+static void
 on_call (GDBusConnection       *bus,
          const char            *sender,
          const char            *path,
@@ -144,6 +163,13 @@ on_call (GDBusConnection       *bus,
     }
 
   g_ptr_array_add (fixture->calls, g_strdup (method));
+  if (g_str_equal (method, "Prewarm"))
+    {
+      tell_load_progress (fixture, 1 << 20, 3 << 20);
+      tell_load_progress (fixture, 0, 0);
+      g_dbus_method_invocation_return_value (invocation, NULL);
+      return;
+    }
   if (g_str_equal (method, "CreateContext"))
     {
       g_clear_pointer (&fixture->made_with, g_variant_unref);
@@ -211,6 +237,8 @@ on_get (GDBusConnection  *bus,
       return g_variant_new_uint32 (1);
     case 't':
       return g_variant_new_uint64 (0);
+    case '(':
+      return g_variant_new ("(tt)", (guint64) 0, (guint64) 0);
     case 'o':
       return g_variant_new_object_path (LLMSVC_MODELS_PATH "/m1");
     default:
@@ -430,8 +458,8 @@ test_slide (Fixture       *fixture,
   g_assert_cmpint (outcome.status, ==, 0);
   g_assert_true (g_variant_lookup (fixture->options, "on-overflow", "&s", &on_overflow));
   g_assert_cmpstr (on_overflow, ==, "slide");
-  g_assert_nonnull (strstr (outcome.complaint, "read 1200 (0 known), wrote 2 tokens, of which the "
-                                               "model still sees 900; first after"));
+  g_assert_nonnull (strstr (outcome.complaint, "prompt 1200 tokens (0 cached), generated 2, of which "
+                                               "the model still sees 900; first token after"));
 }
 
 static void
@@ -584,6 +612,87 @@ test_interrupt (Fixture       *fixture,
   g_assert_cmpint (write (fixture->held_fd, "x", 1), ==, -1);
 }
 
+static gboolean
+on_terminal (int          fd,
+             GIOCondition condition,
+             gpointer     data)
+{
+  char buffer[4096];
+  ssize_t n = read (fd, buffer, sizeof buffer);
+
+  if (n <= 0)
+    return G_SOURCE_REMOVE;
+  g_string_append_len (data, buffer, n);
+  return G_SOURCE_CONTINUE;
+}
+
+/* (transfer full): what a terminal of @columns is sent. */
+static char *
+ask_on_terminal (guint       columns,
+                 const char *term,
+                 const char *option)
+{
+  g_autoptr(GSubprocessLauncher) launcher = g_subprocess_launcher_new (G_SUBPROCESS_FLAGS_NONE);
+  g_autoptr(GSubprocess) process = NULL;
+  g_autoptr(GAsyncResult) result = NULL;
+  g_autoptr(GError) error = NULL;
+  struct winsize size = { .ws_row = 24, .ws_col = (unsigned short) columns };
+  GString *text = g_string_new (NULL);
+  int terminal, end;
+  guint source;
+
+  g_assert_cmpint (openpty (&terminal, &end, NULL, NULL, &size), ==, 0);
+  fcntl (terminal, F_SETFD, FD_CLOEXEC);
+  g_subprocess_launcher_setenv (launcher, "TERM", term, TRUE);
+  g_subprocess_launcher_setenv (launcher, "NO_COLOR", "1", TRUE);
+  g_subprocess_launcher_unsetenv (launcher, "COLUMNS");
+  g_subprocess_launcher_take_stdin_fd (launcher, dup (end));
+  g_subprocess_launcher_take_stderr_fd (launcher, dup (end));
+  g_subprocess_launcher_take_stdout_fd (launcher, end);
+  process = g_subprocess_launcher_spawn (launcher, &error, llmctl, "ask", "wait", option, NULL);
+  g_assert_no_error (error);
+  g_clear_object (&launcher);
+
+  source = g_unix_fd_add (terminal, G_IO_IN | G_IO_HUP, on_terminal, text);
+  g_subprocess_wait_async (process, NULL, on_finished, &result);
+  while (result == NULL || g_main_context_find_source_by_id (NULL, source) != NULL)
+    g_main_context_iteration (NULL, TRUE);
+  close (terminal);
+  g_test_message ("%s", text->str);
+  return g_string_free (text, FALSE);
+}
+
+/* Each line of progress replaces the one before, and nothing of them is left when the answer
+ * begins. */
+static void
+test_progress (Fixture       *fixture,
+               gconstpointer  data)
+{
+  g_autofree char *wide = ask_on_terminal (80, "xterm", NULL);
+  g_autofree char *narrow = ask_on_terminal (40, "xterm", NULL);
+  g_autofree char *hidden = ask_on_terminal (80, "xterm", "--no-progress");
+  g_autofree char *dumb = ask_on_terminal (80, "dumb", NULL);
+  g_auto(Outcome) piped = { 0 };
+  guint n_prewarms = 0;
+
+  g_assert_true (g_str_has_prefix (wide, "\r\033[KLoading the model: 1.0 MiB of 3.0 MiB\r\033[K"
+                                         "\r\033[KQueued behind 2 requests, first token in about "
+                                         "4 s"
+                                         "\r\033[KRestoring the context: 1.0 MiB from storage"
+                                         "\r\033[KPrefill: 320 of 969 tokens"
+                                         "\r\033[KHello world\r\n"));
+  g_assert_nonnull (strstr (narrow, "\r\033[KQueued behind 2 requests, first token i\r\033[K"));
+  g_assert_true (g_str_has_prefix (hidden, "Hello world\r\n"));
+  g_assert_true (g_str_has_prefix (dumb, "Hello world\r\n"));
+
+  RUN (&piped, NULL, "ask", "wait");
+  g_assert_cmpstr (piped.output, ==, "Hello world\n");
+  g_assert_null (strstr (piped.complaint, "Prefill"));
+  for (guint i = 0; i < fixture->calls->len; i++)
+    n_prewarms += g_str_equal (g_ptr_array_index (fixture->calls, i), "Prewarm");
+  g_assert_cmpuint (n_prewarms, ==, 2);
+}
+
 static void
 test_status (Fixture       *fixture,
              gconstpointer  data)
@@ -627,6 +736,7 @@ main (int   argc,
   ADD ("/ask/failures", test_failures);
   ADD ("/ask/time-limit", test_time_limit);
   ADD ("/ask/interrupt", test_interrupt);
+  ADD ("/ask/progress", test_progress);
   ADD ("/status", test_status);
 
   return g_test_run ();

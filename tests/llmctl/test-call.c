@@ -256,7 +256,7 @@ static const Case cases[] = {
   { "help-json", { "help", "--json" }, 0,
     "{\"version\":1,\"name\":\"llmctl\",\"program-version\":\"" },
   { "help-command", { "help", "call" }, 0, "Usage: llmctl call [OPTION…] [PATH]" },
-  { "help-unknown", { "help", "nonsense" }, 2, "no command" },
+  { "help-unknown", { "help", "nonsense" }, 2, "Unknown command" },
   { "option-suggestion", { "tree", "--jsno" }, 2, "did you mean “--json”" },
   { "command-suggestion", { "tere" }, 2, "did you mean “tree”" },
   { "options-first", { "--session-bus", "--json", "get", "Version" }, 0,

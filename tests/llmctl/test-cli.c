@@ -20,10 +20,10 @@ typedef struct
 } Case;
 
 static const Case cases[] = {
-  { "nothing", { NULL }, 2, "Usage" },
+  { "nothing", { NULL }, 4, "Start it with" },
   { "help", { "--help" }, 0, "ask" },
   { "version", { "--version" }, 0, "llmctl " },
-  { "unknown-command", { "aks", "x" }, 2, "“aks” is no command" },
+  { "unknown-command", { "aks", "x" }, 2, "Unknown command “aks”" },
   { "ask-help", { "ask", "--help" }, 0, "--max-tokens" },
   { "status-help", { "status", "--help" }, 0, "--json" },
   { "no-prompt", { "ask" }, 2, "no prompt" },

@@ -60,7 +60,7 @@ class Ask(WithScript):
     def test_summary(self):
         self.assertEqual(self.rig.run("ask", "Hi").complaint, "")
         self.assertRegex(self.rig.run("ask", "-v", "Hi").complaint,
-                         r"^\[read \d+ \(\d+ known\), wrote \d+ tokens; .*complete\]\n$")
+                         r"^\[prompt \d+ tokens \(\d+ cached\), generated \d+; .*complete\]\n$")
         terminal = self.rig.terminal("ask", "Hi")
         terminal.expect("You said: Hi\r\n", "complete]")
         self.assertEqual(terminal.finish(), 0)
@@ -372,7 +372,7 @@ class WithModel(unittest.TestCase):
 
     def test_stats(self):
         self.assertGreaterEqual(self.rig.json("stats")["requests"], 1)
-        self.assertRegex(self.rig.run("stats").output, r"questions +\d+\n")
+        self.assertRegex(self.rig.run("stats").output, r"requests +\d+\n")
 
     def test_apps_and_quota(self):
         app, = self.rig.json("apps")["apps"]

@@ -117,6 +117,29 @@ test_second_load (Fixture       *fixture,
   g_assert_cmpuint (get_inode (file), ==, inode);
 }
 
+/* Making the file is told in bytes; one that is there is no work. */
+static void
+test_progress (Fixture       *fixture,
+               gconstpointer  data)
+{
+  g_autoptr(LlmRepackedCache) cache = llm_repacked_cache_new (fixture->cache, FALSE, NULL, 0);
+  LlmRepackProgress first = { 0 };
+  LlmRepackProgress second = { 0 };
+  Loaded loaded;
+
+  llm_repacked_cache_set_progress (cache, &first);
+  load (&loaded, fixture->model, cache);
+  unload (&loaded);
+  g_assert_cmpuint (first.total_bytes, >, 0);
+  g_assert_cmpuint (first.done_bytes, ==, first.total_bytes);
+
+  llm_repacked_cache_set_progress (cache, &second);
+  load (&loaded, fixture->model, cache);
+  unload (&loaded);
+  g_assert_cmpuint (second.total_bytes, ==, 0);
+  g_assert_cmpuint (second.done_bytes, ==, 0);
+}
+
 /* Another model under the same name, and the same one changed, are other models. */
 static void
 test_other_model (Fixture       *fixture,
@@ -446,6 +469,7 @@ main (int   argc,
 
   g_test_add ("/prepared/round-trip", Fixture, NULL, set_up, test_round_trip, tear_down);
   g_test_add ("/prepared/second-load", Fixture, NULL, set_up, test_second_load, tear_down);
+  g_test_add ("/prepared/progress", Fixture, NULL, set_up, test_progress, tear_down);
   g_test_add ("/prepared/changed-in-place", Fixture, NULL, set_up, test_changed_in_place,
               tear_down);
   g_test_add ("/prepared/other-model", Fixture, NULL, set_up, test_other_model, tear_down);

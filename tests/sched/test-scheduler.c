@@ -811,6 +811,26 @@ test_slo (void)
 #define ADD(name, function) \
   g_test_add (name, Rig, NULL, rig_set_up, function, rig_tear_down)
 
+/* Requests that decode, and those that can wait, are not waited for. */
+static void
+test_count_ahead (Rig          *rig,
+                  gconstpointer data)
+{
+  LlmSchedEntry *first = add (rig, "a", LLM_SLO_RESPONSIVE, 100);
+  LlmSchedEntry *second = add (rig, "b", LLM_SLO_RESPONSIVE, 100);
+  LlmSchedEntry *background = add (rig, "c", LLM_SLO_BACKGROUND, 100);
+  LlmSchedEntry *third = add (rig, "d", LLM_SLO_RESPONSIVE, 100);
+
+  add (rig, "e", LLM_SLO_INTERACTIVE, 0);
+  run_step (rig, LLM_QUEUE_PREFILL + LLM_SLO_RESPONSIVE, first);
+  g_assert_cmpuint (llm_scheduler_count_ahead (rig->scheduler, first), ==, 0);
+  g_assert_cmpuint (llm_scheduler_count_ahead (rig->scheduler, second), ==, 1);
+  g_assert_cmpuint (llm_scheduler_count_ahead (rig->scheduler, third), ==, 2);
+  g_assert_cmpuint (llm_scheduler_count_ahead (rig->scheduler, background), ==, 3);
+  llm_sched_entry_set_suspended (first, TRUE);
+  g_assert_cmpuint (llm_scheduler_count_ahead (rig->scheduler, third), ==, 1);
+}
+
 int
 main (int    argc,
       char **argv)
@@ -839,6 +859,7 @@ main (int    argc,
   ADD ("/scheduler/pace", test_pace);
   ADD ("/scheduler/forecast", test_forecast);
   ADD ("/scheduler/forecast-over-share", test_forecast_over_share);
+  ADD ("/scheduler/count-ahead", test_count_ahead);
   ADD ("/scheduler/row-budgets", test_row_budgets);
   ADD ("/scheduler/fifo", test_fifo);
   g_test_add_func ("/slo/classes", test_slo);

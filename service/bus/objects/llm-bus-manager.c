@@ -38,13 +38,25 @@ list_properties (LlmBus  *bus,
 {
   g_autofree char *reason = dup_reason (bus);
   g_autofree char *model = dup_model_path (bus);
+  guint64 total;
+  guint64 done = llm_engine_get_load_progress (bus->engine, &total);
 
   return g_variant_new_parsed ("{'Version': <%s>, 'ApiVersion': <%u>, 'Availability': <%s>, "
                                "'AvailabilityReason': <%s>, 'Features': <%^as>, "
-                               "'ActiveModel': <%o>}",
+                               "'ActiveModel': <%o>, 'LoadProgress': <(%t, %t)>}",
                                LLM_VERSION, (guint32) LLMSVC_API_VERSION,
                                llm_engine_get_availability (bus->engine), reason,
-                               llm_engine_get_features (bus->engine), model);
+                               llm_engine_get_features (bus->engine), model, done, total);
+}
+
+void
+llm_bus_manager_announce_load (LlmBus *bus)
+{
+  guint64 total;
+  guint64 done = llm_engine_get_load_progress (bus->engine, &total);
+
+  llm_bus_emit_properties_changed (
+    bus, LLMSVC_INTERFACE, g_variant_new_parsed ("{'LoadProgress': <(%t, %t)>}", done, total));
 }
 
 void

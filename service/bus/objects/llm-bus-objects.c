@@ -33,6 +33,7 @@ struct _LlmBusObjects
   LlmBusModels *models;                      /* (owned) */
   LlmBusMemory *memory;                      /* (owned) */
   gulong availability_handler;
+  gulong load_handler;
 };
 
 /* (nullable) */
@@ -249,6 +250,8 @@ llm_bus_objects_export (LlmBus  *bus,
   self->memory = llm_bus_memory_watch (bus);
   self->availability_handler = g_signal_connect_swapped (
     bus->engine, "availability-changed", G_CALLBACK (llm_bus_manager_announce), bus);
+  self->load_handler = g_signal_connect_swapped (
+    bus->engine, "load-progress", G_CALLBACK (llm_bus_manager_announce_load), bus);
 
   for (guint i = 0; is_exported && i < G_N_ELEMENTS (own_objects); i++)
     {
@@ -287,6 +290,7 @@ llm_bus_objects_unexport (LlmBusObjects *self)
   llm_bus_models_unexport (self->models);
   llm_bus_memory_unwatch (self->memory);
   g_signal_handler_disconnect (self->bus->engine, self->availability_handler);
+  g_signal_handler_disconnect (self->bus->engine, self->load_handler);
   llm_bus_unref (self->bus);
   g_free (self);
 }

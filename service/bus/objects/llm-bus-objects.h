@@ -34,6 +34,7 @@ extern const LlmBusInterface llm_bus_memory_interface;
 GVariant           *llm_bus_manager_get_statistics   (LlmBus                 *bus);
 /* Tells the bus of a new availability or model. */
 void                llm_bus_manager_announce         (LlmBus                 *bus);
+void                llm_bus_manager_announce_load    (LlmBus                 *bus);
 
 /* A watch of the figures of memory: announces those that changed, at most once a second. */
 typedef struct _LlmBusMemory LlmBusMemory;

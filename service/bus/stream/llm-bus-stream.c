@@ -214,6 +214,19 @@ accept_call (LlmSink    *sink,
   return push (self);
 }
 
+/* Not behind lines that are not read: progress is of use only when it is new. */
+static void
+accept_progress (LlmSink  *sink,
+                 GVariant *progress)
+{
+  LlmBusStream *self = (LlmBusStream *) sink;
+
+  if (self->is_text || self->fd < 0 || self->is_finished || self->watch_room != 0)
+    return;
+  llmsvc_line_write_progress (self->pending, progress);
+  (void) push (self);
+}
+
 static void
 write_failure (LlmBusStream *self,
                const GError *error)
@@ -312,7 +325,7 @@ llm_bus_stream_new (LlmCaller         *owner,
                     GError           **error)
 {
   static const LlmSinkClass class = { accept_text, finish, clear, accept_reasoning,
-                                      accept_logprobs, accept_call };
+                                      accept_logprobs, accept_call, accept_progress };
   LlmBusStream *self;
   int fds[2];
 

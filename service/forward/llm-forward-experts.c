@@ -175,7 +175,7 @@ add_product (ExpertWork  *work,
 
   *view = cut_expert (&self->hold->views[op], expert, n_out);
   self->n_expert_rows = work->n_rows;
-  llm_step_add_product (self, &rows, work->n_rows, &product);
+  llm_step_add_product (self, LLM_N_OPS, &rows, work->n_rows, &product);
 }
 
 /* Each expert has two phases: its inputs are multiplied, then its outputs. What they make of the rows

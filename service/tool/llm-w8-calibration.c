@@ -14,7 +14,7 @@
 #define FLOAT_COST 16
 #define MIN_ROWS 4
 
-static const double quantiles[] = { 0.99, 0.995, 0.998, 0.999, 0.9995, 0.9999, 1 };
+static const double quantiles[] = { 0.99, 0.995, 0.998, 0.999, 0.9995, 0.9999, 0.99995, 1 };
 
 typedef struct
 {
@@ -80,7 +80,8 @@ watch (Run     *run,
 static void
 set_scales (Run      *run,
             LlmW8Kind of,
-            double    quantile)
+            double    quantile,
+            gboolean  has_shadow)
 {
   LlmW8Calibration *made = run->made;
 
@@ -90,24 +91,27 @@ set_scales (Run      *run,
 
       if (of != LLM_W8_N_KINDS && of != kind)
         continue;
-      made->quantiles[kind] = quantile;
+      made->quantiles[has_shadow][kind] = quantile;
       made->sites[at] = (LlmW8Site) {
         llm_backend_watch_get_quantile (run->watch, at / LLM_W8_N_KINDS, kind, quantile)
           / LLK_W8_LIMIT,
-        TRUE,
+        has_shadow,
       };
+      made->scales[has_shadow][at] = made->sites[at].scale;
     }
 }
 
-/* The quantile with the least loss × cost, of one kind of site or of all, with all shadows. */
+/* The quantile with the least loss × cost, of one kind of site or of all, with all shadows or with
+ * none. */
 static gboolean
 choose_quantile (Run      *run,
                  LlmW8Kind of,
+                 gboolean  has_shadow,
                  double   *least,
                  GError  **error)
 {
   LlmW8Calibration *made = run->made;
-  double best = made->quantiles[of % LLM_W8_N_KINDS];
+  double best = made->quantiles[has_shadow][of % LLM_W8_N_KINDS];
 
   for (guint i = 0; i < G_N_ELEMENTS (quantiles); i++)
     {
@@ -115,7 +119,7 @@ choose_quantile (Run      *run,
       LlmW8Score result;
       double share, price;
 
-      set_scales (run, of, quantiles[i]);
+      set_scales (run, of, quantiles[i], has_shadow);
       if (!score (run, run->backend, &result, error))
         return FALSE;
       after = llm_backend_w8_get_counts (run->backend);
@@ -126,34 +130,39 @@ choose_quantile (Run      *run,
         continue;
       *least = price;
       best = quantiles[i];
+      if (!has_shadow)
+        continue;
       made->shadow_share = share;
       made->shadow = result;
     }
-  set_scales (run, of, best);
+  set_scales (run, of, best, has_shadow);
   return TRUE;
 }
 
 /* One for all first, then each kind for itself: where the others lose most, what one does can't be
  * seen. */
 static gboolean
-choose_scales (Run     *run,
-               GError **error)
+choose_scales (Run       *run,
+               gboolean   has_shadow,
+               GError   **error)
 {
   double least = HUGE_VAL;
 
-  if (!choose_quantile (run, LLM_W8_N_KINDS, &least, error))
+  if (!choose_quantile (run, LLM_W8_N_KINDS, has_shadow, &least, error))
     return FALSE;
   for (guint kind = 0; kind < LLM_W8_N_KINDS; kind++)
-    if (!choose_quantile (run, kind, &least, error))
+    if (!choose_quantile (run, kind, has_shadow, &least, error))
       return FALSE;
   return TRUE;
 }
 
-static gboolean
-has_outliers (const LlmW8Calibration *made,
-              guint                   at)
+/* A site without a shadow has a scale that reaches further. */
+static void
+set_shadow (LlmW8Calibration *made,
+            guint             at,
+            gboolean          has_shadow)
 {
-  return made->largest[at] > made->sites[at].scale * LLK_W8_LIMIT;
+  made->sites[at] = (LlmW8Site) { made->scales[has_shadow][at], has_shadow };
 }
 
 static gboolean
@@ -163,14 +172,14 @@ measure_importances (Run     *run,
   LlmW8Calibration *made = run->made;
 
   for (guint at = 0; at < made->n_sites; at++)
-    if (has_outliers (made, at))
+    if (made->scales[TRUE][at] > 0)
       {
         LlmW8Score result;
 
-        made->sites[at].has_shadow = FALSE;
+        set_shadow (made, at, FALSE);
         if (!score (run, run->backend, &result, error))
           return FALSE;
-        made->sites[at].has_shadow = TRUE;
+        set_shadow (made, at, TRUE);
         made->importances[at] = result.divergence - made->shadow.divergence;
       }
   return TRUE;
@@ -196,7 +205,7 @@ score_pruned (Run         *run,
               GError     **error)
 {
   for (guint i = 0; i < run->made->n_sites; i++)
-    run->made->sites[order[i]].has_shadow = i >= n_pruned;
+    set_shadow (run->made, order[i], i >= n_pruned);
   return score (run, run->backend, result, error);
 }
 
@@ -232,7 +241,7 @@ prune (Run     *run,
         high = middle;
     }
   for (guint i = 0; i < made->n_sites; i++)
-    made->sites[order[i]].has_shadow = i >= low;
+    set_shadow (made, order[i], i >= low);
   made->n_pruned = low;
   return TRUE;
 }
@@ -256,12 +265,15 @@ llm_w8_calibrate (const LlmW8Lab  *lab,
                           "fewer", llm_w8_lab_count_windows (lab));
   made->n_sites = lab->hparams->n_layers * LLM_W8_N_KINDS;
   made->sites = g_new0 (LlmW8Site, made->n_sites);
+  made->scales[FALSE] = g_new0 (float, made->n_sites);
+  made->scales[TRUE] = g_new0 (float, made->n_sites);
   made->largest = g_new0 (float, made->n_sites);
   made->maxima = g_new0 (float *, made->n_sites);
   made->importances = g_new0 (double, made->n_sites);
   config.sites = made->sites;
   backend = run.backend = llm_backend_w8_new (lab->kernels, &config);
-  if (!watch (&run, error) || !choose_scales (&run, error)
+  if (!watch (&run, error) || !choose_scales (&run, FALSE, error)
+      || !choose_scales (&run, TRUE, error)
       || !measure_importances (&run, error) || !prune (&run, max_loss, error))
     return NULL;
   return g_steal_pointer (&made);
@@ -277,6 +289,8 @@ llm_w8_calibration_free (LlmW8Calibration *self)
     g_free (self->maxima[i]);
   g_free (self->maxima);
   g_free (self->sites);
+  g_free (self->scales[FALSE]);
+  g_free (self->scales[TRUE]);
   g_free (self->largest);
   g_free (self->importances);
   g_free (self);

@@ -50,12 +50,13 @@ gboolean llm_w8_lab_score         (const LlmW8Lab *lab,
 typedef struct
 {
   guint n_sites;
-  LlmW8Site *sites;             /* (owned), as what follows, each [n_sites] */
+  LlmW8Site *sites;             /* (owned), as what follows, each [n_sites]: pruned */
+  float *scales[2];             /* without a shadow, and with one */
   float *largest;               /* magnitude at the site */
   float **maxima;               /* (owned): of each channel */
   double *importances;          /* what the divergence grows by without the site's shadow */
 
-  double quantiles[LLM_W8_N_KINDS]; /* of magnitudes, that the scales reach */
+  double quantiles[2][LLM_W8_N_KINDS]; /* of magnitudes, that these scales reach */
   double shadow_share;          /* products of floats beside those of int8, with all shadows */
   guint n_pruned;               /* sites without a shadow: the most that the limit allows */
   double exact_nll;

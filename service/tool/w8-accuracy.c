@@ -98,7 +98,8 @@ void
 tool_w8_print_calibration (const LlmW8Calibration *calibration)
 {
   for (guint kind = 0; kind < LLM_W8_N_KINDS; kind++)
-    printf ("quantile of %s: %g\n", llm_w8_kind_get_name (kind), calibration->quantiles[kind]);
+    printf ("quantile of %s: %g, without shadow %g\n", llm_w8_kind_get_name (kind),
+            calibration->quantiles[TRUE][kind], calibration->quantiles[FALSE][kind]);
   printf ("shadow divergence: %.6f\nshadow loss: %+.3f %%\nshadow share: %.4f %%\n"
           "pruned sites: %u of %u\npruned divergence: %.6f\npruned loss: %+.3f %%\n",
           calibration->shadow.divergence,

@@ -106,7 +106,9 @@ tool_w8_table_new (const LlmW8Lab         *lab,
       if (calibration->maxima[at] == NULL || calibration->largest[at] <= 0)
         continue;
       if (method != TOOL_W8_PRUNED)
-        self->sites[at].has_shadow = method == TOOL_W8_SHADOW;
+        self->sites[at] = (LlmW8Site) {
+          calibration->scales[method == TOOL_W8_SHADOW][at], method == TOOL_W8_SHADOW,
+        };
       if (method == TOOL_W8_NAIVE)
         self->sites[at].scale = calibration->largest[at] / LLK_W8_LIMIT;
       else if (method == TOOL_W8_ROWS)

@@ -15,7 +15,7 @@ typedef struct
   LlmBackend parent;
   LlmBackend *cpu;           /* (owned) */
   const LlkOps *kernels;
-  const LlmHparams *hparams;
+  guint n_layers;
   LlmWeightView *views;      /* (owned) [n_layers × LLM_N_OPS]: in panels, whose data is owned; none
                               * yet where that is NULL */
   guint64 bytes;
@@ -142,7 +142,7 @@ free_backend (LlmBackend *backend)
 {
   Q8Backend *self = (Q8Backend *) backend;
 
-  for (gsize i = 0; i < (gsize) self->hparams->n_layers * LLM_N_OPS; i++)
+  for (gsize i = 0; i < (gsize) self->n_layers * LLM_N_OPS; i++)
     g_aligned_free ((gpointer) self->views[i].data);
   g_free (self->views);
   llm_backend_free (self->cpu);
@@ -169,7 +169,7 @@ llm_backend_q8_new (const LlkOps     *kernels,
   self->parent = (LlmBackend) { .class = &q8_class, .name = "Q8_0" };
   self->cpu = llm_backend_cpu_new (kernels);
   self->kernels = kernels;
-  self->hparams = hparams;
+  self->n_layers = hparams->n_layers;
   self->views = g_new0 (LlmWeightView, (gsize) hparams->n_layers * LLM_N_OPS);
   return &self->parent;
 }

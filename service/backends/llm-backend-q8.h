@@ -10,6 +10,6 @@
 
 #include "forward/llm-backend.h"
 
-/* @kernels and @hparams: (unowned). */
+/* @kernels: (unowned). */
 LlmBackend *llm_backend_q8_new (const LlkOps     *kernels,
                                 const LlmHparams *hparams);

@@ -25,6 +25,7 @@ typedef struct
   LlmBackend *cpu;           /* (owned): for what is not computed here */
   const LlkOps *kernels;     /* (unowned) */
   LlmW8Config config;
+  guint n_layers;
   LlmW8Form **forms;         /* (owned) [n_layers × LLM_N_OPS]: (nullable) (owned) */
   guint64 bytes;
   LlmW8Counts counts;
@@ -387,7 +388,7 @@ free_backend (LlmBackend *backend)
 {
   W8Backend *self = (W8Backend *) backend;
 
-  for (gsize i = 0; i < (gsize) self->config.hparams->n_layers * LLM_N_OPS; i++)
+  for (gsize i = 0; i < (gsize) self->n_layers * LLM_N_OPS; i++)
     llm_w8_form_free (self->forms[i]);
   g_free (self->forms);
   g_aligned_free (self->rows);
@@ -418,6 +419,7 @@ llm_backend_w8_new (const LlkOps      *kernels,
   self->cpu = llm_backend_cpu_new (kernels);
   self->kernels = kernels;
   self->config = *config;
+  self->n_layers = config->hparams->n_layers;
   self->forms = g_new0 (LlmW8Form *, (gsize) config->hparams->n_layers * LLM_N_OPS);
   self->shadows = g_ptr_array_new_with_free_func ((GDestroyNotify) g_array_unref);
   return &self->parent;

@@ -26,7 +26,7 @@ typedef struct
 
 typedef struct
 {
-  const LlmHparams *hparams;    /* (unowned) */
+  const LlmHparams *hparams;    /* (unowned): not needed later */
   const LlmW8Site *sites;       /* (unowned) [n_layers × LLM_W8_N_KINDS]: may be changed between
                                  * steps */
   const LlmW8Method *methods;   /* (nullable) (unowned): likewise */

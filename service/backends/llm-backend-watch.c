@@ -21,7 +21,7 @@ typedef struct
 {
   LlmBackend parent;
   LlmBackend *cpu;     /* (owned) */
-  const LlmHparams *hparams;
+  guint n_layers;
   Watched **sites;     /* (owned) [n_layers × LLM_W8_N_KINDS]: (nullable) (owned) */
 } WatchBackend;
 
@@ -121,7 +121,7 @@ free_backend (LlmBackend *backend)
 {
   WatchBackend *self = (WatchBackend *) backend;
 
-  for (guint i = 0; i < self->hparams->n_layers * LLM_W8_N_KINDS; i++)
+  for (guint i = 0; i < self->n_layers * LLM_W8_N_KINDS; i++)
     if (self->sites[i] != NULL)
       {
         g_free (self->sites[i]->maxima);
@@ -151,7 +151,7 @@ llm_backend_watch_new (const LlkOps     *kernels,
 
   self->parent = (LlmBackend) { .class = &watch_class, .name = "watch", .has_cpu_bits = TRUE };
   self->cpu = llm_backend_cpu_new (kernels);
-  self->hparams = hparams;
+  self->n_layers = hparams->n_layers;
   self->sites = g_new0 (Watched *, (gsize) hparams->n_layers * LLM_W8_N_KINDS);
   return &self->parent;
 }

@@ -10,7 +10,7 @@
 #include "backends/llm-w8-site.h"
 #include "forward/llm-backend.h"
 
-/* @kernels and @hparams: (unowned). */
+/* @kernels: (unowned). */
 LlmBackend  *llm_backend_watch_new        (const LlkOps     *kernels,
                                            const LlmHparams *hparams);
 /* The largest magnitude of each channel so far: [n_channels] of the kind; NULL for a site that no

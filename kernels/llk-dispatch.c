@@ -40,28 +40,35 @@ has_emulated_amx (void)
 /* Best first. */
 static const Set sets[] = {
 #ifdef LLK_X86
-  { { "amx", &llk_avx512_vector, &llk_amx_product, &llk_amx_attention, &llk_avx512_kv },
+  { { "amx", &llk_avx512_vector, &llk_amx_product, &llk_amx_attention, &llk_avx512_kv,
+      &llk_avx512_w8 },
     llk_x86_has_amx },
-  { { "avx512", &llk_avx512_vector, &llk_avx512_product, &llk_avx512_attention, &llk_avx512_kv },
+  { { "avx512", &llk_avx512_vector, &llk_avx512_product, &llk_avx512_attention, &llk_avx512_kv,
+      &llk_avx512_w8 },
     llk_x86_has_avx512 },
-  { { "avxvnni", &llk_avx2_vector, &llk_avxvnni_product, &llk_avx2_attention, &llk_avx2_kv },
+  { { "avxvnni", &llk_avx2_vector, &llk_avxvnni_product, &llk_avx2_attention, &llk_avx2_kv,
+      &llk_avxvnni_w8 },
     llk_x86_has_avxvnni },
-  { { "avx2", &llk_avx2_vector, &llk_avx2_product, &llk_avx2_attention, &llk_avx2_kv },
+  { { "avx2", &llk_avx2_vector, &llk_avx2_product, &llk_avx2_attention, &llk_avx2_kv,
+      &llk_avx2_w8 },
     llk_x86_has_avx2 },
   { { "amx-emulated", &llk_avx512_vector, &llk_amx_emulated_product, &llk_amx_emulated_attention,
-      &llk_avx512_kv },
+      &llk_avx512_kv, &llk_avx512_w8 },
     has_emulated_amx },
 #endif
 #ifdef LLK_ARM
-  { { "i8mm", &llk_neon_vector, &llk_i8mm_product, &llk_neon_attention, &llk_neon_kv },
+  { { "i8mm", &llk_neon_vector, &llk_i8mm_product, &llk_neon_attention, &llk_neon_kv,
+      &llk_dotprod_w8 },
     llk_arm_has_i8mm },
-  { { "dotprod", &llk_neon_vector, &llk_dotprod_product, &llk_neon_attention, &llk_neon_kv },
+  { { "dotprod", &llk_neon_vector, &llk_dotprod_product, &llk_neon_attention, &llk_neon_kv,
+      &llk_dotprod_w8 },
     llk_arm_has_dotprod },
-  { { "neon", &llk_neon_vector, &llk_neon_product, &llk_neon_attention, &llk_neon_kv },
+  { { "neon", &llk_neon_vector, &llk_neon_product, &llk_neon_attention, &llk_neon_kv,
+      &llk_neon_w8 },
     is_always_possible },
 #endif
   { { "portable", &llk_portable_vector, &llk_portable_product, &llk_portable_attention,
-      &llk_portable_kv },
+      &llk_portable_kv, &llk_portable_w8 },
     is_always_possible },
 };
 

@@ -14,18 +14,22 @@ extern const LlkVectorOps llk_portable_vector;
 extern const LlkProductOps llk_portable_product;
 extern const LlkAttention llk_portable_attention;
 extern const LlkKvOps llk_portable_kv;
+extern const LlkW8Ops llk_portable_w8;
 
 #ifdef LLK_X86
 extern const LlkVectorOps llk_avx2_vector;         /* AVX2, FMA, F16C */
 extern const LlkProductOps llk_avx2_product;
 extern const LlkAttention llk_avx2_attention;
 extern const LlkKvOps llk_avx2_kv;
+extern const LlkW8Ops llk_avx2_w8;
 extern const LlkAttention llk_avx512_attention;
 extern const LlkKvOps llk_avx512_kv;
 extern const LlkAttention llk_amx_attention;
 extern const LlkProductOps llk_avxvnni_product;    /* and AVX-VNNI */
+extern const LlkW8Ops llk_avxvnni_w8;
 extern const LlkVectorOps llk_avx512_vector;       /* AVX-512 F, BW, DQ, VL, VBMI, VNNI */
 extern const LlkProductOps llk_avx512_product;
+extern const LlkW8Ops llk_avx512_w8;
 extern const LlkProductOps llk_amx_product;        /* and AMX int8 and bfloat16 */
 #endif
 
@@ -34,7 +38,9 @@ extern const LlkVectorOps llk_neon_vector;         /* of every aarch64 */
 extern const LlkProductOps llk_neon_product;
 extern const LlkAttention llk_neon_attention;
 extern const LlkKvOps llk_neon_kv;
+extern const LlkW8Ops llk_neon_w8;
 extern const LlkProductOps llk_dotprod_product;    /* and dot products of bytes */
+extern const LlkW8Ops llk_dotprod_w8;
 extern const LlkProductOps llk_i8mm_product;       /* and matrix instructions for bytes */
 #endif
 

@@ -18,6 +18,7 @@
 #include "kernels/llk-product.h"
 #include "kernels/llk-rope.h"
 #include "kernels/llk-vector.h"
+#include "kernels/llk-w8.h"
 
 typedef struct
 {
@@ -27,6 +28,7 @@ typedef struct
   const LlkProductOps *product;
   const LlkAttention *attention;
   const LlkKvOps *kv;
+  const LlkW8Ops *w8;
 } LlkOps;
 
 /* The definition. */

@@ -29,6 +29,8 @@ typedef struct
   guint n_in;              /* inputs of all pieces; of attention, values of a row's queries */
   guint n_out;             /* likewise; of attention, values of a row's keys */
   guint n_rows;
+  LlmOperator op;          /* of a product with a matrix of the model; LLM_N_OPS for others */
+  guint layer;             /* likewise */
 } LlmOpShape;
 
 typedef struct _LlmBackend LlmBackend;

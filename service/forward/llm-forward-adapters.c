@@ -82,7 +82,7 @@ add_half (LlmStep             *self,
   product.pieces = view;
   product.n_rows = &run->n_rows;
   product.n_pieces = 1;
-  llm_step_add_product (self, &rows, run->n_rows, &product);
+  llm_step_add_product (self, LLM_N_OPS, &rows, run->n_rows, &product);
 }
 
 LlmStatus

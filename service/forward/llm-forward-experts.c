@@ -176,7 +176,7 @@ add_product (ExpertWork  *work,
   *view = self->hold->takes_experts ? self->hold->views[op]
                                     : cut_expert (&self->hold->views[op], expert, n_out);
   self->n_expert_rows = work->n_rows;
-  llm_step_add_product (self, &rows, work->n_rows, &product);
+  llm_step_add_product (self, LLM_N_OPS, &rows, work->n_rows, &product);
 }
 
 /* --- where they come one by one --- */

@@ -139,6 +139,7 @@ void      llm_step_release     (LlmStep              *self,
                                 LlmHold              *hold);
 /* Adds an operation to those that are submitted next; they must not depend on each other. */
 void      llm_step_add_product (LlmStep              *self,
+                                LlmOperator           operator,
                                 const LlmRows        *rows,
                                 guint                 n_rows,
                                 const LlmProduct     *product);

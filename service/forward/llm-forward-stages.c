@@ -67,7 +67,8 @@ run_product (LlmStep         *self,
       product.pieces = hold->views + i * hold->n_segments;
       product.n_rows = is_exit ? &self->n_logits : self->level_rows;
       product.n_pieces = hold->n_segments;
-      llm_step_add_product (self, &rows, is_exit ? self->n_logits : self->batch->n_rows, &product);
+      llm_step_add_product (self, stage->ops[hold->node->first_op + i], &rows,
+                            is_exit ? self->n_logits : self->batch->n_rows, &product);
     }
   return llm_step_submit (self, error);
 }

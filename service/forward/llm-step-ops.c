@@ -135,6 +135,7 @@ add_op (LlmHold *hold)
 
 void
 llm_step_add_product (LlmStep          *self,
+                      LlmOperator       operator,
                       const LlmRows    *rows,
                       guint             n_rows,
                       const LlmProduct *product)
@@ -146,6 +147,8 @@ llm_step_add_product (LlmStep          *self,
     .type = product->pieces[0].type,
     .layout = product->pieces[0].layout,
     .n_rows = n_rows,
+    .op = operator,
+    .layer = self->layer,
   };
   for (guint i = 0; i < product->n_pieces; i++)
     {
@@ -172,6 +175,8 @@ llm_step_add_attention (LlmStep            *self,
     .n_in = attention->n_heads * attention->head_dim,
     .n_out = attention->n_kv_heads * attention->head_dim,
     .n_rows = attention->n_rows,
+    .op = LLM_N_OPS,
+    .layer = self->layer,
   };
   op->attention = *attention;
 }

@@ -59,6 +59,11 @@ __llmsvc_tool_option accuracy exact 'Compute in floats with the weights as the f
 __llmsvc_tool_option accuracy kv 'Treat context memory between calls as this policy does' --exclusive --arguments 'llms llms-inverted llms-no-compression vllm-sq'
 __llmsvc_tool_option accuracy kv-ratio 'Percent of what it takes with 8 bits' --exclusive
 __llmsvc_tool_option accuracy kv-bits '8, 4, 3 or 2 bits for all of it' --exclusive --arguments '8 4 3 2'
+__llmsvc_tool_option accuracy w8a8 'TASKS is a text: compare ways to compute prompts with 8 bits'
+__llmsvc_tool_option accuracy calibration 'With --w8a8: a text on which scales are found' --require-parameter --force-files
+__llmsvc_tool_option accuracy inject 'With --w8a8: give the model outliers that are larger by this factor' --exclusive
+__llmsvc_tool_option accuracy uneven 'With --inject: the first quarter of the layers only'
+__llmsvc_tool_option accuracy windows 'With --w8a8: pieces of 512 tokens of each text at most' --exclusive
 
 __llmsvc_tool_command divergence 'Measure what packing context memory changes'
 __llmsvc_tool_option divergence model 'The GGUF file' --short-option m --require-parameter --force-files

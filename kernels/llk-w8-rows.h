@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* What every set of instructions does with values of W8A8 rows before and behind the sums: plain
+ * loops, compiled for each set and without contraction, so that all give the same bits. */
+
+#pragma once
+
+#include "kernels/llk-internal.h"
+
+#define W8_N LLK_W8_OUTPUTS
+
+/* To nearest even: @v is within ±127. */
+static inline int8_t
+round_w8 (float v)
+{
+  return (int8_t) (int) ((v + LLK_ROUNDER) - LLK_ROUNDER);
+}
+
+/* A NaN becomes a number: who calls looks for it elsewhere. */
+static inline float
+clamp_w8 (float v)
+{
+  v = v < LLK_W8_LIMIT ? v : LLK_W8_LIMIT;
+  return v > -LLK_W8_LIMIT ? v : -LLK_W8_LIMIT;
+}
+
+static void
+finish_w8 (size_t    n,
+           LlkW8Row *row)
+{
+  int32_t sum = 0;
+
+  memset (row->q + n, 0, llk_w8_row_bytes (n) - sizeof *row - n);
+  for (size_t i = 0; i < n; i++)
+    sum += row->q[i];
+  row->sum = sum;
+  memset (row->unused, 0, sizeof row->unused);
+}
+
+static size_t
+quantize_w8 (const float *x,
+             size_t       n,
+             float        scale,
+             LlkW8Row    *row)
+{
+  const float inverse = 1 / scale;
+  uint32_t n_beyond = 0;
+  uint32_t largest = 0;
+
+  for (size_t i = 0; i < n; i++)
+    {
+      const uint32_t bits = llk_bits_of_float (x[i]) & 0x7fffffff;
+      const float v = x[i] * inverse;
+
+      largest = bits > largest ? bits : largest;
+      n_beyond += v > LLK_W8_LIMIT || v < -LLK_W8_LIMIT;
+      row->q[i] = round_w8 (clamp_w8 (v));
+    }
+  row->scale = scale;
+  if (largest >= 0x7f800000)
+    {
+      row->scale = llk_float_of_bits (0x7fc00000);
+      memset (row->q, 0, n);
+    }
+  finish_w8 (n, row);
+  return n_beyond;
+}
+
+/* Of one panel and one row: @n outputs. */
+static inline void
+write_w8 (const int32_t *sums,
+          const float   *scales,
+          float          row_scale,
+          size_t         n,
+          float         *y,
+          bool           is_added)
+{
+  for (size_t o = 0; o < n; o++)
+    {
+      const float v = (float) sums[o] * (row_scale * scales[o]);
+
+      y[o] = is_added ? y[o] + v : v;
+    }
+}
+
+/* Likewise of two matrices, gated. A NaN makes the whole row one: there is no such byte. */
+static inline void
+write_gated_w8 (const int32_t *gate_sums,
+                const int32_t *up_sums,
+                const float   *gate_scales,
+                const float   *up_scales,
+                float          row_scale,
+                size_t         n,
+                float          scale,
+                LlkW8Row      *out,
+                size_t         first)
+{
+  const float inverse = 1 / scale;
+  bool is_finite = true;
+
+  for (size_t o = 0; o < n; o++)
+    {
+      const float g = (float) gate_sums[o] * (row_scale * gate_scales[o]);
+      const float u = (float) up_sums[o] * (row_scale * up_scales[o]);
+      const float v = g / (1 + llk_exp (-g)) * u;
+
+      is_finite = is_finite && (llk_bits_of_float (v) & 0x7fffffff) < 0x7f800000;
+      out->q[first + o] = is_finite ? round_w8 (clamp_w8 (v * inverse)) : 0;
+    }
+  if (!is_finite)
+    out->scale = llk_float_of_bits (0x7fc00000);
+}

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * W8A8 products: int8 weights with one scale for each output, rows of int8 with one scale that is
+ * known beforehand, and one exact sum over all inputs. There are no groups with scales of their own,
+ * so that nothing but products of bytes is in the inner loop, and no pass over a row looks for its
+ * maximum. For prompts, whose rows are many; what the scale of a row does not reach is for the
+ * caller to add (llk_w8_get_residual()).
+ *
+ * All sets of instructions give the same bits.
+ */
+
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define LLK_W8_OUTPUTS 16       /* of a panel */
+#define LLK_W8_INPUTS 64        /* of a tile */
+/* So many products of 255 × 127 fit into a sum of 32 bits. */
+#define LLK_W8_MAX_INPUTS 65536
+#define LLK_W8_LIMIT 127
+
+/* A panel has sixteen outputs over all inputs, filled up with zeros: tiles of 64 inputs one behind
+ * the other, each of sixteen times 64 bytes: byte 4 o + i of line j is input 4 j + i of output o. So
+ * a tile is what a matrix unit loads, a line what a vector's dot product takes, and every reader
+ * goes through memory in order. */
+typedef struct
+{
+  size_t n_in, n_out;
+  const int8_t *panels;         /* 64-byte aligned, llk_w8_panel_bytes() each */
+  const float *scales;          /* [outputs of all panels] */
+} LlkW8Matrix;
+
+/* x ≈ scale × q, q from -127 to 127; filled up with zeros. A row that holds a NaN or an infinity has
+ * scale NaN and zeros. */
+typedef struct
+{
+  float scale;
+  int32_t sum;                  /* of all q */
+  uint8_t unused[56];           /* zero */
+  int8_t q[];
+} LlkW8Row;
+
+/* Bytes of a panel, and of a row: multiples of 64. */
+size_t llk_w8_panel_bytes (size_t n_in);
+size_t llk_w8_row_bytes   (size_t n_in);
+
+/* Packs up to sixteen outputs, @n of them, whose weights lie @stride apart: with m the largest
+ * magnitude of an output, its scale is m / 127, and q = w × (127 / m), to nearest even. An output
+ * below 1e-30 is all zeros with scale 0; one with a NaN or an infinity has scale NaN. Outputs behind
+ * the last are zeros. */
+void   llk_w8_pack        (const float *w, size_t stride, size_t n_in, size_t n, int8_t *panel,
+                           float *scales);
+
+/* What @x is beyond what @scale reaches: x - scale × 127 × sign (x), 0 within. */
+static inline float
+llk_w8_get_residual (float x,
+                     float scale)
+{
+  float limit = scale * LLK_W8_LIMIT;
+
+  return x > limit ? x - limit : x < -limit ? x + limit : 0;
+}
+
+typedef struct
+{
+  /* A row of @n values: q = x × (1 / scale), at most 127 either way, to nearest even, all in float.
+   * @scale is positive. Returns how many values are beyond: |x × (1 / scale)| > 127. */
+  size_t (*quantize) (const float *x, size_t n, float scale, LlkW8Row *row);
+
+  /* y[r * y_stride + o] = sum × (row's scale × output's scale) for outputs o of panels [@first,
+   * @first + @n_panels) that are below n_out: the sum is exact, "float of the sum" and both "×" are
+   * rounded to float. Added to what y holds with @is_added. Rows are llk_w8_row_bytes() apart. */
+  void (*multiply)   (const LlkW8Matrix *w, size_t first, size_t n_panels, const LlkW8Row *rows,
+                      size_t n_rows, float *y, size_t y_stride, bool is_added);
+
+  /* The gated network's inner values, without a pass of floats through memory: for the same outputs of
+   * both matrices, g and u being what multiply() gives, v = silu (g) × u with silu (g) = g / (1 + e^-g)
+   * (llk_exp()), and q of @out as quantize() has it for @scale. The rows of @out are for as many
+   * inputs as @gate has outputs; their scales are set to @scale beforehand, or to NaN by it; they
+   * have their sums only after finish(). */
+  void (*multiply_gated) (const LlkW8Matrix *gate, const LlkW8Matrix *up, size_t first,
+                      size_t n_panels, const LlkW8Row *rows, size_t n_rows, float scale,
+                      LlkW8Row *out);
+
+  /* Of rows of @n values whose bytes are all there: the sum, and zeros behind the last. */
+  void (*finish)     (size_t n, LlkW8Row *row);
+} LlkW8Ops;

@@ -1,0 +1,432 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#include "backends/llm-backend-w8.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "backends/llm-w8-form.h"
+
+/* Panels of a work item: what the widest kernel takes at once. */
+#define UNIT_PANELS 4
+/* Values to quantize, and products of floats, that are worth a worker. */
+#define MIN_VALUES 16384
+
+/* A value that is multiplied as a float. */
+typedef struct
+{
+  guint channel;
+  float value;
+} Shadow;
+
+typedef struct
+{
+  LlmBackend parent;
+  LlmBackend *cpu;           /* (owned): for what is not computed here */
+  const LlkOps *kernels;     /* (unowned) */
+  LlmW8Config config;
+  guint n_layers;
+  LlmW8Form **forms;         /* (owned) [n_layers × LLM_N_OPS]: (nullable) (owned) */
+  guint64 bytes;
+  LlmW8Counts counts;
+
+  /* Of the rows that are multiplied now. */
+  guint8 *rows;              /* (owned): LlkW8Row */
+  gsize rows_bytes;
+  gsize row_bytes;
+  GPtrArray *shadows;        /* (element-type GArray of Shadow) (owned): by row */
+  guint *n_beyond;           /* (owned) [n_rows] */
+  guint n_rows;              /* there is room for */
+} W8Backend;
+
+/* One product as the workers see it. */
+typedef struct
+{
+  W8Backend *self;
+  const LlmOp *op;
+  const LlmW8Site *site;
+  LlmW8Method method;
+  LlmW8Form *form;
+  guint n_in, n_rows;
+} Work;
+
+static const LlmW8Site *
+find_site (W8Backend        *self,
+           const LlmOpShape *shape)
+{
+  LlmW8Kind kind = shape->kind == LLM_BACKEND_PRODUCT ? llm_w8_kind_of (shape->op)
+                                                      : LLM_W8_N_KINDS;
+  const LlmW8Site *site;
+
+  if (kind == LLM_W8_N_KINDS || shape->n_rows < self->config.min_rows
+      || shape->n_in > LLK_W8_MAX_INPUTS)
+    return NULL;
+  site = &self->config.sites[llm_w8_site_at (shape->layer, kind)];
+  return site->scale > 0 ? site : NULL;
+}
+
+static gboolean
+can_run (LlmBackend       *backend,
+         const LlmOpShape *shape)
+{
+  return find_site ((W8Backend *) backend, shape) != NULL;
+}
+
+static gconstpointer
+prepare (LlmBackend       *backend,
+         const LlmOpShape *shape,
+         GError          **error)
+{
+  return backend;
+}
+
+/* --- rows --- */
+
+static void
+add_shadow (GArray *shadows,
+            guint   channel,
+            float   value)
+{
+  Shadow shadow = { channel, value };
+
+  g_array_append_val (shadows, shadow);
+}
+
+static float
+find_largest (const float *x,
+              guint        n)
+{
+  float largest = 0;
+
+  for (guint i = 0; i < n; i++)
+    largest = fabsf (x[i]) > largest ? fabsf (x[i]) : largest;
+  return largest;
+}
+
+static void
+quantize_row (const Work *work,
+              guint       r,
+              float      *changed)
+{
+  W8Backend *self = work->self;
+  const float *x = work->op->rows.values + r * work->op->rows.stride;
+  GArray *shadows = g_ptr_array_index (self->shadows, r);
+  const LlmW8Method *method = &work->method;
+  float scale = work->site->scale;
+  LlkW8Row *row = (gpointer) (self->rows + r * self->row_bytes);
+
+  g_array_set_size (shadows, 0);
+  if (method->factors != NULL || method->is_float != NULL)
+    {
+      for (guint i = 0; i < work->n_in; i++)
+        changed[i] = method->factors != NULL ? x[i] / method->factors[i] : x[i];
+      for (guint i = 0; method->is_float != NULL && i < work->n_in; i++)
+        if (method->is_float[i])
+          {
+            add_shadow (shadows, i, x[i]);
+            changed[i] = 0;
+          }
+      x = changed;
+    }
+  if (method->is_dynamic)
+    {
+      float largest = find_largest (x, work->n_in);
+
+      scale = largest > 0 ? largest / LLK_W8_LIMIT : 1;
+    }
+  self->n_beyond[r] = (guint) self->kernels->w8->quantize (x, work->n_in, scale, row);
+  for (guint i = 0; self->n_beyond[r] > 0 && work->site->has_shadow && i < work->n_in; i++)
+    {
+      float residual = llk_w8_get_residual (x[i], scale);
+
+      if (residual != 0)
+        add_shadow (shadows, i, residual);
+    }
+}
+
+static void
+quantize_rows (guint    first,
+               guint    end,
+               guint    worker,
+               gpointer data)
+{
+  const Work *work = data;
+  g_autofree float *changed = work->method.factors != NULL || work->method.is_float != NULL
+                                ? g_new (float, work->n_in) : NULL;
+
+  for (guint r = first; r < end; r++)
+    quantize_row (work, r, changed);
+}
+
+static void
+make_room (W8Backend *self,
+           guint      n_in,
+           guint      n_rows)
+{
+  self->row_bytes = llk_w8_row_bytes (n_in);
+  if (n_rows * self->row_bytes > self->rows_bytes)
+    {
+      g_aligned_free (self->rows);
+      self->rows = g_aligned_alloc (n_rows, self->row_bytes, 64);
+      self->rows_bytes = n_rows * self->row_bytes;
+    }
+  if (n_rows > self->n_rows)
+    {
+      self->n_beyond = g_renew (guint, self->n_beyond, n_rows);
+      self->n_rows = n_rows;
+    }
+  while (self->shadows->len < n_rows)
+    g_ptr_array_add (self->shadows, g_array_new (FALSE, FALSE, sizeof (Shadow)));
+}
+
+static void
+prepare_rows (Work *work)
+{
+  W8Backend *self = work->self;
+
+  make_room (self, work->n_in, work->n_rows);
+  llm_worker_pool_run (work->op->host->pool, work->n_rows,
+                       MAX (1, MIN_VALUES / MAX (work->n_in, 1)), quantize_rows, work);
+  for (guint r = 0; r < work->n_rows; r++)
+    self->counts.n_beyond += self->n_beyond[r];
+  self->counts.n_values += (guint64) work->n_rows * work->n_in;
+}
+
+/* --- products --- */
+
+static void
+multiply_units (guint    first,
+                guint    end,
+                guint    worker,
+                gpointer data)
+{
+  const Work *work = data;
+  const LlmProduct *product = &work->op->product;
+  gsize panel = (gsize) first * UNIT_PANELS;
+  gsize n = MIN ((gsize) end * UNIT_PANELS, work->form->n_panels) - panel;
+
+  work->self->kernels->w8->multiply (&work->form->matrix, panel, n, (gpointer) work->self->rows,
+                                     work->n_rows, product->y, product->y_stride,
+                                     product->is_added);
+}
+
+static void
+add_shadows (guint    first,
+             guint    end,
+             guint    worker,
+             gpointer data)
+{
+  const Work *work = data;
+  gsize n_out = work->form->matrix.n_out;
+
+  for (guint r = first; r < end; r++)
+    {
+      const GArray *shadows = g_ptr_array_index (work->self->shadows, r);
+      float *y = work->op->product.y + r * work->op->product.y_stride;
+
+      for (guint i = 0; i < shadows->len; i++)
+        {
+          const Shadow *shadow = &g_array_index (shadows, Shadow, i);
+          const float *column = work->form->columns[shadow->channel];
+
+          for (gsize o = 0; o < n_out; o++)
+            y[o] += shadow->value * column[o];
+        }
+    }
+}
+
+/* Has the columns made that rows need; returns how many shadows there are. */
+static guint64
+find_columns (Work *work)
+{
+  g_autoptr(GArray) channels = g_array_new (FALSE, FALSE, sizeof (guint));
+  guint64 n = 0;
+
+  for (guint r = 0; r < work->n_rows; r++)
+    {
+      const GArray *shadows = g_ptr_array_index (work->self->shadows, r);
+
+      n += shadows->len;
+      for (guint i = 0; i < shadows->len; i++)
+        {
+          guint channel = g_array_index (shadows, Shadow, i).channel;
+
+          if (work->form->columns[channel] == NULL)
+            g_array_append_val (channels, channel);
+        }
+    }
+  if (channels->len > 0)
+    {
+      work->self->bytes -= work->form->bytes;
+      llm_w8_form_add_columns (work->form, work->self->kernels, &work->op->product.pieces[0],
+                               (const guint *) (gpointer) channels->data, channels->len);
+      work->self->bytes += work->form->bytes;
+    }
+  return n;
+}
+
+static void
+find_form (Work *work)
+{
+  W8Backend *self = work->self;
+  const LlmOpShape *shape = &work->op->shape;
+  LlmW8Form **form = &self->forms[shape->layer * LLM_N_OPS + shape->op];
+
+  if (*form == NULL)
+    {
+      *form = llm_w8_form_new (self->kernels, &work->op->product.pieces[0],
+                               work->method.factors);
+      self->bytes += (*form)->bytes;
+    }
+  work->form = *form;
+}
+
+static void
+run_product (Work *work)
+{
+  const LlmHost *host = work->op->host;
+  guint64 n_shadows, n_out;
+
+  find_form (work);
+  n_out = work->form->matrix.n_out;
+  llm_worker_pool_run (host->pool, (guint) (work->form->n_panels + UNIT_PANELS - 1) / UNIT_PANELS,
+                       1, multiply_units, work);
+  n_shadows = find_columns (work);
+  if (n_shadows > 0)
+    llm_worker_pool_run (host->pool, work->n_rows, MAX (1, MIN_VALUES / (guint) n_out),
+                         add_shadows, work);
+  work->self->counts.n_products += (guint64) work->n_rows * work->n_in * n_out;
+  work->self->counts.n_shadow_products += n_shadows * n_out;
+  if (host->n_multiplied != NULL)
+    *host->n_multiplied += (guint64) work->n_rows * work->n_in * n_out;
+}
+
+/* One matrix, for all rows. */
+static gboolean
+is_whole (const LlmOp *op)
+{
+  const LlmProduct *product = &op->product;
+
+  for (guint i = 1; i < product->n_pieces; i++)
+    if (product->pieces[i].in_count > 0 && product->pieces[i].out_count > 0)
+      return FALSE;
+  return product->pieces[0].channels == NULL && product->pieces[0].in_count == op->shape.n_in
+         && product->pieces[0].out_count == op->shape.n_out
+         && product->n_rows[0] == op->shape.n_rows;
+}
+
+/* Rows are quantized once for the products that read them. */
+static gboolean
+submit (LlmBackend   *backend,
+        LlmOp *const *ops,
+        guint         n_ops,
+        GError      **error)
+{
+  W8Backend *self = (W8Backend *) backend;
+  const float *values = NULL;
+
+  for (guint i = 0; i < n_ops; i++)
+    {
+      LlmOp *op = ops[i];
+      guint at = llm_w8_site_at (op->shape.layer, llm_w8_kind_of (op->shape.op));
+      Work work = {
+        .self = self, .op = op, .site = &self->config.sites[at],
+        .n_in = op->shape.n_in, .n_rows = op->shape.n_rows,
+      };
+
+      if (self->config.methods != NULL)
+        work.method = self->config.methods[at];
+      if (!is_whole (op))
+        {
+          if (!self->cpu->class->submit (self->cpu, &op, 1, error))
+            return FALSE;
+          continue;
+        }
+      if (op->rows.values != values)
+        prepare_rows (&work);
+      values = op->rows.values;
+      run_product (&work);
+      op->status = LLM_READY;
+    }
+  return TRUE;
+}
+
+static LlmStatus
+poll_op (LlmBackend *backend,
+         LlmOp      *op,
+         GError    **error)
+{
+  return op->status;
+}
+
+static void
+cancel (LlmBackend *backend,
+        LlmOp      *op)
+{
+}
+
+/* Below the CPU's estimate: where there is a scale, it is used. */
+static double
+get_cost_us (LlmBackend       *backend,
+             const LlmOpShape *shape)
+{
+  W8Backend *self = (W8Backend *) backend;
+
+  return self->cpu->class->cost_us (self->cpu, shape) / 2;
+}
+
+static guint64
+get_bytes (LlmBackend *backend)
+{
+  W8Backend *self = (W8Backend *) backend;
+
+  return self->bytes + self->rows_bytes;
+}
+
+static void
+free_backend (LlmBackend *backend)
+{
+  W8Backend *self = (W8Backend *) backend;
+
+  for (gsize i = 0; i < (gsize) self->n_layers * LLM_N_OPS; i++)
+    llm_w8_form_free (self->forms[i]);
+  g_free (self->forms);
+  g_aligned_free (self->rows);
+  g_ptr_array_unref (self->shadows);
+  g_free (self->n_beyond);
+  llm_backend_free (self->cpu);
+  g_free (self);
+}
+
+static const LlmBackendClass w8_class = {
+  .can_run = can_run,
+  .prepare = prepare,
+  .submit = submit,
+  .poll = poll_op,
+  .cancel = cancel,
+  .cost_us = get_cost_us,
+  .bytes = get_bytes,
+  .free = free_backend,
+};
+
+LlmBackend *
+llm_backend_w8_new (const LlkOps      *kernels,
+                    const LlmW8Config *config)
+{
+  W8Backend *self = g_new0 (W8Backend, 1);
+
+  self->parent = (LlmBackend) { .class = &w8_class, .name = "W8A8" };
+  self->cpu = llm_backend_cpu_new (kernels);
+  self->kernels = kernels;
+  self->config = *config;
+  self->n_layers = config->hparams->n_layers;
+  self->forms = g_new0 (LlmW8Form *, (gsize) config->hparams->n_layers * LLM_N_OPS);
+  self->shadows = g_ptr_array_new_with_free_func ((GDestroyNotify) g_array_unref);
+  return &self->parent;
+}
+
+LlmW8Counts
+llm_backend_w8_get_counts (LlmBackend *backend)
+{
+  return ((W8Backend *) backend)->counts;
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * Products in W8A8: of prompts, where rows are many. Weights are made into their int8 form when they
+ * are first multiplied, and held beside what the view shows. What a row has beyond the scale of its
+ * site is a sparse row of floats (a shadow), multiplied with the weights as they were and added.
+ * Everything is done in submit(). The executor's thread.
+ *
+ * Besides, what others do with int8 and outliers, to be compared with: rows with scales of their own,
+ * channels that stay floats, inputs that are smoothed.
+ */
+
+#pragma once
+
+#include "backends/llm-w8-site.h"
+#include "forward/llm-backend.h"
+
+/* What a site has beside its scale, for comparisons. */
+typedef struct
+{
+  gboolean is_dynamic;          /* each row's scale is its own largest magnitude */
+  const guint8 *is_float;       /* (nullable) (unowned): channels that are not made int8 */
+  const float *factors;         /* (nullable) (unowned): what inputs are divided by, and their weights
+                                 * multiplied */
+} LlmW8Method;
+
+typedef struct
+{
+  const LlmHparams *hparams;    /* (unowned): not needed later */
+  const LlmW8Site *sites;       /* (unowned) [n_layers × LLM_W8_N_KINDS]: may be changed between
+                                 * steps */
+  const LlmW8Method *methods;   /* (nullable) (unowned): likewise */
+  guint min_rows;               /* steps with fewer rows are computed as ever */
+} LlmW8Config;
+
+/* What was computed so far. */
+typedef struct
+{
+  guint64 n_products;           /* of int8 numbers */
+  guint64 n_shadow_products;    /* of floats beside them */
+  guint64 n_beyond;             /* values beyond their scale */
+  guint64 n_values;
+} LlmW8Counts;
+
+/* @kernels: (unowned). Single matrices only: what a sub-model cut into pieces is computed as ever. */
+LlmBackend  *llm_backend_w8_new        (const LlkOps      *kernels,
+                                        const LlmW8Config *config);
+LlmW8Counts  llm_backend_w8_get_counts (LlmBackend        *self);

@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#include "tool/llm-w8-lab.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "backends/llm-backend-watch.h"
+#include "base/llm-fail.h"
+#include "common/llmsvc-error.h"
+#include "kernels/llk.h"
+
+/* What a product of floats costs of a sparse row, in products of int8 on dot products or tiles. */
+#define FLOAT_COST 16
+#define MIN_ROWS 4
+
+static const double quantiles[] = { 0.99, 0.995, 0.998, 0.999, 0.9995, 0.9999, 0.99995, 1 };
+
+typedef struct
+{
+  const LlmW8Lab *lab;
+  LlmW8Calibration *made;
+  LlmBackend *watch, *backend;
+  float *reference;        /* (owned): exact logits */
+  void (*on_run) (guint n);
+  guint n_runs;
+} Run;
+
+/* The loss of the text's tokens is uncertain by more than what is looked for; the divergence from the
+ * exact model is not, and is what the loss grows by where the model is right about its text. */
+static double
+get_loss (const Run        *run,
+          const LlmW8Score *score)
+{
+  return MAX (score->divergence, score->nll - run->made->exact_nll);
+}
+
+static gboolean
+score (Run         *run,
+       LlmBackend  *device,
+       LlmW8Score  *result,
+       GError     **error)
+{
+  if (!llm_w8_lab_score (run->lab, device, run->reference, device == run->watch, result, error))
+    return FALSE;
+  if (run->on_run != NULL)
+    run->on_run (++run->n_runs);
+  return TRUE;
+}
+
+static gboolean
+watch (Run     *run,
+       GError **error)
+{
+  const LlmHparams *hparams = run->lab->hparams;
+  LlmW8Calibration *made = run->made;
+  LlmW8Score exact;
+  guint n = 0;
+
+  if (!score (run, run->watch, &exact, error))
+    return FALSE;
+  made->exact_nll = exact.nll;
+  for (guint at = 0; at < made->n_sites; at++)
+    {
+      guint layer = at / LLM_W8_N_KINDS, kind = at % LLM_W8_N_KINDS;
+      const float *maxima = llm_backend_watch_get_maxima (run->watch, layer, kind);
+
+      made->largest[at] = llm_backend_watch_get_quantile (run->watch, layer, kind, 1);
+      if (maxima != NULL)
+        made->maxima[at] =
+          g_memdup2 (maxima, llm_w8_kind_get_size (kind, hparams) * sizeof *maxima);
+      n += maxima != NULL && made->largest[at] > 0;
+    }
+  return n > 0
+         || llm_fail (error, LLMSVC_ERROR_UNSUPPORTED,
+                      "This model has none of the products that are computed with 8 bits");
+}
+
+/* Of one kind of site; of all for LLM_W8_N_KINDS. */
+static void
+set_scales (Run      *run,
+            LlmW8Kind of,
+            double    quantile,
+            gboolean  has_shadow)
+{
+  LlmW8Calibration *made = run->made;
+
+  for (guint at = 0; at < made->n_sites; at++)
+    {
+      guint kind = at % LLM_W8_N_KINDS;
+
+      if (of != LLM_W8_N_KINDS && of != kind)
+        continue;
+      made->quantiles[has_shadow][kind] = quantile;
+      made->sites[at] = (LlmW8Site) {
+        llm_backend_watch_get_quantile (run->watch, at / LLM_W8_N_KINDS, kind, quantile)
+          / LLK_W8_LIMIT,
+        has_shadow,
+      };
+      made->scales[has_shadow][at] = made->sites[at].scale;
+    }
+}
+
+/* The quantile with the least loss × cost, of one kind of site or of all, with all shadows or with
+ * none. */
+static gboolean
+choose_quantile (Run      *run,
+                 LlmW8Kind of,
+                 gboolean  has_shadow,
+                 double   *least,
+                 GError  **error)
+{
+  LlmW8Calibration *made = run->made;
+  double best = made->quantiles[has_shadow][of % LLM_W8_N_KINDS];
+
+  for (guint i = 0; i < G_N_ELEMENTS (quantiles); i++)
+    {
+      LlmW8Counts before = llm_backend_w8_get_counts (run->backend), after;
+      LlmW8Score result;
+      double share, price;
+
+      set_scales (run, of, quantiles[i], has_shadow);
+      if (!score (run, run->backend, &result, error))
+        return FALSE;
+      after = llm_backend_w8_get_counts (run->backend);
+      share = (double) (after.n_shadow_products - before.n_shadow_products)
+              / (double) MAX (after.n_products - before.n_products, 1);
+      price = result.divergence * (1 + FLOAT_COST * share);
+      if (price >= *least)
+        continue;
+      *least = price;
+      best = quantiles[i];
+      if (!has_shadow)
+        continue;
+      made->shadow_share = share;
+      made->shadow = result;
+    }
+  set_scales (run, of, best, has_shadow);
+  return TRUE;
+}
+
+/* One for all first, then each kind for itself: where the others lose most, what one does can't be
+ * seen. */
+static gboolean
+choose_scales (Run       *run,
+               gboolean   has_shadow,
+               GError   **error)
+{
+  double least = HUGE_VAL;
+
+  if (!choose_quantile (run, LLM_W8_N_KINDS, has_shadow, &least, error))
+    return FALSE;
+  for (guint kind = 0; kind < LLM_W8_N_KINDS; kind++)
+    if (!choose_quantile (run, kind, has_shadow, &least, error))
+      return FALSE;
+  return TRUE;
+}
+
+/* A site without a shadow has a scale that reaches further. */
+static void
+set_shadow (LlmW8Calibration *made,
+            guint             at,
+            gboolean          has_shadow)
+{
+  made->sites[at] = (LlmW8Site) { made->scales[has_shadow][at], has_shadow };
+}
+
+static gboolean
+measure_importances (Run     *run,
+                     GError **error)
+{
+  LlmW8Calibration *made = run->made;
+
+  for (guint at = 0; at < made->n_sites; at++)
+    if (made->scales[TRUE][at] > 0)
+      {
+        LlmW8Score result;
+
+        set_shadow (made, at, FALSE);
+        if (!score (run, run->backend, &result, error))
+          return FALSE;
+        set_shadow (made, at, TRUE);
+        made->importances[at] = result.divergence - made->shadow.divergence;
+      }
+  return TRUE;
+}
+
+static int
+compare_importances (gconstpointer a,
+                     gconstpointer b,
+                     gpointer      data)
+{
+  const double *importances = data;
+  guint i = *(const guint *) a, j = *(const guint *) b;
+
+  return importances[i] < importances[j] ? -1 : importances[i] > importances[j] ? 1
+         : i < j ? -1 : i > j;
+}
+
+static gboolean
+score_pruned (Run         *run,
+              const guint *order,
+              guint        n_pruned,
+              LlmW8Score  *result,
+              GError     **error)
+{
+  for (guint i = 0; i < run->made->n_sites; i++)
+    set_shadow (run->made, order[i], i >= n_pruned);
+  return score (run, run->backend, result, error);
+}
+
+/* The most sites, least important first, without which the loss stays within the limit. Found by
+ * halving: what is taken was measured. */
+static gboolean
+prune (Run     *run,
+       double   max_loss,
+       GError **error)
+{
+  LlmW8Calibration *made = run->made;
+  g_autofree guint *order = g_new (guint, made->n_sites);
+  guint low = 0, high = made->n_sites + 1;
+  LlmW8Score result;
+
+  for (guint i = 0; i < made->n_sites; i++)
+    order[i] = i;
+  g_qsort_with_data (order, (int) made->n_sites, sizeof *order, compare_importances,
+                     made->importances);
+  made->pruned = made->shadow;
+  while (low + 1 < high)
+    {
+      guint middle = (low + high) / 2;
+
+      if (!score_pruned (run, order, middle, &result, error))
+        return FALSE;
+      if (get_loss (run, &result) <= log1p (max_loss))
+        {
+          low = middle;
+          made->pruned = result;
+        }
+      else
+        high = middle;
+    }
+  for (guint i = 0; i < made->n_sites; i++)
+    set_shadow (made, order[i], i >= low);
+  made->n_pruned = low;
+  return TRUE;
+}
+
+LlmW8Calibration *
+llm_w8_calibrate (const LlmW8Lab  *lab,
+                  double           max_loss,
+                  void           (*on_run) (guint n),
+                  GError         **error)
+{
+  g_autoptr(LlmW8Calibration) made = g_new0 (LlmW8Calibration, 1);
+  g_autoptr(LlmBackend) watcher = llm_backend_watch_new (lab->kernels, lab->hparams);
+  g_autoptr(LlmBackend) backend = NULL;
+  LlmW8Config config = { .hparams = lab->hparams, .min_rows = MIN_ROWS };
+  g_autofree float *reference = g_try_new (float, llm_w8_lab_get_reference_size (lab));
+  Run run = { lab, made, watcher, NULL, reference, on_run, 0 };
+
+  if (reference == NULL && llm_w8_lab_count_windows (lab) > 0)
+    return llm_fail_null (error, LLMSVC_ERROR_NO_MEMORY,
+                          "There is no memory for what the exact model says of %u windows: give "
+                          "fewer", llm_w8_lab_count_windows (lab));
+  made->n_sites = lab->hparams->n_layers * LLM_W8_N_KINDS;
+  made->sites = g_new0 (LlmW8Site, made->n_sites);
+  made->scales[FALSE] = g_new0 (float, made->n_sites);
+  made->scales[TRUE] = g_new0 (float, made->n_sites);
+  made->largest = g_new0 (float, made->n_sites);
+  made->maxima = g_new0 (float *, made->n_sites);
+  made->importances = g_new0 (double, made->n_sites);
+  config.sites = made->sites;
+  backend = run.backend = llm_backend_w8_new (lab->kernels, &config);
+  if (!watch (&run, error) || !choose_scales (&run, FALSE, error)
+      || !choose_scales (&run, TRUE, error)
+      || !measure_importances (&run, error) || !prune (&run, max_loss, error))
+    return NULL;
+  return g_steal_pointer (&made);
+}
+
+void
+llm_w8_calibration_free (LlmW8Calibration *self)
+{
+  if (self == NULL)
+    return;
+
+  for (guint i = 0; self->maxima != NULL && i < self->n_sites; i++)
+    g_free (self->maxima[i]);
+  g_free (self->maxima);
+  g_free (self->sites);
+  g_free (self->scales[FALSE]);
+  g_free (self->scales[TRUE]);
+  g_free (self->largest);
+  g_free (self->importances);
+  g_free (self);
+}

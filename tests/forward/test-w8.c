@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* Products in W8A8 and their shadows, by the backend alone and in a model; what is noted of
+ * activations. */
+
+#include <math.h>
+#include <string.h>
+
+#include "backends/llm-backend-q8.h"
+#include "backends/llm-backend-w8.h"
+#include "backends/llm-backend-watch.h"
+#include "forward-rig.h"
+#include "support/llm-test-gguf.h"
+
+#define N_IN 96
+#define N_OUT 40
+#define N_ROWS 9
+#define LAYER 1
+
+/* A matrix with rows that have an outlier each. */
+typedef struct
+{
+  LlmHparams hparams;
+  LlmWorkerPool *pool;
+  LlmHost host;
+  float w[N_OUT * N_IN], x[N_ROWS * N_IN], y[N_ROWS * N_OUT];
+  LlmWeightView view;
+  guint n_rows;
+  LlmW8Site sites[2 * LLM_W8_N_KINDS];
+  LlmW8Method methods[2 * LLM_W8_N_KINDS];
+} Case;
+
+static void
+init_case (Case *c)
+{
+  g_autoptr(GRand) random = g_rand_new_with_seed (5);
+
+  memset (c, 0, sizeof *c);
+  c->hparams.n_layers = 2;
+  c->pool = llm_worker_pool_new (2);
+  c->host = (LlmHost) { .pool = c->pool };
+  for (guint i = 0; i < N_OUT * N_IN; i++)
+    c->w[i] = (float) g_rand_double_range (random, -1, 1);
+  for (guint i = 0; i < N_ROWS * N_IN; i++)
+    c->x[i] = (float) g_rand_double_range (random, -1, 1);
+  for (guint r = 0; r < N_ROWS; r++)
+    c->x[r * N_IN + (r % 2 == 0 ? 17 : 60)] = r % 3 == 0 ? 90 : -70;
+  c->view = (LlmWeightView) {
+    .data = c->w, .type = LLK_F32, .layout = LLM_LAYOUT_ROWS, .row_bytes = N_IN * sizeof (float),
+    .in_count = N_IN, .out_count = N_OUT,
+  };
+  c->n_rows = N_ROWS;
+  c->sites[llm_w8_site_at (LAYER, LLM_W8_FFN_INPUT)] = (LlmW8Site) { 1 / 127.0f, TRUE };
+}
+
+static LlmOp
+make_op (Case *c)
+{
+  LlmOp op = {
+    .shape = { LLM_BACKEND_PRODUCT, LLK_F32, LLM_LAYOUT_ROWS, N_IN, N_OUT, N_ROWS, LLM_OP_FFN_UP,
+               LAYER },
+    .rows = { c->x, N_IN },
+    .product = { &c->view, &c->n_rows, 1, c->y, N_OUT, FALSE },
+    .host = &c->host,
+  };
+
+  return op;
+}
+
+static LlmBackend *
+new_backend (Case *c)
+{
+  LlmW8Config config = {
+    .hparams = &c->hparams, .sites = c->sites, .methods = c->methods, .min_rows = N_ROWS,
+  };
+
+  return llm_backend_w8_new (llk_ops_best (), &config);
+}
+
+/* The largest error of c->y beside arithmetic in double. */
+static double
+get_error (const Case *c)
+{
+  double largest = 0;
+
+  for (guint r = 0; r < N_ROWS; r++)
+    for (guint o = 0; o < N_OUT; o++)
+      {
+        double sum = 0;
+
+        for (guint i = 0; i < N_IN; i++)
+          sum += (double) c->x[r * N_IN + i] * (double) c->w[o * N_IN + i];
+        largest = MAX (largest, fabs (sum - (double) c->y[r * N_OUT + o]));
+      }
+  return largest;
+}
+
+static double
+run_case (Case       *c,
+          LlmBackend *backend)
+{
+  LlmOp op = make_op (c), *ops[] = { &op };
+
+  g_assert_true (backend->class->can_run (backend, &op.shape));
+  g_assert_true (backend->class->submit (backend, ops, 1, NULL));
+  g_assert_cmpint (op.status, ==, LLM_READY);
+  return get_error (c);
+}
+
+/* What is beyond the scale is not lost, and costs what it must. */
+static void
+test_shadow (void)
+{
+  g_autoptr(LlmBackend) backend = NULL;
+  LlmW8Site *site;
+  LlmW8Counts counts;
+  Case c;
+
+  init_case (&c);
+  site = &c.sites[llm_w8_site_at (LAYER, LLM_W8_FFN_INPUT)];
+  backend = new_backend (&c);
+  g_assert_cmpfloat (run_case (&c, backend), <, 0.15);
+  counts = llm_backend_w8_get_counts (backend);
+  g_assert_cmpuint (counts.n_beyond, ==, N_ROWS);
+  g_assert_cmpuint (counts.n_values, ==, N_ROWS * N_IN);
+  g_assert_cmpuint (counts.n_products, ==, N_ROWS * N_IN * N_OUT);
+  g_assert_cmpuint (counts.n_shadow_products, ==, N_ROWS * N_OUT);
+  g_assert_cmpuint (backend->class->bytes (backend), >=, N_OUT * N_IN);
+
+  site->has_shadow = FALSE;
+  g_assert_cmpfloat (run_case (&c, backend), >, 20);
+  /* a scale up to the largest leaves nothing out, and next to nothing of the others */
+  site->scale = 90 / 127.0f;
+  g_assert_cmpfloat (run_case (&c, backend), >, 1);
+  llm_worker_pool_free (c.pool);
+}
+
+/* The ways of others, which are compared with. */
+static void
+test_methods (void)
+{
+  static const guint8 is_float[N_IN] = { [17] = 1, [60] = 1 };
+  float factors[N_IN];
+  Case c;
+
+  init_case (&c);
+  for (guint i = 0; i < N_IN; i++)
+    factors[i] = is_float[i] != 0 ? 9.5f : 1;
+  for (guint i = 0; i < 2; i++)
+    {
+      LlmW8Method *method = &c.methods[llm_w8_site_at (LAYER, LLM_W8_FFN_INPUT)];
+      LlmW8Site *site = &c.sites[llm_w8_site_at (LAYER, LLM_W8_FFN_INPUT)];
+      g_autoptr(LlmBackend) backend = new_backend (&c);
+      double naive;
+
+      *site = (LlmW8Site) { 90 / 127.0f, FALSE };
+      *method = (LlmW8Method) { 0 };
+      naive = run_case (&c, backend);
+      llm_backend_free (g_steal_pointer (&backend));
+      if (i == 0)
+        *method = (LlmW8Method) { TRUE, is_float, NULL };
+      else
+        {
+          *method = (LlmW8Method) { FALSE, NULL, factors };
+          site->scale = 90 / 9.5f / 127;
+        }
+      backend = new_backend (&c);
+      g_assert_cmpfloat (run_case (&c, backend), <, i == 0 ? naive / 10 : naive / 2);
+    }
+  llm_worker_pool_free (c.pool);
+}
+
+/* Adds where it must, and packed weights are the same weights. */
+static void
+test_added (void)
+{
+  static const float ones[N_ROWS * N_OUT] = { [0 ... N_ROWS * N_OUT - 1] = 1 };
+  g_autoptr(LlmBackend) backend = NULL;
+  g_autofree float *plain = NULL;
+  LlmOp op, *ops[] = { &op };
+  Case c;
+
+  init_case (&c);
+  backend = new_backend (&c);
+  run_case (&c, backend);
+  plain = g_memdup2 (c.y, sizeof c.y);
+  op = make_op (&c);
+  op.product.is_added = TRUE;
+  memcpy (c.y, ones, sizeof ones);
+  g_assert_true (backend->class->submit (backend, ops, 1, NULL));
+  for (guint i = 0; i < N_ROWS * N_OUT; i++)
+    g_assert_cmpfloat_with_epsilon (c.y[i], plain[i] + 1, 1e-4);
+  llm_worker_pool_free (c.pool);
+}
+
+/* Few rows, other operators, and sites without a scale are the CPU's. */
+static void
+test_refused (void)
+{
+  g_autoptr(LlmBackend) backend = NULL;
+  LlmOp op;
+  Case c;
+
+  init_case (&c);
+  backend = new_backend (&c);
+  op = make_op (&c);
+  g_assert_true (backend->class->can_run (backend, &op.shape));
+  op.shape.n_rows--;
+  g_assert_false (backend->class->can_run (backend, &op.shape));
+  op.shape.n_rows++;
+  op.shape.op = LLM_OP_FFN_DOWN;
+  g_assert_false (backend->class->can_run (backend, &op.shape));
+  op.shape.op = LLM_N_OPS;
+  g_assert_false (backend->class->can_run (backend, &op.shape));
+  op.shape.op = LLM_OP_FFN_GATE;
+  op.shape.layer = 0;
+  g_assert_false (backend->class->can_run (backend, &op.shape));
+  op.shape.layer = LAYER;
+  op.shape.n_in = LLK_W8_MAX_INPUTS + 1;
+  g_assert_false (backend->class->can_run (backend, &op.shape));
+  op.shape.n_in = N_IN;
+  op.shape.kind = LLM_BACKEND_ATTENTION;
+  g_assert_false (backend->class->can_run (backend, &op.shape));
+  llm_worker_pool_free (c.pool);
+}
+
+static void
+test_watch (void)
+{
+  g_autoptr(LlmBackend) backend = NULL;
+  const float *maxima;
+  Case c;
+  LlmOp op, *ops[] = { &op };
+
+  init_case (&c);
+  /* as a product of floats has it */
+  c.host.scratch_bytes = llm_matmul_get_scratch (llk_ops_best (), N_IN);
+  c.host.row_bytes = llm_matmul_get_row_bytes (N_IN);
+  c.host.scratch = g_aligned_alloc (2, c.host.scratch_bytes, 64);
+  c.host.prepared = g_aligned_alloc (N_ROWS, c.host.row_bytes, 64);
+  backend = llm_backend_watch_new (llk_ops_best (), &c.hparams);
+  op = make_op (&c);
+  g_assert_true (backend->class->submit (backend, ops, 1, NULL));
+  g_assert_cmpfloat (get_error (&c), <, 1e-3);
+  maxima = llm_backend_watch_get_maxima (backend, LAYER, LLM_W8_FFN_INPUT);
+  g_assert_cmpfloat (maxima[17], ==, 90);
+  g_assert_cmpfloat (maxima[60], ==, 90);
+  g_assert_cmpfloat (maxima[18], <=, 1);
+  g_assert_cmpfloat (
+    llm_backend_watch_get_quantile (backend, LAYER, LLM_W8_FFN_INPUT, 1), ==, 90);
+  /* one value of 96 is an outlier */
+  g_assert_cmpfloat (
+    llm_backend_watch_get_quantile (backend, LAYER, LLM_W8_FFN_INPUT, 0.98), <=, 1.04);
+  g_assert_cmpfloat (
+    llm_backend_watch_get_quantile (backend, LAYER, LLM_W8_FFN_INPUT, 0.98), >=, 0.9);
+  g_assert_null (llm_backend_watch_get_maxima (backend, 0, LLM_W8_FFN_INPUT));
+  g_assert_cmpfloat (llm_backend_watch_get_quantile (backend, 0, LLM_W8_FFN_INPUT, 1), ==, 0);
+  g_aligned_free (c.host.scratch);
+  g_aligned_free (c.host.prepared);
+  llm_worker_pool_free (c.pool);
+}
+
+/* --- in a model --- */
+
+#define N_TOKENS 24
+
+static float *
+run_model (LlmBackend *device,
+           LlkType     type)
+{
+  const LlmTestModel shape = { .type = type, .n_heads = 4, .n_kv_heads = 2, .seed = 7 };
+  const ExecRigConfig config = { .n_threads = 2, .device = device };
+  g_autoptr(GBytes) model = llm_test_model_new (&shape);
+  ExecRig *rig = exec_rig_new (model, &config);
+  LlmKvSeq *seq = llm_kv_seq_new (rig->store, NULL, NULL);
+  float *logits = g_new (float, (gsize) N_TOKENS * rig->hparams.n_vocab);
+  gint32 tokens[N_TOKENS];
+
+  for (guint i = 0; i < N_TOKENS; i++)
+    tokens[i] = (gint32) (i * 101 % rig->hparams.n_vocab);
+  exec_rig_prompt (rig, seq, tokens, N_TOKENS, 12, logits);
+  llm_kv_seq_free (seq);
+  exec_rig_free (rig);
+  return logits;
+}
+
+static double
+get_distance (const float *a,
+              const float *b,
+              guint        n)
+{
+  double sum = 0, size = 0;
+
+  for (guint i = 0; i < n; i++)
+    {
+      sum += pow ((double) a[i] - (double) b[i], 2);
+      size += pow ((double) b[i], 2);
+    }
+  return sqrt (sum / size);
+}
+
+/* Scales from a run of the model itself: near to it, and other than it. Of Q8_0 as of F32, since
+ * forms are made of any type. */
+static void
+test_model (gconstpointer data)
+{
+  LlkType type = GPOINTER_TO_UINT (data);
+  const LlmTestModel shape = { .type = type, .n_heads = 4, .n_kv_heads = 2, .seed = 7 };
+  const ExecRigConfig plain = { .n_threads = 1 };
+  g_autoptr(GBytes) model = llm_test_model_new (&shape);
+  ExecRig *rig = exec_rig_new (model, &plain);
+  LlmHparams *hparams = &rig->hparams;
+  g_autoptr(LlmBackend) watcher = llm_backend_watch_new (llk_ops_best (), hparams);
+  g_autofree LlmW8Site *sites = g_new0 (LlmW8Site, hparams->n_layers * LLM_W8_N_KINDS);
+  LlmW8Config config = { .hparams = hparams, .sites = sites, .min_rows = 12 };
+  g_autofree float *exact = run_model (watcher, type), *found = NULL, *q8_logits = NULL;
+  g_autoptr(LlmBackend) q8 = llm_backend_q8_new (llk_ops_best (), hparams);
+  g_autoptr(LlmBackend) backend = llm_backend_w8_new (llk_ops_best (), &config);
+  guint n = N_TOKENS * hparams->n_vocab;
+  double distance;
+
+  for (guint at = 0; at < hparams->n_layers * LLM_W8_N_KINDS; at++)
+    sites[at] = (LlmW8Site) {
+      llm_backend_watch_get_quantile (watcher, at / LLM_W8_N_KINDS, at % LLM_W8_N_KINDS, 0.99) / 127,
+      TRUE,
+    };
+  found = run_model (backend, type);
+  g_assert_cmpuint (llm_backend_w8_get_counts (backend).n_beyond, >, 0);
+  distance = get_distance (found, exact, n);
+  g_test_message ("distance %g", distance);
+  g_assert_cmpfloat (distance, >, 0);
+  g_assert_cmpfloat (distance, <, 0.05);
+  q8_logits = run_model (q8, type);
+  g_assert_cmpfloat (get_distance (q8_logits, exact, n), <, 0.05);
+  exec_rig_free (rig);
+}
+
+int
+main (int    argc,
+      char **argv)
+{
+  g_test_init (&argc, &argv, NULL);
+  g_test_add_func ("/w8/shadow", test_shadow);
+  g_test_add_func ("/w8/methods", test_methods);
+  g_test_add_func ("/w8/added", test_added);
+  g_test_add_func ("/w8/refused", test_refused);
+  g_test_add_func ("/w8/watch", test_watch);
+  g_test_add_data_func ("/w8/model/f32", GUINT_TO_POINTER (LLK_F32), test_model);
+  g_test_add_data_func ("/w8/model/q8", GUINT_TO_POINTER (LLK_Q8_0), test_model);
+  return g_test_run ();
+}

@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* W8A8 products of every set of instructions: the same bits as the definition, which is compared with
+ * sums in double. */
+
+#include <glib.h>
+#include <math.h>
+#include <string.h>
+
+#include "kernels/llk.h"
+
+typedef struct
+{
+  gsize n_in, n_out, n_rows;
+  float *w, *x;
+  LlkW8Matrix matrix;
+  int8_t *panels;
+  float *scales;
+  guint8 *rows;
+  gsize row_bytes, n_panels;
+} Problem;
+
+static float
+next_value (GRand *random)
+{
+  return (float) (g_rand_double (random) + g_rand_double (random) - 1);
+}
+
+static void
+init_problem (Problem *p,
+              gsize    n_in,
+              gsize    n_out,
+              gsize    n_rows,
+              guint32  seed)
+{
+  g_autoptr(GRand) random = g_rand_new_with_seed (seed);
+
+  *p = (Problem) { .n_in = n_in, .n_out = n_out, .n_rows = n_rows };
+  p->n_panels = (n_out + LLK_W8_OUTPUTS - 1) / LLK_W8_OUTPUTS;
+  p->w = g_new (float, n_in * n_out);
+  p->x = g_new (float, n_in * n_rows);
+  for (gsize i = 0; i < n_in * n_out; i++)
+    p->w[i] = next_value (random);
+  for (gsize i = 0; i < n_in * n_rows; i++)
+    p->x[i] = 3 * next_value (random);
+  p->panels = g_aligned_alloc (p->n_panels, llk_w8_panel_bytes (n_in), 64);
+  p->scales = g_new (float, p->n_panels * LLK_W8_OUTPUTS);
+  for (gsize i = 0; i < p->n_panels; i++)
+    llk_w8_pack (p->w + i * LLK_W8_OUTPUTS * n_in, n_in, n_in,
+                 MIN (n_out - i * LLK_W8_OUTPUTS, LLK_W8_OUTPUTS),
+                 p->panels + i * llk_w8_panel_bytes (n_in), p->scales + i * LLK_W8_OUTPUTS);
+  p->matrix = (LlkW8Matrix) { n_in, n_out, p->panels, p->scales };
+  p->row_bytes = llk_w8_row_bytes (n_in);
+  p->rows = g_aligned_alloc (n_rows, p->row_bytes, 64);
+  memset (p->rows, 0xff, n_rows * p->row_bytes);
+}
+
+static void
+clear_problem (Problem *p)
+{
+  g_free (p->w);
+  g_free (p->x);
+  g_free (p->scales);
+  g_aligned_free (p->panels);
+  g_aligned_free (p->rows);
+}
+
+static LlkW8Row *
+get_row (const Problem *p,
+         gsize          r)
+{
+  return (LlkW8Row *) (gpointer) (p->rows + r * p->row_bytes);
+}
+
+static gsize
+quantize (const Problem *p,
+          const LlkOps  *ops,
+          float          scale)
+{
+  gsize n = 0;
+
+  for (gsize r = 0; r < p->n_rows; r++)
+    n += ops->w8->quantize (p->x + r * p->n_in, p->n_in, scale, get_row (p, r));
+  return n;
+}
+
+static float *
+multiply (const Problem *p,
+          const LlkOps  *ops,
+          gboolean       is_added)
+{
+  float *y = g_new (float, p->n_rows * p->n_out);
+
+  for (gsize i = 0; i < p->n_rows * p->n_out; i++)
+    y[i] = (float) i / 7;
+  ops->w8->multiply (&p->matrix, 0, p->n_panels, get_row (p, 0), p->n_rows, y, p->n_out, is_added);
+  return y;
+}
+
+/* The definition against sums in double, of what the bytes stand for. */
+static void
+test_definition (void)
+{
+  const LlkOps *ops = llk_ops_portable ();
+  g_autofree float *y = NULL;
+  gsize n_beyond = 0;
+  Problem p;
+
+  init_problem (&p, 200, 35, 5, 1);
+  for (gsize i = 0; i < p.n_rows * p.n_in; i++)
+    n_beyond += fabsf (p.x[i]) > 2;
+  g_assert_cmpuint (n_beyond, >, 0);
+  g_assert_cmpuint (quantize (&p, ops, 2 / 127.0f), ==, n_beyond);
+  y = multiply (&p, ops, FALSE);
+  for (gsize r = 0; r < p.n_rows; r++)
+    for (gsize o = 0; o < p.n_out; o++)
+      {
+        double sum = 0, size = 0;
+
+        for (gsize i = 0; i < p.n_in; i++)
+          {
+            double x = p.x[r * p.n_in + i], clamped = CLAMP (x, -2, 2);
+
+            g_assert_cmpfloat_with_epsilon (
+              llk_w8_get_residual (p.x[r * p.n_in + i], 2 / 127.0f), x - clamped, 1e-5);
+            sum += clamped * (double) p.w[o * p.n_in + i];
+            size += fabs (clamped) + 2 * fabs ((double) p.w[o * p.n_in + i]);
+          }
+        /* each factor is off by half a step at most */
+        g_assert_cmpfloat (fabs (sum - (double) y[r * p.n_out + o]), <=, size / 254 + 0.1);
+      }
+  clear_problem (&p);
+}
+
+/* Exact: small integers with scales that are powers of two. */
+static void
+test_exact (void)
+{
+  const LlkOps *ops = llk_ops_portable ();
+  g_autofree float *y = NULL;
+  Problem p;
+
+  init_problem (&p, 70, 17, 3, 2);
+  for (gsize i = 0; i < p.n_in * p.n_out; i++)
+    p.w[i] = (float) ((gint) (i * 37 % 255) - 127) / 4;
+  for (gsize o = 0; o < p.n_out; o++)
+    p.w[o * p.n_in] = 127 / 4.0f;
+  for (gsize i = 0; i < p.n_in * p.n_rows; i++)
+    p.x[i] = (float) ((gint) (i * 53 % 255) - 127) / 8;
+  for (gsize i = 0; i < p.n_panels; i++)
+    llk_w8_pack (p.w + i * LLK_W8_OUTPUTS * p.n_in, p.n_in, p.n_in,
+                 MIN (p.n_out - i * LLK_W8_OUTPUTS, LLK_W8_OUTPUTS),
+                 p.panels + i * llk_w8_panel_bytes (p.n_in), p.scales + i * LLK_W8_OUTPUTS);
+  g_assert_cmpuint (quantize (&p, ops, 1 / 8.0f), ==, 0);
+  y = multiply (&p, ops, FALSE);
+  for (gsize r = 0; r < p.n_rows; r++)
+    for (gsize o = 0; o < p.n_out; o++)
+      {
+        double sum = 0;
+
+        for (gsize i = 0; i < p.n_in; i++)
+          sum += (double) p.x[r * p.n_in + i] * (double) p.w[o * p.n_in + i];
+        g_assert_cmpfloat (sum, ==, (double) y[r * p.n_out + o]);
+      }
+  clear_problem (&p);
+}
+
+static void
+assert_same (const float *a,
+             const float *b,
+             gsize        n)
+{
+  for (gsize i = 0; i < n; i++)
+    if (memcmp (&a[i], &b[i], sizeof *a) != 0 && !(isnan (a[i]) && isnan (b[i])))
+      g_error ("value %zu of %zu: %a, %a expected", i, n, (double) a[i], (double) b[i]);
+}
+
+/* The same bits as the definition, whatever the shape. */
+static void
+test_same (gconstpointer data)
+{
+  static const gsize shapes[][3] = {
+    { 64, 16, 1 }, { 4, 1, 2 }, { 256, 64, 6 }, { 704, 80, 13 }, { 100, 129, 7 }, { 2048, 17, 4 },
+    { 192, 63, 5 }, { 67, 96, 3 },
+  };
+  const LlkOps *ops = data, *portable = llk_ops_portable ();
+
+  for (guint i = 0; i < G_N_ELEMENTS (shapes); i++)
+    for (guint is_added = 0; is_added < 2; is_added++)
+      {
+        g_autofree float *y = NULL, *expected = NULL;
+        g_autofree guint8 *rows = NULL;
+        gsize n_beyond;
+        Problem p;
+
+        init_problem (&p, shapes[i][0], shapes[i][1], shapes[i][2], 3 + i);
+        n_beyond = quantize (&p, portable, 1.5f / 127);
+        rows = g_memdup2 (p.rows, p.n_rows * p.row_bytes);
+        g_assert_cmpuint (quantize (&p, ops, 1.5f / 127), ==, n_beyond);
+        g_assert_cmpmem (p.rows, p.n_rows * p.row_bytes, rows, p.n_rows * p.row_bytes);
+        y = multiply (&p, ops, is_added != 0);
+        expected = multiply (&p, portable, is_added != 0);
+        assert_same (y, expected, p.n_rows * p.n_out);
+        clear_problem (&p);
+      }
+}
+
+/* The largest sums there are, of both signs: nothing saturates on the way. */
+static void
+test_largest (gconstpointer data)
+{
+  const LlkOps *ops = data;
+
+  for (int sign = -1; sign <= 1; sign += 2)
+    {
+      g_autofree float *y = NULL;
+      Problem p;
+
+      init_problem (&p, LLK_W8_MAX_INPUTS, 16, 1, 1);
+      for (gsize i = 0; i < p.n_in * p.n_out; i++)
+        p.w[i] = (float) sign * 127;
+      for (gsize i = 0; i < p.n_in; i++)
+        p.x[i] = 127;
+      llk_w8_pack (p.w, p.n_in, p.n_in, 16, p.panels, p.scales);
+      quantize (&p, ops, 1);
+      y = multiply (&p, ops, FALSE);
+      for (gsize o = 0; o < 16; o++)
+        g_assert_cmpfloat ((double) y[o], ==, (double) (float) sign * 127 * 127 * LLK_W8_MAX_INPUTS);
+      clear_problem (&p);
+    }
+}
+
+/* A row that is no number gives none; the others are what they are. */
+static void
+test_not_a_number (gconstpointer data)
+{
+  const LlkOps *ops = data;
+  static const float bad[] = { NAN, INFINITY, -INFINITY };
+
+  for (guint i = 0; i < G_N_ELEMENTS (bad); i++)
+    {
+      g_autofree float *y = NULL, *expected = NULL;
+      Problem p;
+
+      init_problem (&p, 128, 40, 3, 9);
+      quantize (&p, ops, 1.5f / 127);
+      expected = multiply (&p, ops, FALSE);
+      p.x[p.n_in + 77] = bad[i];
+      quantize (&p, ops, 1.5f / 127);
+      y = multiply (&p, ops, FALSE);
+      for (gsize o = 0; o < p.n_out; o++)
+        g_assert_true (isnan (y[p.n_out + o]));
+      assert_same (y, expected, p.n_out);
+      assert_same (y + 2 * p.n_out, expected + 2 * p.n_out, p.n_out);
+      clear_problem (&p);
+    }
+}
+
+/* Gated: the definition's bytes, and those that floats give. */
+static void
+test_gated (gconstpointer data)
+{
+  const LlkOps *ops = data, *portable = llk_ops_portable ();
+  const float scale = 4.0f / 127;
+  g_autofree float *gates = NULL, *ups = NULL;
+  Problem gate, up;
+  gsize out_bytes;
+  guint8 *out, *expected;
+
+  init_problem (&gate, 192, 150, 8, 20);
+  init_problem (&up, 192, 150, 8, 21);
+  quantize (&gate, ops, 3.0f / 127);
+  memcpy (up.rows, gate.rows, gate.n_rows * gate.row_bytes);
+  gates = multiply (&gate, ops, FALSE);
+  ups = multiply (&up, ops, FALSE);
+  out_bytes = llk_w8_row_bytes (gate.n_out);
+  out = g_aligned_alloc (gate.n_rows, out_bytes, 64);
+  expected = g_aligned_alloc (gate.n_rows, out_bytes, 64);
+  memset (out, 0xff, gate.n_rows * out_bytes);
+  memset (expected, 0xff, gate.n_rows * out_bytes);
+  for (guint i = 0; i < 2; i++)
+    {
+      const LlkOps *set = i == 0 ? portable : ops;
+      guint8 *rows = i == 0 ? expected : out;
+
+      for (gsize r = 0; r < gate.n_rows; r++)
+        ((LlkW8Row *) (gpointer) (rows + r * out_bytes))->scale = scale;
+      /* in two parts, as workers share it out */
+      for (gsize part = 0; part < 2; part++)
+        set->w8->multiply_gated (&gate.matrix, &up.matrix, part * 5, 5, get_row (&gate, 0),
+                                 gate.n_rows, scale, (gpointer) rows);
+      for (gsize r = 0; r < gate.n_rows; r++)
+        set->w8->finish (gate.n_out, (gpointer) (rows + r * out_bytes));
+    }
+  g_assert_cmpmem (out, gate.n_rows * out_bytes, expected, gate.n_rows * out_bytes);
+  for (gsize r = 0; r < gate.n_rows; r++)
+    for (gsize o = 0; o < gate.n_out; o++)
+      {
+        const LlkW8Row *row = (const LlkW8Row *) (gconstpointer) (out + r * out_bytes);
+        double g = (double) gates[r * gate.n_out + o], u = (double) ups[r * gate.n_out + o];
+        double v = CLAMP (g / (1 + exp (-g)) * u / (double) scale, -127, 127);
+
+        g_assert_cmpfloat_with_epsilon (v, row->q[o], 0.51);
+      }
+  g_aligned_free (out);
+  g_aligned_free (expected);
+  clear_problem (&gate);
+  clear_problem (&up);
+}
+
+int
+main (int    argc,
+      char **argv)
+{
+  static const struct
+  {
+    const char *name;
+    GTestDataFunc func;
+  } tests[] = {
+    { "same", test_same },
+    { "largest", test_largest },
+    { "not-a-number", test_not_a_number },
+    { "gated", test_gated },
+  };
+
+  g_test_init (&argc, &argv, NULL);
+  g_test_add_func ("/w8/definition", test_definition);
+  g_test_add_func ("/w8/exact", test_exact);
+  for (const char *const *name = llk_ops_list (); *name != NULL; name++)
+    for (guint i = 0; i < G_N_ELEMENTS (tests); i++)
+      {
+        g_autofree char *path = g_strdup_printf ("/w8/%s/%s", *name, tests[i].name);
+
+        g_test_add_data_func (path, llk_ops_find (*name), tests[i].func);
+      }
+  return g_test_run ();
+}

@@ -225,10 +225,12 @@ tool_w8_accuracy_run (const char *text,
                       guint       n_windows)
 {
   g_autoptr(GError) error = NULL;
+  char *path = tool_model_options.path;
   g_autofree char *copy = NULL;
   gboolean is_done = (factor == 0 || open_copy (factor, is_uneven, &copy, &error))
                      && run (text, calibration, n_windows, &error);
 
+  tool_model_options.path = path;
   if (copy != NULL)
     g_unlink (copy);
   return is_done ? TOOL_OK : tool_fail (error);

@@ -21,8 +21,6 @@ make_forward (ExecRig             *self,
   plan.thresholds = config->thresholds;
   plan.keeps_smallest = config->keeps_smallest;
   g_clear_pointer (&self->forward, llm_forward_free);
-  /* Tiles keep 17 bits of what attention multiplies. */
-  self->tolerance = g_str_has_prefix (kernels->name, "amx") ? 2e-3 : 1e-4;
   g_clear_pointer (&self->plan, llm_plan_unref);
   self->plan = llm_plan_new (&self->hparams, self->weights, &plan);
   self->forward = llm_forward_new (self->plan, self->pool, self->ledger);

@@ -21,8 +21,6 @@ typedef struct
   LlmPlan *plan;
   LlmForward *forward;
   LlmKvStore *store;
-  double tolerance;     /* of a logit of about ±10 against arithmetic in double, context memory in
-                         * floats */
 } ExecRig;
 
 typedef struct

@@ -8,6 +8,10 @@
 
 #include "support/llm-test-gguf.h"
 
+#define FLOAT_TOLERANCE 1e-4
+/* As kernels/llk-attention.h has it. */
+#define TILE_BITS 17
+
 struct _NaiveModel
 {
   LlmGguf *gguf;                /* (unowned) */
@@ -219,6 +223,16 @@ is_seen (const NaiveRun *run,
   return run->sees (row, other, run->data) && (window == 0 || other + window > row);
 }
 
+static double
+round_to_bits (double value,
+               guint  bits)
+{
+  int exponent;
+  double fraction = frexp (value, &exponent);
+
+  return bits == 0 ? value : ldexp (rint (ldexp (fraction, (int) bits)), exponent - (int) bits);
+}
+
 /* One head of one row over all rows it sees. */
 static void
 attend (NaiveModel     *self,
@@ -237,6 +251,7 @@ attend (NaiveModel     *self,
   guint kv_head = head / (h->n_heads / h->n_kv_heads);
   g_autofree double *shares = g_new0 (double, run->n_rows);
   guint window = h->layers[layer].window;
+  guint bits = run->attention_bits;
   double max = -INFINITY, sum = 0;
 
   for (guint s = 0; s < run->n_rows; s++)
@@ -245,7 +260,8 @@ attend (NaiveModel     *self,
     else
       {
         for (guint i = 0; i < h->head_dim; i++)
-          shares[s] += q[i] * k[(gsize) s * n_kv + kv_head * h->head_dim + i];
+          shares[s] += round_to_bits (q[i], bits)
+                       * round_to_bits (k[(gsize) s * n_kv + kv_head * h->head_dim + i], bits);
         shares[s] = cap (shares[s] * (double) h->attention_scale, h->attention_softcap);
         max = MAX (max, shares[s]);
       }
@@ -258,7 +274,8 @@ attend (NaiveModel     *self,
   for (guint s = 0; s < run->n_rows; s++)
     {
       for (guint i = 0; i < h->head_dim; i++)
-        out[i] += shares[s] / sum * v[(gsize) s * n_kv + kv_head * h->head_dim + i];
+        out[i] += round_to_bits (shares[s], bits) / sum
+                  * round_to_bits (v[(gsize) s * n_kv + kv_head * h->head_dim + i], bits);
       if (received != NULL)
         received[s] += shares[s] / sum / count_heads (self, run, layer) / h->n_layers;
       if (run->given != NULL)
@@ -333,6 +350,9 @@ leave_out (const NaiveRun *run,
   if (run->thresholds == NULL || run->sparsities[row] == 0)
     return;
   place = llm_thresholds_find (run->thresholds, run->sparsities[row]);
+  for (guint i = 0; run->inputs != NULL && i < n; i++)
+    if (layer == run->inputs_layer && input == run->inputs_kind)
+      g_array_append_vals (run->inputs, &(double) { fabs (values[i]) }, 1);
   for (guint i = 0; i < n; i++)
     if (fabs (values[i]) < (double) llm_thresholds_get (run->thresholds, place, layer, input))
       values[i] = 0;
@@ -554,4 +574,26 @@ naive_model_run (NaiveModel     *self,
       for (guint i = 0; i < h->n_vocab; i++)
         row_logits[i] = cap (row_logits[i], h->logit_softcap);
     }
+}
+
+double
+naive_model_get_tolerance (NaiveModel     *self,
+                           const NaiveRun *run,
+                           const LlkOps   *kernels,
+                           const double   *expected)
+{
+  gsize n = (gsize) run->n_rows * self->hparams->n_vocab;
+  g_autofree double *logits = NULL;
+  NaiveRun rounded = *run;
+  double most = 0;
+
+  if (!g_str_has_prefix (kernels->name, "amx"))
+    return FLOAT_TOLERANCE;
+  logits = g_new (double, n);
+  rounded.attention_bits = TILE_BITS;
+  rounded.given = NULL;
+  naive_model_run (self, &rounded, logits, NULL);
+  for (gsize i = 0; i < n; i++)
+    most = MAX (most, fabs (logits[i] - expected[i]));
+  return FLOAT_TOLERANCE + 4 * most;
 }

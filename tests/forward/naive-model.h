@@ -7,6 +7,7 @@
 
 #pragma once
 
+#include "kernels/llk.h"
 #include "model/architectures/llm-sub-models.h"
 #include "model/llm-thresholds.h"
 
@@ -32,6 +33,12 @@ typedef struct
   const guint8 *sparsities;         /* by row: percent, 0 for a dense one */
   double *given;         /* (nullable): [n_rows × n_rows], of each row the share of attention that it
                           * gave to each, averaged over heads and layers */
+  guint attention_bits;  /* queries, keys, values and weights of attention are rounded to so many; 0:
+                          * not at all */
+  GArray *inputs;        /* (nullable): of double, gets the magnitudes of sparse rows that are
+                          * compared with the threshold of the next two */
+  guint inputs_layer;
+  LlmInput inputs_kind;
 } NaiveRun;
 
 NaiveModel *naive_model_new  (LlmGguf          *gguf,
@@ -43,6 +50,14 @@ void        naive_model_run  (NaiveModel       *self,
                               const NaiveRun   *run,
                               double           *logits,
                               double           *received);
+
+/* How far logits that @kernels compute in floats may be from @expected, those of @run. Logits of about
+ * ±10 round by less than 1e-4. Where attention is on tiles, what it multiplies has 17 bits: four times
+ * what such rounding changes here, where other values are rounded up and down, is added. */
+double      naive_model_get_tolerance (NaiveModel     *self,
+                                       const NaiveRun *run,
+                                       const LlkOps   *kernels,
+                                       const double   *expected);
 
 gboolean    naive_sees_causal (guint            row,
                                guint            other,

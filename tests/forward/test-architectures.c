@@ -485,7 +485,8 @@ check_naive (ExecRig *rig)
   for (gsize i = 0; i < n; i++)
     worst = MAX (worst, fabs ((double) found[i] - expected[i]));
   g_test_message ("largest difference %g", worst);
-  g_assert_cmpfloat (worst, <=, 2 * rig->tolerance);
+  g_assert_cmpfloat (worst, <=, 2 * naive_model_get_tolerance (naive, &naive_run, llk_ops_best (),
+                                                               expected));
 }
 
 static void

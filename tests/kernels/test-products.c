@@ -55,19 +55,21 @@ get_tolerance (const Problem *p,
                const gdouble *magnitudes)
 {
   gsize n = p->w.n_in, n_runs = (n + LLK_RUN - 1) / LLK_RUN;
+  /* An F16 weight is rounded to the eight bits of a bfloat16: by half of the last of them. */
+  const gdouble rounded = p->w.type == LLK_F16 ? 0x1p-8 : 0;
   gdouble sum = 0, tiles = 0;
 
   for (gsize i = 0; i < n; i++)
     {
       sum += magnitudes[i] * fabs (x[i]);
-      tiles += magnitudes[i] * fabs (x[i]) * 0x1p-9 + FLT_MIN * (magnitudes[i] + fabs (x[i]) + 1);
+      tiles += magnitudes[i] * fabs (x[i]) * rounded + FLT_MIN * (magnitudes[i] + fabs (x[i]) + 1);
     }
   switch (p->product->activation)
     {
     case LLK_ACTIVATION_F32:
       return sum * 0x1p-24 * ((gdouble) n / 4 + 3) + 0x1p-149 * (gdouble) n;
     case LLK_ACTIVATION_BF16:
-      /* Halves are rounded to eight bits, and only normal numbers are known. */
+      /* Only normal numbers are known. */
       return sum * 0x1p-24 * ((gdouble) n / 32 + 20) + tiles;
     default:
       /* Two sums for each run, a product of scales, and what unpacking rounds; that

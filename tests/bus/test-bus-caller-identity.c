@@ -200,6 +200,10 @@ test_app_id (void)
 #define SANDBOX_MOUNTS                                                                             \
   "64 42 0:39 /newroot / rw,nosuid,nodev,relatime - tmpfs tmpfs rw,uid=1000,gid=1000\n"           \
   "65 64 98:0 /usr /usr ro,nosuid,nodev,relatime - ext4 /dev/root rw\n"
+/* What programs of a machine share. */
+#define MACHINE_MOUNTS                                                                             \
+  MOUNTS "37 36 0:31 / /tmp rw,nosuid,nodev - tmpfs tmpfs rw\n"                                  \
+         "38 36 0:32 / /run/user/1000 rw,nosuid - tmpfs tmpfs rw\n"
 #define GIMP_INFO "[Application]\nname=" GIMP "\nruntime=x\n"
 #define USERS "0::/user.slice/user-1000.slice/user@1000.service/app.slice/"
 #define GIMP_GROUP USERS "app-flatpak-org.gimp.GIMP-4711.scope\n"
@@ -234,6 +238,7 @@ set_process (Fixture    *fixture,
   write_file (fixture->root, "42/mountinfo", mounts);
   write_file (fixture->root, "42/root/file", "");
   write_file (fixture->root, "self/mountinfo", MOUNTS);
+  write_file (fixture->root, "1/mountinfo", MACHINE_MOUNTS);
   if (info != NULL)
     write_file (fixture->root, "42/root/.flatpak-info", info);
   else
@@ -285,6 +290,22 @@ test_forged (Fixture      *fixture,
   write_file (fixture->root, "self/mountinfo", SANDBOX_MOUNTS);
   check_read (fixture, NULL, LLM_CALLER_UNKNOWN, NULL);
 
+  /* on a tmpfs that other programs have, too */
+  set_process (fixture, GIMP_GROUP, "64 42 0:31 /newroot / rw - tmpfs tmpfs rw\n", GIMP_INFO);
+  check_read (fixture, NULL, LLM_CALLER_UNKNOWN, NULL);
+  set_process (fixture, GIMP_GROUP, "64 42 0:32 /newroot / rw - tmpfs tmpfs rw\n", GIMP_INFO);
+  check_read (fixture, NULL, LLM_CALLER_UNKNOWN, NULL);
+  /* a folder of one, or all of it, which bwrap does not make */
+  set_process (fixture, GIMP_GROUP, "64 42 0:39 /some/root / rw - tmpfs tmpfs rw\n", GIMP_INFO);
+  check_read (fixture, NULL, LLM_CALLER_UNKNOWN, NULL);
+  set_process (fixture, GIMP_GROUP, "64 42 0:39 / / rw - tmpfs tmpfs rw\n", GIMP_INFO);
+  check_read (fixture, NULL, LLM_CALLER_UNKNOWN, NULL);
+  /* over a root that the process never left */
+  set_process (fixture, GIMP_GROUP, MOUNTS SANDBOX_MOUNTS, GIMP_INFO);
+  check_read (fixture, NULL, LLM_CALLER_UNKNOWN, NULL);
+  set_process (fixture, GIMP_GROUP, SANDBOX_MOUNTS MOUNTS, GIMP_INFO);
+  check_read (fixture, NULL, LLM_CALLER_UNKNOWN, NULL);
+
   /* systemd-run --user --scope --unit=snap.firefox.firefox-3c9f, with and without AppArmor */
   set_process (fixture, snap_group, MOUNTS, NULL);
   check_read (fixture, NULL, LLM_CALLER_UNKNOWN, NULL);
@@ -321,7 +342,35 @@ test_unreadable (Fixture      *fixture,
     }
 
   write_file (fixture->root, "42/stat", STAT);
+  check_read (fixture, NULL, LLM_CALLER_UNKNOWN, NULL);
+  write_file (fixture->root, "42/mountinfo", MOUNTS);
   check_read (fixture, NULL, LLM_CALLER_HOST, NULL);
+}
+
+/* A user makes itself mounts by the ten thousand, in a name space of its own. */
+static void
+test_long (Fixture      *fixture,
+           gconstpointer data)
+{
+  g_autoptr(GString) text = g_string_new (MOUNTS);
+  g_autofree char *group = NULL;
+
+  for (guint i = 0; i < 3000; i++)
+    g_string_append_printf (text, "%u 36 98:0 /d%u /some/where/%u rw - ext4 /dev/root rw\n", i + 100, i, i);
+  set_process (fixture, "0::/\n", text->str, NULL);
+  check_read (fixture, NULL, LLM_CALLER_HOST, NULL);
+  for (guint i = 0; i < 30000; i++)
+    g_string_append_printf (text, "%u 36 98:0 /d%u /some/where/%u rw - ext4 /dev/root rw\n", i + 9999, i, i);
+  set_process (fixture, "0::/\n", text->str, NULL);
+  check_read (fixture, NULL, LLM_CALLER_UNKNOWN, NULL);
+
+  group = g_strnfill (1 << 20, 'x');
+  set_process (fixture, group, MOUNTS, NULL);
+  check_read (fixture, NULL, LLM_CALLER_UNKNOWN, NULL);
+  set_process (fixture, "0::/\n", MOUNTS, NULL);
+  check_read (fixture, NULL, LLM_CALLER_HOST, NULL);
+  write_file (fixture->root, "42/stat", group);
+  check_read (fixture, NULL, LLM_CALLER_UNKNOWN, NULL);
 }
 
 static void
@@ -479,6 +528,7 @@ main (int   argc,
   g_test_add_func ("/bus/identity/label", test_label);
   g_test_add_func ("/bus/identity/app-id", test_app_id);
   g_test_add ("/bus/identity/forged", Fixture, NULL, set_up, test_forged, tear_down);
+  g_test_add ("/bus/identity/long", Fixture, NULL, set_up, test_long, tear_down);
   g_test_add ("/bus/identity/read", Fixture, NULL, set_up, test_read, tear_down);
   g_test_add ("/bus/identity/unreadable", Fixture, NULL, set_up, test_unreadable, tear_down);
   g_test_add ("/bus/identity/flatpak-info", Fixture, NULL, set_up, test_flatpak_info, tear_down);

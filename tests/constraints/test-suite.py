@@ -8,12 +8,47 @@ import collections
 import json
 import pathlib
 import sys
+import urllib.parse
 
 import jsonschema
 
 import suite
 
 WALKS = 12
+
+
+def walk(schema, base="", pointer=""):
+    """Every object that may be a schema, the URI of its document, and its pointer there."""
+    if isinstance(schema, dict):
+        if isinstance(schema.get("$id"), str):
+            base, pointer = urllib.parse.urljoin(base, schema["$id"]), ""
+        yield schema, base, pointer
+        children = [item for item in schema.items() if item[0] not in ("const", "enum")]
+    else:
+        children = enumerate(schema if isinstance(schema, list) else [])
+    for key, child in children:
+        yield from walk(child, base, f"{pointer}/{str(key).replace('~', '~0').replace('/', '~1')}")
+
+
+def make_resolver(schema):
+    """Finds what a reference names in @schema itself: python3-jsonschema 4.10 would ask the network for
+    documents inside it, and finds no anchors, so that references to these become pointers."""
+    anchors = {f"{base}#{part['$anchor']}": f"{base}#{pointer}" for part, base, pointer in walk(schema)
+               if isinstance(part.get("$anchor"), str)}
+    documents = {}
+    for part, base, pointer in walk(schema):
+        if pointer == "":
+            documents[base] = part
+        if isinstance(part.get("$ref"), str):
+            ref = part["$ref"]
+            # urljoin() does not know the scheme urn
+            ref = base + ref if ref.startswith("#") else urllib.parse.urljoin(base, ref)
+            part["$ref"] = anchors.get(ref, ref)
+    # absolute, since it adds them to each other
+    for base, part in documents.items():
+        if "$id" in part:
+            part["$id"] = base
+    return jsonschema.RefResolver("", schema, store=documents)
 
 
 def is_valid(validator, text):
@@ -50,7 +85,8 @@ def check_case(probe, case, counts, problems, name):
     checker = jsonschema.Draft202012Validator.FORMAT_CHECKER if has_format else None
     # Python's re has no properties
     checked = json.loads(json.dumps(schema).replace("\\\\p{Letter}", "[^\\\\W\\\\d_]"))
-    validator = jsonschema.Draft202012Validator(checked, format_checker=checker)
+    validator = jsonschema.Draft202012Validator(checked, format_checker=checker,
+                                                resolver=make_resolver(checked))
     for text in found["walks"]:
         counts["walks"] += 1
         if not is_valid(validator, text):

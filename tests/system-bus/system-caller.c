@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -29,6 +30,7 @@ static char *opt_socket;
 static int opt_uid = -1;
 static char *opt_group;
 static char *opt_root;
+static gboolean opt_sandbox;
 static gboolean opt_leave;
 
 static const GOptionEntry options[] = {
@@ -36,6 +38,7 @@ static const GOptionEntry options[] = {
   { "uid", 0, 0, G_OPTION_ARG_INT, &opt_uid, "The user", "N" },
   { "group", 0, 0, G_OPTION_ARG_FILENAME, &opt_group, "A control group's folder", "PATH" },
   { "root", 0, 0, G_OPTION_ARG_FILENAME, &opt_root, "The root, in a name space of mounts", "PATH" },
+  { "sandbox", 0, 0, G_OPTION_ARG_NONE, &opt_sandbox, "A root as bwrap makes it, with the root's Flatpak info", NULL },
   { "leave", 0, 0, G_OPTION_ARG_NONE, &opt_leave, "Another process than that which connected calls",
     NULL },
   { NULL },
@@ -62,9 +65,23 @@ join_group (const char *folder)
 static void
 enter_root (const char *folder)
 {
-  if (unshare (CLONE_NEWNS) != 0 || mount (NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
-      mount (folder, folder, NULL, MS_BIND, NULL) != 0 || chroot (folder) != 0 || chdir ("/") != 0)
+  g_autofree char *new_root = g_build_filename (folder, opt_sandbox ? "newroot" : "", NULL);
+  g_autofree char *info_path = g_build_filename (folder, ".flatpak-info", NULL);
+  g_autofree char *new_info_path = g_build_filename (new_root, ".flatpak-info", NULL);
+  g_autofree char *info = NULL;
+
+  if (unshare (CLONE_NEWNS) != 0 || mount (NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0)
     fail (folder);
+  if (opt_sandbox)
+    {
+      g_file_get_contents (info_path, &info, NULL, NULL);
+      if (mount ("tmpfs", folder, "tmpfs", 0, "mode=755,size=1M") != 0 || mkdir (new_root, 0755) != 0)
+        fail (folder);
+      if (info != NULL && !g_file_set_contents (new_info_path, info, -1, NULL))
+        fail (new_info_path);
+    }
+  if (mount (new_root, new_root, NULL, MS_BIND, NULL) != 0 || chroot (new_root) != 0 || chdir ("/") != 0)
+    fail (new_root);
 }
 
 /* The kernel notes who connects here: user and process. */

@@ -31,7 +31,7 @@ struct _SystemRig
   char *address;
   char *groups;           /* (nullable): a control group, for others below it */
   GPtrArray *made_groups; /* (element-type utf8) (owned) */
-  GPtrArray *made_roots;  /* (element-type utf8) (owned) */
+  guint n_made_roots;
   GSubprocess *bus;
   GSubprocess *polkit;    /* (nullable) */
   GSubprocess *daemon;
@@ -340,7 +340,6 @@ system_rig_new (const char **why)
   self->folder = llm_test_folder_new ();
   g_assert_cmpint (chmod (self->folder, 0755), ==, 0);
   self->made_groups = g_ptr_array_new_with_free_func (g_free);
-  self->made_roots = g_ptr_array_new_with_free_func (g_free);
   self->groups = find_groups ();
   g_assert_true (mount_accounts (self));
   start_bus (self);
@@ -364,9 +363,6 @@ system_rig_free (SystemRig *self)
   for (guint i = self->made_groups->len; i > 0; i--)
     g_rmdir (g_ptr_array_index (self->made_groups, i - 1));
   g_ptr_array_unref (self->made_groups);
-  for (guint i = 0; i < self->made_roots->len; i++)
-    umount (g_ptr_array_index (self->made_roots, i));
-  g_ptr_array_unref (self->made_roots);
   if (self->groups != NULL)
     g_rmdir (self->groups);
   g_free (self->groups);
@@ -402,15 +398,11 @@ system_rig_make_group (SystemRig  *self,
 
 char *
 system_rig_make_root (SystemRig  *self,
-                      const char *app_id,
-                      gboolean    has_own_mount)
+                      const char *app_id)
 {
-  g_autofree char *name = g_strdup_printf ("root-%u", self->made_roots->len);
+  g_autofree char *name = g_strdup_printf ("root-%u", self->n_made_roots++);
   char *folder = make_folder (self->folder, name);
 
-  g_ptr_array_add (self->made_roots, g_strdup (folder));
-  if (has_own_mount)
-    g_assert_cmpint (mount ("tmpfs", folder, "tmpfs", 0, "mode=755,size=1M"), ==, 0);
   if (app_id != NULL)
     {
       g_autofree char *content = g_strdup_printf ("[Application]\nname=%s\n", app_id);
@@ -427,6 +419,7 @@ system_caller_new (SystemRig  *rig,
                    guint       uid,
                    const char *group,
                    const char *root,
+                   gboolean    is_sandbox,
                    gboolean    leaves)
 {
   SystemCaller *self = g_new0 (SystemCaller, 1);
@@ -451,6 +444,8 @@ system_caller_new (SystemRig  *rig,
       g_ptr_array_add (arguments, (gpointer) "--root");
       g_ptr_array_add (arguments, (gpointer) root);
     }
+  if (is_sandbox)
+    g_ptr_array_add (arguments, (gpointer) "--sandbox");
   if (leaves)
     g_ptr_array_add (arguments, (gpointer) "--leave");
   g_ptr_array_add (arguments, NULL);

@@ -32,18 +32,18 @@ gboolean      system_rig_has_groups  (SystemRig   *self);
 /* (transfer full): the folder of a new control group */
 char         *system_rig_make_group  (SystemRig   *self,
                                       const char  *name);
-/* (transfer full): a folder that has .flatpak-info with @app_id, unless that is NULL.
- * @has_own_mount: on a tmpfs of its own, as Flatpak makes it. */
+/* (transfer full): a folder that has .flatpak-info with @app_id, unless that is NULL. */
 char         *system_rig_make_root   (SystemRig   *self,
-                                      const char  *app_id,
-                                      gboolean     has_own_mount);
+                                      const char  *app_id);
 
-/* @group, @root: (nullable): folders; @leaves: the process that connects ends at once, another
+/* @group, @root: (nullable): folders; @is_sandbox: what @root has lies on a tmpfs of the caller's own, as
+ * Flatpak makes it; @leaves: the process that connects ends at once, another
  * goes on with its connection. */
 SystemCaller *system_caller_new      (SystemRig   *rig,
                                       guint        uid,
                                       const char  *group,
                                       const char  *root,
+                                      gboolean     is_sandbox,
                                       gboolean     leaves);
 void          system_caller_free     (SystemCaller *self);
 /* The process that connected. */

@@ -44,7 +44,7 @@ static SystemCaller *
 new_host (guint       uid,
           const char *app_id)
 {
-  SystemCaller *caller = system_caller_new (rig, uid, NULL, NULL, FALSE);
+  SystemCaller *caller = system_caller_new (rig, uid, NULL, NULL, FALSE, FALSE);
   g_autofree char *arguments = g_strdup_printf ("('%s', @a{sv} {})", app_id);
 
   if (app_id[0] != '\0')
@@ -73,7 +73,7 @@ static char *
 get_kind (guint       uid,
           const char *app_id)
 {
-  g_autoptr(SystemCaller) root = system_caller_new (rig, 0, NULL, NULL, FALSE);
+  g_autoptr(SystemCaller) root = system_caller_new (rig, 0, NULL, NULL, FALSE, FALSE);
   g_autofree char *reply = system_call (root, NULL, ".Admin", "ListApps", "(@a{sv} {},)");
   g_autoptr(GVariant) value = NULL;
   g_autoptr(GVariant) apps = NULL;
@@ -320,14 +320,14 @@ static SystemCaller *
 new_sandboxed (guint       uid,
                const char *group_name,
                const char *root_id,
-               gboolean    has_own_mount)
+               gboolean    is_sandbox)
 {
   g_autofree char *group = group_name != NULL ? system_rig_make_group (rig, group_name) : NULL;
-  g_autofree char *root = root_id != NULL || has_own_mount
-                            ? system_rig_make_root (rig, root_id, has_own_mount)
+  g_autofree char *root = root_id != NULL || is_sandbox
+                            ? system_rig_make_root (rig, root_id)
                             : NULL;
 
-  return system_caller_new (rig, uid, group, root, FALSE);
+  return system_caller_new (rig, uid, group, root, is_sandbox, FALSE);
 }
 
 /* Its id is the host program's, whose contexts it must not get by that. The daemon may not look
@@ -356,7 +356,7 @@ test_snap (Fixture      *fixture,
   if (lacks_groups ())
     return;
   group = system_rig_make_group (rig, "snap.draw.draw-0815.scope");
-  caller = system_caller_new (rig, RIG_UID, group, NULL, FALSE);
+  caller = system_caller_new (rig, RIG_UID, group, NULL, FALSE, FALSE);
   if (g_file_get_contents ("/proc/self/attr/apparmor/current", &label, NULL, NULL))
     check_unknown (caller, RIG_UID, fixture->context);
   else
@@ -390,7 +390,7 @@ test_unknown (Fixture      *fixture,
   if (lacks_groups ())
     return;
   group = system_rig_make_group (rig, "app-flatpak-.scope");
-  caller = system_caller_new (rig, RIG_UID, group, NULL, FALSE);
+  caller = system_caller_new (rig, RIG_UID, group, NULL, FALSE, FALSE);
   check_unknown (caller, RIG_UID, fixture->context);
 }
 
@@ -405,7 +405,7 @@ test_forged (Fixture      *fixture,
     guint uid;
     const char *group;
     const char *root_id;
-    gboolean has_own_mount;
+    gboolean is_sandbox;
   } attempts[] = {
     { RIG_UID, "app-flatpak-org.example.Mark-1.scope", NULL, FALSE },
     { RIG_UID, "app-flatpak-org.example.Mark-2.scope", "org.example.Mark", FALSE },
@@ -424,7 +424,7 @@ test_forged (Fixture      *fixture,
     {
       g_autoptr(SystemCaller) caller =
         new_sandboxed (attempts[i].uid, attempts[i].group, attempts[i].root_id,
-                       attempts[i].has_own_mount);
+                       attempts[i].is_sandbox);
 
       g_test_message ("attempt %u", i);
       /* a group of the user's systemd alone is none of an application */
@@ -442,8 +442,8 @@ test_container (Fixture      *fixture,
 {
   for (guint i = 0; i < 2; i++)
     {
-      g_autofree char *root = system_rig_make_root (rig, NULL, i == 1);
-      g_autoptr(SystemCaller) caller = system_caller_new (rig, RIG_SERVICE_UID, NULL, root, FALSE);
+      g_autofree char *root = system_rig_make_root (rig, NULL);
+      g_autoptr(SystemCaller) caller = system_caller_new (rig, RIG_SERVICE_UID, NULL, root, i == 1, FALSE);
 
       check (caller, NULL, "", "Register", "('" APP "', @a{sv} {})", "+");
       check (caller, NULL, "", "CreateContext", "(@a{sv} {},)", "+");
@@ -485,7 +485,7 @@ test_reused (Fixture      *fixture,
   if (lacks_groups ())
     return;
   group = system_rig_make_group (rig, "app-flatpak-org.example.Sly-1.scope");
-  caller = system_caller_new (rig, RIG_UID, group, NULL, TRUE);
+  caller = system_caller_new (rig, RIG_UID, group, NULL, FALSE, TRUE);
   while (kill (system_caller_get_pid (caller), 0) == 0)
     g_usleep (1000);
   /* starting times have ticks of 10 ms */
@@ -508,7 +508,7 @@ static void
 test_left (Fixture      *fixture,
            gconstpointer data)
 {
-  g_autoptr(SystemCaller) caller = system_caller_new (rig, RIG_UID, NULL, NULL, TRUE);
+  g_autoptr(SystemCaller) caller = system_caller_new (rig, RIG_UID, NULL, NULL, FALSE, TRUE);
 
   while (kill (system_caller_get_pid (caller), 0) == 0)
     g_usleep (1000);

@@ -4,6 +4,8 @@
 
 #include "bus/identity/llm-bus-identity.h"
 
+#include "bus/identity/llm-bus-proc.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <glib/gstdio.h>
@@ -12,48 +14,92 @@
 #include <unistd.h>
 
 #define MAX_INFO_BYTES (64 * 1024)
-#define DEVICE_FIELD 2
-#define MOUNT_POINT_FIELD 4
+/* Some thousand mounts. */
+#define MAX_MOUNTS_BYTES (1024 * 1024)
 
-/* From mountinfo, which may be read of other users' processes, too: what lies at "/".
- * (transfer full) (nullable): "MAJOR:MINOR TYPE" of its device and file system */
-static char *
-parse_root (const char *text)
+/* A line of mountinfo: "36 35 98:0 / /usr rw,noatime master:1 - ext3 /dev/root rw"; optional fields end
+ * with "-". */
+typedef struct
 {
-  g_auto(GStrv) lines = g_strsplit (text, "\n", -1);
-  char *root = NULL;
+  char *device;       /* "98:0" */
+  char *folder;       /* of the file system, that is mounted: "/" */
+  char *point;        /* where it is mounted, as the process sees it: "/usr" */
+  const char *type;   /* of file system, up to a space */
+} Mount;
 
-  /* "36 35 98:0 / / rw,noatime master:1 - ext3 /dev/root rw": optional fields end with "-"; of
-   * several mounts on "/" the last is what the process sees */
-  for (guint i = 0; lines[i] != NULL; i++)
-    {
-      g_auto(GStrv) fields = g_strsplit (lines[i], " ", -1);
-      const char *type = strstr (lines[i], " - ");
+/* Cuts @line into pieces. */
+static gboolean
+parse_mount (char  *line,
+             Mount *mount)
+{
+  char *rest = line, *type = strstr (line, " - ");
 
-      if (g_strv_length (fields) <= MOUNT_POINT_FIELD || type == NULL ||
-          !g_str_equal (fields[MOUNT_POINT_FIELD], "/"))
-        continue;
-      type += strlen (" - ");
-      g_free (root);
-      root = g_strdup_printf ("%s %.*s", fields[DEVICE_FIELD], (int) strcspn (type, " "), type);
-    }
-
-  return root;
+  if (type == NULL)
+    return FALSE;
+  mount->type = type + strlen (" - ");
+  strsep (&rest, " ");
+  strsep (&rest, " ");
+  mount->device = strsep (&rest, " ");
+  mount->folder = strsep (&rest, " ");
+  mount->point = strsep (&rest, " ");
+  return mount->point != NULL;
 }
 
-/* Flatpak starts an application, and the proxy that speaks to the bus for it, on a tmpfs of its
- * own. A machine that runs from a tmpfs has the service on it as well. */
 static gboolean
-is_own_tmpfs (const char *root,
-              const char *proc_root)
+is_of_type (const Mount *mount,
+            const char  *type)
 {
-  g_autofree char *path = g_build_filename (proc_root, "self", "mountinfo", NULL);
-  g_autofree char *text = NULL;
-  g_autofree char *own = NULL;
+  return g_str_has_prefix (mount->type, type) && mount->type[strlen (type)] == ' ';
+}
 
-  if (g_file_get_contents (path, &text, NULL, NULL))
-    own = parse_root (text);
-  return g_str_has_suffix (root, " tmpfs") && g_strcmp0 (own, root) != 0;
+/* Whether the process has the device mounted anywhere; also where that can't be read. */
+static gboolean
+has_device (const char *folder,
+            const char *device)
+{
+  g_autofree char *text = llm_bus_proc_read (folder, "mountinfo", MAX_MOUNTS_BYTES);
+  char *rest = text, *line;
+  Mount mount;
+
+  while ((line = strsep (&rest, "\n")) != NULL)
+    if (parse_mount (line, &mount) && g_str_equal (mount.device, device))
+      return TRUE;
+  return text == NULL;
+}
+
+/* Of several mounts on "/" the kernel does not say which is the process's root: over it, another file
+ * system can be mounted that the process itself never enters. Flatpak's sandbox has one: the folder
+ * "newroot" of a tmpfs that is mounted nowhere else. So whatever the machine has as a tmpfs for its
+ * programs (/tmp, /dev/shm, /run/user/UID, or all of it) is none.
+ * @may_be_flatpak: (out). Returns whether the root may be looked into: a file system that a program of
+ * its user serves may answer never; so may a root that is no mount point, of which the kernel does not
+ * say where it lies. */
+static gboolean
+check_root (const char *proc_root,
+            const char *folder,
+            gboolean   *may_be_flatpak)
+{
+  g_autofree char *text = llm_bus_proc_read (folder, "mountinfo", MAX_MOUNTS_BYTES);
+  g_autofree char *own = g_build_filename (proc_root, "self", NULL);
+  g_autofree char *first = g_build_filename (proc_root, "1", NULL);
+  char *rest = text, *line;
+  const char *device = NULL;
+  guint n_roots = 0, n_like_flatpak = 0;
+  Mount mount;
+
+  while ((line = strsep (&rest, "\n")) != NULL)
+    {
+      if (!parse_mount (line, &mount) || !g_str_equal (mount.point, "/"))
+        continue;
+      if (g_str_has_prefix (mount.type, "fuse"))
+        return FALSE;
+      n_roots++;
+      n_like_flatpak += is_of_type (&mount, "tmpfs") && g_str_equal (mount.folder, "/newroot");
+      device = mount.device;
+    }
+  *may_be_flatpak = n_roots == 1 && n_like_flatpak == 1 && !has_device (own, device) &&
+                    !has_device (first, device);
+  return n_roots > 0;
 }
 
 /* At most MAX_INFO_BYTES of a regular file, or NULL. */
@@ -61,26 +107,10 @@ static char *
 read_info (int fd)
 {
   struct stat status;
-  g_autofree char *text = NULL;
-  gsize done = 0;
 
   if (fstat (fd, &status) != 0 || !S_ISREG (status.st_mode) || status.st_size > MAX_INFO_BYTES)
     return NULL;
-
-  text = g_malloc0 (MAX_INFO_BYTES + 1);
-  while (done < MAX_INFO_BYTES)
-    {
-      ssize_t n = read (fd, text + done, MAX_INFO_BYTES - done);
-
-      if (n == 0)
-        return g_steal_pointer (&text);
-      if (n > 0)
-        done += (gsize) n;
-      else if (errno != EINTR)
-        return NULL;
-    }
-
-  return NULL;
+  return llm_bus_proc_read_fd (fd, MAX_INFO_BYTES);
 }
 
 static char *
@@ -100,23 +130,14 @@ llm_bus_flatpak_read (const char *proc_root,
                       char      **app_id)
 {
   g_autofree char *folder = g_strdup_printf ("%s/%u", proc_root, pid);
-  g_autofree char *mounts = g_build_filename (folder, "mountinfo", NULL);
   g_autofree char *path = g_build_filename (folder, "root", NULL);
-  g_autofree char *mounts_text = NULL;
   g_autofree char *text = NULL;
-  g_autofree char *root = NULL;
   gboolean may_be_flatpak;
   int root_fd, fd, code;
 
   *app_id = NULL;
-  if (!g_file_get_contents (mounts, &mounts_text, NULL, NULL))
-    return LLM_BUS_FLATPAK_NONE;
-  /* a file system that a program of its user serves may answer never; so may a root that is no
-   * mount point, of which the kernel does not say where it lies */
-  root = parse_root (mounts_text);
-  if (root == NULL || strstr (root, " fuse") != NULL)
+  if (!check_root (proc_root, folder, &may_be_flatpak))
     return LLM_BUS_FLATPAK_BROKEN;
-  may_be_flatpak = is_own_tmpfs (root, proc_root);
 
   root_fd = open (path, O_PATH | O_DIRECTORY | O_CLOEXEC);
   if (root_fd < 0)

@@ -4,12 +4,16 @@
 
 #include "bus/identity/llm-bus-identity.h"
 
+#include "bus/identity/llm-bus-proc.h"
+
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
 #include <unistd.h>
 
 #define MAX_APP_ID_BYTES 255
+/* A group for each of a dozen controllers, of names that systemd has made; a line of numbers; a label. */
+#define MAX_PROC_BYTES (64 * 1024)
 #define SNAP_PREFIX "snap."
 #define FLATPAK_PREFIX "app-flatpak-"
 #define UNIT_PREFIX "app-"
@@ -269,12 +273,11 @@ static gboolean
 read_start_time (const char *folder,
                  guint64    *start_time)
 {
-  g_autofree char *path = g_build_filename (folder, "stat", NULL);
-  g_autofree char *text = NULL;
+  g_autofree char *text = llm_bus_proc_read (folder, "stat", MAX_PROC_BYTES);
   g_auto(GStrv) fields = NULL;
   const char *rest;
 
-  if (!g_file_get_contents (path, &text, NULL, NULL))
+  if (text == NULL)
     return FALSE;
 
   rest = strrchr (text, ')');
@@ -355,16 +358,13 @@ static char *
 read_label (const LlmBusProcess *process,
             const char          *folder)
 {
-  g_autofree char *path = g_build_filename (folder, "attr", "apparmor", "current", NULL);
   g_autofree char *snap = NULL;
-  char *text = NULL;
 
   if (process->label != NULL &&
       llm_bus_identity_parse_label (process->label, &snap) == LLM_CALLER_SNAP)
     return g_strdup (process->label);
 
-  g_file_get_contents (path, &text, NULL, NULL);
-  return text;
+  return llm_bus_proc_read (folder, "attr/apparmor/current", MAX_PROC_BYTES);
 }
 
 static LlmCallerKind
@@ -372,14 +372,13 @@ read_files (const LlmBusProcess  *process,
             const char           *folder,
             char                **app_id)
 {
-  g_autofree char *path = g_build_filename (folder, "cgroup", NULL);
-  g_autofree char *text = NULL;
+  g_autofree char *text = llm_bus_proc_read (folder, "cgroup", MAX_PROC_BYTES);
   g_autofree char *label = NULL;
   g_autofree char *root_id = NULL;
   g_autofree char *group_id = NULL;
   LlmBusEvidence evidence = { .group = LLM_CALLER_UNKNOWN };
 
-  if (!g_file_get_contents (path, &text, NULL, NULL))
+  if (text == NULL)
     return LLM_CALLER_UNKNOWN;
 
   evidence.label = label = read_label (process, folder);

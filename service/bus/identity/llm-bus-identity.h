@@ -63,7 +63,7 @@ GStrv         llm_bus_identity_list_desktop_folders (gboolean is_system);
 typedef enum
 {
   LLM_BUS_FLATPAK_NONE,    /* no such file; or we may not look, and Flatpak makes other roots */
-  LLM_BUS_FLATPAK_HIDDEN,  /* we may not look; the root is on a tmpfs of its own, as a Flatpak's */
+  LLM_BUS_FLATPAK_HIDDEN,  /* we may not look; the root is as bwrap makes one for a Flatpak */
   LLM_BUS_FLATPAK_NAMED,   /* the file names the application, and the root is as a Flatpak's */
   LLM_BUS_FLATPAK_BROKEN,  /* the file names none or the root is not Flatpak's, or can't be read */
 } LlmBusFlatpak;

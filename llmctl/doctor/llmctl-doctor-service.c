@@ -292,7 +292,7 @@ check_model (LlmctlDoctor *self)
   g_autofree const char **features = NULL;
   const char *id;
 
-  if (self->service != NULL)
+  if (self->service != NULL && self->bus != NULL)
     tell_of_unusable (self);
   if (self->model == NULL)
     {

@@ -143,16 +143,6 @@ llm_call_await_start (GTask      *task,
   llm_engine_await_start (call->engine, on_done, g_object_ref (task));
 }
 
-void
-llm_call_await_scan (GTask      *task,
-                     LlmCallStep step)
-{
-  LlmCall *call = g_task_get_task_data (task);
-
-  call->step = step;
-  llm_engine_await_scan (call->engine, on_done, g_object_ref (task));
-}
-
 static void
 on_loaded (GObject      *source,
            GAsyncResult *result,

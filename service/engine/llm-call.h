@@ -74,9 +74,6 @@ GTask *llm_call_new         (gpointer            source,
 /* Waits until models and what is stored are known. */
 void   llm_call_await_start (GTask              *task,
                              LlmCallStep         step);
-/* The same, and for a look into the folders of models. */
-void   llm_call_await_scan  (GTask              *task,
-                             LlmCallStep         step);
 /* Begins a call that changes its context: stops a prefill ahead and waits for its end, so no call
  * fails with CONTEXT_BUSY for it; checks the quota, claims the context and loads it. */
 void   llm_call_begin       (GTask              *task,

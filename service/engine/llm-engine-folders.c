@@ -58,10 +58,9 @@ run_scan (GTask        *task,
     (GDestroyNotify) g_ptr_array_unref);
 }
 
-/* @models: (transfer full) (nullable): NULL while they are not known */
-static void
-take_models (LlmEngine *self,
-             GPtrArray *models)
+void
+llm_engine_take_models (LlmEngine *self,
+                        GPtrArray *models)
 {
   g_autoptr(GPtrArray) known = self->found;
 
@@ -106,7 +105,7 @@ on_scanned (GObject      *source,
       self->watch = g_steal_pointer (&scan->watch);
       llm_folder_watch_start (self->watch, on_folders_changed, self);
     }
-  take_models (self, g_task_propagate_pointer (G_TASK (result), NULL));
+  llm_engine_take_models (self, g_task_propagate_pointer (G_TASK (result), NULL));
   llm_engine_end_waiting (&self->waiting_scan, NULL, NULL);
   if (self->shall_scan && !self->is_scanning)
     begin_scan (self);
@@ -133,7 +132,7 @@ void
 llm_engine_models_start (LlmEngine *self)
 {
   if (self->settings->script != NULL)
-    take_models (self, llm_engine_script_list_models (self));
+    llm_engine_models_settle (self);
   else if (self->is_scanning)
     self->shall_scan = TRUE;
   else

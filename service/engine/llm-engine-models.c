@@ -320,6 +320,30 @@ set_unusable (LlmEngine *self,
 }
 
 static void
+on_looked (GObject      *source,
+           GAsyncResult *result,
+           gpointer      data)
+{
+  g_autoptr(GTask) task = data;
+  GError *error = NULL;
+
+  g_task_propagate_boolean (G_TASK (result), &error);
+  llm_call_go_on (task, error);
+}
+
+/* Somebody may have put a model there meanwhile: looks again, once. */
+static void
+look_again (GTask       *task,
+            LlmCallStep  step)
+{
+  LlmCall *call = g_task_get_task_data (task);
+
+  call->has_looked = TRUE;
+  call->step = step;
+  llm_engine_await_scan (call->engine, on_looked, g_object_ref (task));
+}
+
+static void
 get_model (GTask   *task,
            LlmCall *call)
 {
@@ -335,9 +359,7 @@ get_model (GTask   *task,
   is_usable = self->active != NULL && self->active->error == NULL;
   if (!is_usable && !call->has_looked)
     {
-      /* Somebody may have put a model there meanwhile: looks again, once. */
-      call->has_looked = TRUE;
-      llm_call_await_scan (task, get_model);
+      look_again (task, get_model);
       return;
     }
   if (!is_usable)
@@ -418,8 +440,7 @@ choose (GTask   *task,
 
   if ((info == NULL || info->error != NULL) && !call->has_looked)
     {
-      call->has_looked = TRUE;
-      llm_call_await_scan (task, choose);
+      look_again (task, choose);
       return;
     }
   if (info != NULL && info->error != NULL)

@@ -208,9 +208,12 @@ void           llm_engine_store_start           (LlmEngine            *self);
 void           llm_engine_store_stop            (LlmEngine            *self);
 
 /* llm-engine-folders.c */
-/* Reads the folders, now or once more, and watches them. */
+/* Reads the folders, now or once more, and watches them. With a script there are none. */
 void           llm_engine_models_start          (LlmEngine            *self);
 void           llm_engine_models_stop           (LlmEngine            *self);
+/* @models: (transfer full) (nullable): what there is; NULL while it is not known */
+void           llm_engine_take_models           (LlmEngine            *self,
+                                                 GPtrArray            *models);
 
 /* llm-engine-models.c */
 /* Waits until a model is loaded, and loads it when none is. The result is the model, (transfer
@@ -283,7 +286,6 @@ void           llm_engine_script_start          (LlmEngine            *self);
 void           llm_engine_script_stop           (LlmEngine            *self);
 /* (element-type LlmModelInfo) (transfer full) (nullable): NULL while the script says that models
  * are being looked for. */
-GPtrArray     *llm_engine_script_list_models    (LlmEngine            *self);
 
 /* llm-engine-memory.c */
 /* Once the executor is there. */

@@ -107,7 +107,7 @@ class Doctor(unittest.TestCase):
         (models / "gone.gguf").symlink_to("nowhere")
         findings = self.look(status=0)
         half = self.find(findings, "model", "warn", "half can't be used: ")["text"]
-        self.assertIn("half.gguf”: the file ends within", half)
+        self.assertIn("half.gguf”: ", half)
         self.find(findings, "model", "warn", "gone can't be used: Can't open")
         self.assertIn("see the warnings", self.rig.run("doctor").output)
 
@@ -124,7 +124,7 @@ class Doctor(unittest.TestCase):
                       self.rig.run("model", "show", "half").output)
         self.assertIn("  Usable        yes\n", self.rig.run("model", "show").output)
         outcome = self.rig.run("model", "use", "half")
-        self.assertEqual(outcome.status, 1)
+        self.assertEqual(outcome.status, 4)
         self.assertIn(listed["half"]["info"]["reason"], outcome.complaint)
 
         (models / "half.gguf").unlink()

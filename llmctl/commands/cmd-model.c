@@ -47,8 +47,7 @@ describe (LlmsvcClient *client,
                                is_active (client, model), llmsvc_model_get_info (model));
 }
 
-/* (nullable): why a model, a{sv} with its `info`, can't be used. A service before this one lists none
- * of these. */
+/* (nullable): why a model, a{sv} with its `info`, can't be used. */
 static const char *
 find_reason (GVariant *model)
 {
@@ -144,8 +143,8 @@ run_list (int       argc,
 static const LlmctlCommand list_command = {
   .name = "list",
   .summary = N_("List the installed models"),
-  .description = N_("The one with a star is in use; one with an exclamation mark can't be used, for the "
-                    "reason below.\n"
+  .description = N_("The one with a star is in use; one with an exclamation mark can't be used, "
+                    "for the reason below.\n"
                     "--json: one object: models, an array of objects: id, title, active, info."),
   .run = run_list,
 };
@@ -182,7 +181,8 @@ format_use (GVariant   *model,
 {
   gboolean is_active = FALSE;
 
-  return g_strdup (g_variant_lookup (model, key, "b", &is_active) && is_active ? _("yes") : _("no"));
+  g_variant_lookup (model, key, "b", &is_active);
+  return g_strdup (is_active ? _("yes") : _("no"));
 }
 
 static char *

@@ -48,8 +48,8 @@ LlmModel     *llm_model_info_open  (LlmModelInfo *self,
 /* (element-type LlmModelInfo) (transfer full): @file (nullable), then the `*.gguf` in @folders, of
  * which missing ones are skipped, not in sub-folders: in order of preference, inside a folder by
  * name. A name found in two folders counts once, the first wins; parts of split files
- * (`-00002-of-…`) are left out, broken files are listed. @known (nullable): of an earlier scan, whose
- * infos are taken for files that did not change since, without reading them again. */
+ * (`-00002-of-…`) are left out, broken files are listed. @known (nullable): of an earlier scan,
+ * whose infos are taken for files that did not change since, without reading them again. */
 GPtrArray    *llm_catalogue_scan   (const char *const *folders,
                                     const char        *file,
                                     GPtrArray         *known);

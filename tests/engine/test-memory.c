@@ -284,8 +284,8 @@ has_model (LlmEngine  *engine,
   return llm_catalogue_find (llm_engine_get_models (engine), id) != NULL;
 }
 
-/* A file that comes displaces none, a broken one is never chosen, and one that goes makes room for the
- * first of the rest. */
+/* A file that comes displaces none, a broken one is never chosen, and one that goes makes room for
+ * the first of the rest. */
 static void
 test_default_model (void)
 {

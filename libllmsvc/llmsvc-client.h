@@ -74,7 +74,8 @@ gboolean            llmsvc_client_has_feature             (LlmsvcClient *self,
 LLMSVC_AVAILABLE_IN_0_1
 LlmsvcModel        *llmsvc_client_get_active_model        (LlmsvcClient *self);
 /* (transfer none): GListModel of LlmsvcModel, the same object for the client's life,
- * which follows what is installed. Filled when the service runs. */
+ * which follows what is installed, also files that can't be used (`usable` of their info is false).
+ * Filled when the service runs. */
 LLMSVC_AVAILABLE_IN_0_1
 GListModel         *llmsvc_client_get_models              (LlmsvcClient *self);
 LLMSVC_AVAILABLE_IN_0_1

@@ -312,7 +312,11 @@ export const ModelsSection = GObject.registerClass(class MonitorModels extends S
         clear(this._box);
         for (const {id, title, isActive, info} of models) {
             const levels = Array.isArray(info['sub-models']) ? info['sub-models'] : [];
-            const facts = [
+            const facts = info['usable'] === false ? [
+                id,
+                // TRANSLATORS: why a file of a model can't be used
+                fill(_('can’t be used: %s'), string(info, 'reason')),
+            ] : [
                 id,
                 string(info, 'architecture'),
                 fill(_('%s parameters'), formatParameters(number(info, 'parameters'))),

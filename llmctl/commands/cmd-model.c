@@ -47,6 +47,18 @@ describe (LlmsvcClient *client,
                                is_active (client, model), llmsvc_model_get_info (model));
 }
 
+/* (nullable): why a model, a{sv} with its `info`, can't be used. */
+static const char *
+find_reason (GVariant *model)
+{
+  g_autoptr(GVariant) info = g_variant_lookup_value (model, "info", G_VARIANT_TYPE_VARDICT);
+  gboolean is_usable = TRUE;
+
+  if (info == NULL || !g_variant_lookup (info, "usable", "b", &is_usable) || is_usable)
+    return NULL;
+  return llmctl_dict_get_string (info, "reason");
+}
+
 /* The service says where it has looked. */
 static const char *
 describe_absence (LlmsvcClient *client)
@@ -64,6 +76,8 @@ format_mark (GVariant   *model,
 {
   gboolean is_active = FALSE;
 
+  if (find_reason (model) != NULL)
+    return g_strdup ("!");
   return g_strdup (g_variant_lookup (model, key, "b", &is_active) && is_active ? "*" : "");
 }
 
@@ -79,6 +93,27 @@ static const LlmctlColumn columns[] = {
   { NULL }
 };
 
+static void
+print_reasons (GVariant *models)
+{
+  GVariantIter iter;
+  GVariant *model;
+
+  g_variant_iter_init (&iter, models);
+  while (g_variant_iter_loop (&iter, "@a{sv}", &model))
+    {
+      const char *reason = find_reason (model);
+      g_autofree char *line = NULL;
+
+      if (reason == NULL)
+        continue;
+      line = g_strdup_printf (_("%s can't be used: %s"), llmctl_dict_get_string (model, "id"),
+                              reason);
+      llmctl_output_printf (LLMCTL_STYLE_WARNING, "! ");
+      llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%s\n", line);
+    }
+}
+
 static LlmctlExit
 run_list (int       argc,
           char    **argv,
@@ -86,6 +121,7 @@ run_list (int       argc,
 {
   g_auto(GVariantBuilder) builder = G_VARIANT_BUILDER_INIT (G_VARIANT_TYPE ("aa{sv}"));
   g_autoptr(LlmsvcClient) client = get_client (error);
+  g_autoptr(GVariant) all = NULL;
   GListModel *models;
 
   if (client == NULL)
@@ -98,14 +134,17 @@ run_list (int       argc,
 
       g_variant_builder_add_value (&builder, describe (client, model));
     }
-  llmctl_rows_show (columns, g_variant_builder_end (&builder), "models", describe_absence (client));
+  all = g_variant_ref_sink (g_variant_builder_end (&builder));
+  if (llmctl_rows_show (columns, all, "models", describe_absence (client)))
+    print_reasons (all);
   return LLMCTL_EXIT_OK;
 }
 
 static const LlmctlCommand list_command = {
   .name = "list",
   .summary = N_("List the installed models"),
-  .description = N_("The one with a star is in use.\n"
+  .description = N_("The one with a star is in use; one with an exclamation mark can't be used, "
+                    "for the reason below.\n"
                     "--json: one object: models, an array of objects: id, title, active, info."),
   .run = run_list,
 };
@@ -140,9 +179,20 @@ static char *
 format_use (GVariant   *model,
             const char *key)
 {
-  g_autofree char *mark = format_mark (model, key);
+  gboolean is_active = FALSE;
 
-  return g_strdup (*mark != '\0' ? _("yes") : _("no"));
+  g_variant_lookup (model, key, "b", &is_active);
+  return g_strdup (is_active ? _("yes") : _("no"));
+}
+
+static char *
+format_usable (GVariant   *model,
+               const char *key)
+{
+  const char *reason = find_reason (model);
+
+  /* Translators: whether a model can be used: “no”, and why not. */
+  return reason != NULL ? g_strdup_printf (_("no: %s"), reason) : g_strdup (_("yes"));
 }
 
 static char *
@@ -184,6 +234,7 @@ format_draft (GVariant   *model,
 static const LlmctlColumn lines[] = {
   { N_("Id"), "id", llmctl_format_text },
   { N_("In use"), "active", format_use },
+  { N_("Usable"), "info", format_usable },
   { N_("Architecture"), "info/architecture", llmctl_format_text },
   { N_("Weights"), "info/quantization", llmctl_format_text },
   { N_("Parameters"), "info/parameters", llmctl_format_count },

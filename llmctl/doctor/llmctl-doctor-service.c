@@ -255,6 +255,36 @@ tell_of_prepared (LlmctlDoctor *self)
     tell_note (self, _("There is no prepared copy of a model yet; the first load makes one"));
 }
 
+/* Files in the folders that the service can't use. */
+static void
+tell_of_unusable (LlmctlDoctor *self)
+{
+  g_autoptr(GVariant) objects =
+    llmctl_doctor_call (self->bus, LLMCTL_SERVICE_NAME, LLMCTL_SERVICE_PATH "/models",
+                        "org.freedesktop.DBus.ObjectManager.GetManagedObjects", NULL,
+                        "a{oa{sa{sv}}}");
+  GVariantIter iter;
+  GVariant *interfaces;
+
+  if (objects == NULL)
+    return;
+  g_variant_iter_init (&iter, objects);
+  while (g_variant_iter_loop (&iter, "{&o@a{sa{sv}}}", NULL, &interfaces))
+    {
+      g_autoptr(GVariant) model =
+        g_variant_lookup_value (interfaces, LLMCTL_MODEL_INTERFACE, G_VARIANT_TYPE_VARDICT);
+      g_autoptr(GVariant) info =
+        model != NULL ? g_variant_lookup_value (model, "Info", G_VARIANT_TYPE_VARDICT) : NULL;
+      gboolean is_usable = TRUE;
+
+      if (info != NULL && g_variant_lookup (info, "usable", "b", &is_usable) && !is_usable)
+        tell_warn (self,
+                   _("Copy or download the file again, or take it out of the folder; “llmctl model "
+                     "check FILE” looks at one outside of it"), _("%s can't be used: %s"),
+                   llmctl_dict_get_string (model, "Id"), llmctl_dict_get_string (info, "reason"));
+    }
+}
+
 static void
 check_model (LlmctlDoctor *self)
 {
@@ -262,6 +292,8 @@ check_model (LlmctlDoctor *self)
   g_autofree const char **features = NULL;
   const char *id;
 
+  if (self->service != NULL && self->bus != NULL)
+    tell_of_unusable (self);
   if (self->model == NULL)
     {
       /* of one that runs it was said already */

@@ -171,12 +171,10 @@ llm_engine_load_draft (LlmEngine *self)
   if (id == NULL || self->draft != NULL || self->draft_error != NULL || self->is_loading_draft)
     return;
   info = llm_catalogue_find (self->models, id);
-  if (info == NULL)
+  if (info == NULL || info->error != NULL)
     {
-      LlmModelInfo *broken = llm_catalogue_find (self->broken, id);
-
-      if (broken != NULL)
-        self->draft_error = g_error_copy (broken->error);
+      if (info != NULL)
+        self->draft_error = g_error_copy (info->error);
       else
         llm_fail (&self->draft_error, LLMSVC_ERROR_NOT_FOUND,
                   "There is no model “%s”, which the configuration names as a draft", id);

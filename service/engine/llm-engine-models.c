@@ -12,71 +12,16 @@
 #include "weights/llm-levels.h"
 #include "weights/llm-repacked-cache.h"
 
-/* --- the catalogue --- */
-
-static void
-run_scan (GTask        *task,
-          gpointer      source,
-          gpointer      data,
-          GCancellable *cancellable)
-{
-  LlmSettings *settings = data;
-
-  g_task_return_pointer (task,
-                         llm_catalogue_scan ((const char *const *) settings->model_folders,
-                                             settings->model_file),
-                         (GDestroyNotify) g_ptr_array_unref);
-}
-
-/* @models: (transfer full) (nullable): NULL while they are not known */
-static void
-take_models (LlmEngine *self,
-             GPtrArray *models)
-{
-  self->has_catalogue = models != NULL;
-  if (models == NULL)
-    {
-      llm_engine_update_availability (self);
-      return;
-    }
-  g_clear_pointer (&self->models, g_ptr_array_unref);
-  self->models = models;
-  llm_engine_models_settle (self);
-}
-
-static void
-on_scanned (GObject      *source,
-            GAsyncResult *result,
-            gpointer      data)
-{
-  take_models ((LlmEngine *) source, g_task_propagate_pointer (G_TASK (result), NULL));
-}
-
-void
-llm_engine_models_start (LlmEngine *self)
-{
-  g_autoptr(GTask) task = NULL;
-
-  if (self->settings->script != NULL)
-    {
-      take_models (self, llm_engine_script_list_models (self));
-      return;
-    }
-  task = g_task_new (self, NULL, on_scanned, NULL);
-  self->has_catalogue = FALSE;
-  llm_engine_update_availability (self);
-  g_task_set_task_data (task, self->settings, NULL);
-  g_task_run_in_thread (task, run_scan);
-}
-
 /* The configured file before all others, broken or not: it is what the
- * administrator asked for. Then what SelectModel chose, then the first good one;
- * a broken one only when there is no other, so that its fault is told. */
+ * administrator asked for. Then what SelectModel chose, then the one in use, which a file
+ * that comes does not displace, then the first good one; a broken one only when there is no
+ * other, so that its fault is told. */
 static LlmModelInfo *
 choose_model (LlmEngine *self,
               GPtrArray *all)
 {
   LlmModelInfo *chosen = self->chosen != NULL ? llm_catalogue_find (all, self->chosen) : NULL;
+  LlmModelInfo *active = self->active != NULL ? llm_catalogue_find (all, self->active->id) : NULL;
 
   if (all->len == 0)
     return NULL;
@@ -84,6 +29,8 @@ choose_model (LlmEngine *self,
     return g_ptr_array_index (all, 0);
   if (chosen != NULL && chosen->error == NULL)
     return chosen;
+  if (active != NULL && active->error == NULL)
+    return active;
   for (guint i = 0; i < all->len; i++)
     {
       LlmModelInfo *info = g_ptr_array_index (all, i);
@@ -94,33 +41,54 @@ choose_model (LlmEngine *self,
   return g_ptr_array_index (all, 0);
 }
 
+/* What is loaded is listed as it was then, whatever has become of its file. */
+static void
+list_models (LlmEngine *self,
+             gboolean   is_loaded)
+{
+  gboolean is_listed = !is_loaded || self->active == NULL;
+
+  g_ptr_array_set_size (self->models, 0);
+  for (guint i = 0; i < self->found->len; i++)
+    {
+      LlmModelInfo *info = g_ptr_array_index (self->found, i);
+
+      if (!is_listed && g_str_equal (info->id, self->active->id))
+        {
+          info = self->active;
+          is_listed = TRUE;
+        }
+      g_ptr_array_add (self->models, llm_model_info_ref (info));
+    }
+  if (!is_listed)
+    g_ptr_array_add (self->models, llm_model_info_ref (self->active));
+}
+
 void
 llm_engine_models_settle (LlmEngine *self)
 {
+  gboolean is_loaded = self->model != NULL || self->is_loading;
+  g_autofree char *was = self->active != NULL ? g_strdup (self->active->id) : NULL;
+
   if (!self->has_catalogue || !self->has_index)
     return;
 
   /* What is loaded stays in use, whatever else was found; a script is obeyed. */
-  if ((self->model == NULL || self->settings->script != NULL) && !self->is_loading)
+  if (!is_loaded || (self->settings->script != NULL && !self->is_loading))
     {
-      LlmModelInfo *chosen = choose_model (self, self->models);
+      LlmModelInfo *chosen = choose_model (self, self->found);
 
+      if (chosen != self->active)
+        g_clear_error (&self->load_error);
       g_clear_pointer (&self->active, llm_model_info_unref);
       self->active = chosen != NULL ? llm_model_info_ref (chosen) : NULL;
+      is_loaded = FALSE;
     }
-  g_ptr_array_set_size (self->broken, 0);
-  for (guint i = self->models->len; i-- > 0;)
-    {
-      LlmModelInfo *info = g_ptr_array_index (self->models, i);
-
-      if (info->error != NULL)
-        {
-          g_message ("A model can't be used: %s", info->error->message);
-          g_ptr_array_add (self->broken, g_ptr_array_steal_index (self->models, i));
-        }
-    }
+  list_models (self, is_loaded);
   g_signal_emit_by_name (self, "models-changed");
   llm_engine_update_availability (self);
+  if (g_strcmp0 (was, self->active != NULL ? self->active->id : NULL) != 0)
+    g_signal_emit_by_name (self, "availability-changed");
   llm_engine_end_waiting (&self->waiting_start, NULL, NULL);
 }
 
@@ -254,7 +222,7 @@ take_model (LlmEngine *self,
       self->active = llm_model_info_ref (load->info);
       g_free (self->chosen);
       self->chosen = g_strdup (load->info->id);
-      g_signal_emit_by_name (self, "models-changed");
+      llm_engine_models_settle (self);
       llm_call_store (load->select, llm_store_set_model, g_strdup (load->info->id), g_free,
                       llm_call_end);
     }
@@ -297,6 +265,8 @@ on_load_done (GObject      *source,
     begin_load (self, self->active, NULL);
   if (error == NULL && self->model != NULL)
     llm_engine_count_all (self);
+  if (self->model == NULL)
+    llm_engine_models_settle (self);
 }
 
 /* @select: (nullable): the call of SelectModel to answer */
@@ -350,11 +320,35 @@ set_unusable (LlmEngine *self,
 }
 
 static void
+on_looked (GObject      *source,
+           GAsyncResult *result,
+           gpointer      data)
+{
+  g_autoptr(GTask) task = data;
+  GError *error = NULL;
+
+  g_task_propagate_boolean (G_TASK (result), &error);
+  llm_call_go_on (task, error);
+}
+
+/* Somebody may have put a model there meanwhile: looks again, once. */
+static void
+look_again (GTask       *task,
+            LlmCallStep  step)
+{
+  LlmCall *call = g_task_get_task_data (task);
+
+  call->has_looked = TRUE;
+  call->step = step;
+  llm_engine_await_scan (call->engine, on_looked, g_object_ref (task));
+}
+
+static void
 get_model (GTask   *task,
            LlmCall *call)
 {
   LlmEngine *self = call->engine;
-  gboolean is_usable = self->active != NULL && self->active->error == NULL;
+  gboolean is_usable;
   GError *error = NULL;
 
   if (self->is_suspect && self->n_requests_running == 0 && !self->is_loading)
@@ -362,13 +356,10 @@ get_model (GTask   *task,
       self->is_suspect = FALSE;
       llm_engine_unload (self, ignore_freed, NULL);
     }
+  is_usable = self->active != NULL && self->active->error == NULL;
   if (!is_usable && !call->has_looked)
     {
-      /* Somebody may have put a model there meanwhile: looks again, once. */
-      call->has_looked = TRUE;
-      if (self->has_catalogue)
-        llm_engine_models_start (self);
-      llm_call_await_start (task, get_model);
+      look_again (task, get_model);
       return;
     }
   if (!is_usable)
@@ -409,6 +400,8 @@ llm_engine_fail_waiting (LlmEngine *self)
     llmsvc_error_new (LLMSVC_ERROR_CANCELLED, NULL, "The service is ending");
 
   llm_engine_end_waiting (&self->waiting_start, NULL, error);
+  llm_engine_end_waiting (&self->waiting_scan, NULL, error);
+  llm_engine_end_waiting (&self->waiting_next_scan, NULL, error);
   llm_engine_end_waiting (&self->waiting_model, NULL, error);
 }
 
@@ -442,21 +435,17 @@ choose (GTask   *task,
         LlmCall *call)
 {
   LlmEngine *self = call->engine;
-  LlmModelInfo *info = llm_catalogue_find (self->models, call->name);
-  LlmModelInfo *broken = info == NULL ? llm_catalogue_find (self->broken, call->name) : NULL;
+  LlmModelInfo *info = llm_catalogue_find (self->found, call->name);
   GError *error = NULL;
 
-  if (info == NULL && !call->has_looked)
+  if ((info == NULL || info->error != NULL) && !call->has_looked)
     {
-      call->has_looked = TRUE;
-      if (self->has_catalogue)
-        llm_engine_models_start (self);
-      llm_call_await_start (task, choose);
+      look_again (task, choose);
       return;
     }
-  if (broken != NULL)
+  if (info != NULL && info->error != NULL)
     {
-      error = g_error_copy (broken->error);
+      error = g_error_copy (info->error);
     }
   else if (info == NULL)
     {
@@ -510,4 +499,6 @@ llm_engine_unload (LlmEngine     *self,
   llm_constraint_cache_set_model (self->constraints, NULL);
   self->counters.model_unloads++;
   llm_executor_set_model (self->executor, 0, NULL, NULL, done, data);
+  /* its file may be another by now, or gone */
+  llm_engine_models_settle (self);
 }

@@ -14,6 +14,7 @@
 #include "contexts/llm-context.h"
 #include "engine/llm-engine.h"
 #include "runtime/llm-executor.h"
+#include "io/llm-folder-watch.h"
 #include "memory/llm-governor.h"
 #include "model/llm-companion.h"
 #include "weights/llm-levels.h"
@@ -103,8 +104,14 @@ struct _LlmEngine
   LlmModelInfo *mock;           /* (nullable): stands in for a model, with a script */
   guint phase;                  /* of the script's availability */
   guint phase_timer;            /* source */
-  GPtrArray *models;            /* (element-type LlmModelInfo) (owned): usable */
-  GPtrArray *broken;            /* (element-type LlmModelInfo) (owned): the others */
+  GPtrArray *found;             /* (element-type LlmModelInfo) (owned): by the last scan */
+  GPtrArray *models;            /* (element-type LlmModelInfo) (owned): these, and what is loaded as
+                                 * it was when it was loaded */
+  LlmFolderWatch *watch;        /* (nullable) (owned): of the folders */
+  gboolean is_scanning;
+  gboolean shall_scan;          /* once more, after that */
+  GQueue waiting_scan;          /* (element-type GTask) (owned): for the one under way */
+  GQueue waiting_next_scan;     /* (element-type GTask) (owned): for one that begins later */
   LlmModelInfo *active;         /* (nullable) */
   char *chosen;                 /* (nullable): id that SelectModel chose */
   const char *availability;
@@ -200,8 +207,15 @@ void           llm_engine_store_start           (LlmEngine            *self);
 /* Waits for transactions under way. */
 void           llm_engine_store_stop            (LlmEngine            *self);
 
-/* llm-engine-models.c */
+/* llm-engine-folders.c */
+/* Reads the folders, now or once more, and watches them. With a script there are none. */
 void           llm_engine_models_start          (LlmEngine            *self);
+void           llm_engine_models_stop           (LlmEngine            *self);
+/* @models: (transfer full) (nullable): what there is; NULL while it is not known */
+void           llm_engine_take_models           (LlmEngine            *self,
+                                                 GPtrArray            *models);
+
+/* llm-engine-models.c */
 /* Waits until a model is loaded, and loads it when none is. The result is the model, (transfer
  * full). */
 void           llm_engine_await_model           (LlmEngine            *self,
@@ -272,7 +286,6 @@ void           llm_engine_script_start          (LlmEngine            *self);
 void           llm_engine_script_stop           (LlmEngine            *self);
 /* (element-type LlmModelInfo) (transfer full) (nullable): NULL while the script says that models
  * are being looked for. */
-GPtrArray     *llm_engine_script_list_models    (LlmEngine            *self);
 
 /* llm-engine-memory.c */
 /* Once the executor is there. */

@@ -13,8 +13,9 @@
 /* How long a phase of a script that should end waits for a load that runs. */
 #define LOAD_WAIT_MS 1
 
-GPtrArray *
-llm_engine_script_list_models (LlmEngine *self)
+/* (transfer full) (nullable): NULL while the script says that it is not known. */
+static GPtrArray *
+list_models (LlmEngine *self)
 {
   const LlmScriptPhase *phase = llm_script_get_phase (self->settings->script, self->phase);
   g_autoptr(GPtrArray) models =
@@ -60,7 +61,6 @@ on_phase_over (gpointer data)
     }
   self->phase++;
   begin_phase (self);
-  llm_engine_models_start (self);
   return G_SOURCE_REMOVE;
 }
 
@@ -71,6 +71,7 @@ begin_phase (LlmEngine *self)
 
   if (phase->for_ms > 0)
     self->phase_timer = g_timeout_add (phase->for_ms, on_phase_over, self);
+  llm_engine_take_models (self, list_models (self));
 }
 
 void

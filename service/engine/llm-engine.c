@@ -66,6 +66,7 @@ llm_engine_stop (LlmEngine *self)
     g_ptr_array_add (generations, g_object_ref (generation));
   for (guint i = 0; i < generations->len; i++)
     llm_generation_leave (g_ptr_array_index (generations, i));
+  llm_engine_models_stop (self);
   llm_engine_fail_waiting (self);
 
   /* Requests end at the next step; commits under way go on to their end. */
@@ -113,8 +114,9 @@ llm_engine_finalize (GObject *object)
   g_clear_pointer (&self->active, llm_model_info_unref);
   llm_engine_script_stop (self);
   g_clear_pointer (&self->mock, llm_model_info_unref);
-  g_clear_pointer (&self->models, g_ptr_array_unref);
-  g_ptr_array_unref (self->broken);
+  llm_engine_models_stop (self);
+  g_ptr_array_unref (self->models);
+  g_ptr_array_unref (self->found);
   g_clear_error (&self->load_error);
   g_clear_error (&self->db_error);
   llm_ledger_unref (self->ledger);
@@ -146,7 +148,7 @@ llm_engine_init (LlmEngine *self)
   self->journal = llm_journal_new (NULL);
   self->main_box = llm_mailbox_new ();
   self->models = g_ptr_array_new_with_free_func ((GDestroyNotify) llm_model_info_unref);
-  self->broken = g_ptr_array_new_with_free_func ((GDestroyNotify) llm_model_info_unref);
+  self->found = g_ptr_array_new_with_free_func ((GDestroyNotify) llm_model_info_unref);
   self->contexts = g_hash_table_new_full (g_str_hash, g_str_equal, NULL, g_object_unref);
   self->making = g_ptr_array_new ();
   self->generations = g_hash_table_new_full (g_str_hash, g_str_equal, NULL, g_object_unref);
@@ -158,6 +160,8 @@ llm_engine_init (LlmEngine *self)
   g_queue_init (&self->ended);
   g_queue_init (&self->uncounted);
   g_queue_init (&self->waiting_start);
+  g_queue_init (&self->waiting_scan);
+  g_queue_init (&self->waiting_next_scan);
   g_queue_init (&self->waiting_model);
 }
 

@@ -36,6 +36,10 @@ void               llm_engine_start            (LlmEngine   *self);
 void               llm_engine_await_start      (LlmEngine          *self,
                                                 GAsyncReadyCallback callback,
                                                 gpointer            data);
+/* The same, and the folders of models were read since. */
+void               llm_engine_await_scan       (LlmEngine          *self,
+                                                GAsyncReadyCallback callback,
+                                                gpointer            data);
 /* Asks the thread that computes for a sign of life: how often before this it was asked in vain. */
 guint              llm_engine_probe            (LlmEngine   *self);
 
@@ -69,7 +73,7 @@ LlmDraftSums       llm_engine_sum_drafts        (LlmEngine   *self,
 const char *const *llm_engine_get_features     (LlmEngine   *self);
 
 /* --- models ---
- * Signals: "availability-changed" (), when one of these three changed;
+ * Signals: "availability-changed" (), when one of these changed, or which model is in use;
  * "models-changed" (), when the list did; "load-progress" (), some times a second while weights are
  * made ready. */
 
@@ -90,7 +94,7 @@ GStrv              llm_engine_list_sub_models  (LlmEngine   *self,
  * loaded. */
 guint              llm_engine_get_held_sub_model (LlmEngine *self,
                                                 const LlmModelInfo *info);
-/* (element-type LlmModelInfo) (transfer none): those that can be used. */
+/* (element-type LlmModelInfo) (transfer none): also those that can't be used. */
 GPtrArray         *llm_engine_get_models       (LlmEngine   *self);
 
 /* Changes the model for everyone and loads it; the old one stays when that fails. */

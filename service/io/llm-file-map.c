@@ -73,6 +73,23 @@ get_code (void)
   return errno == ENOMEM ? LLMSVC_ERROR_NO_MEMORY : LLMSVC_ERROR_FAILED;
 }
 
+static void
+fill_identity (LlmFileIdentity   *identity,
+               const struct stat *status)
+{
+  *identity = (LlmFileIdentity) {
+    .device = status->st_dev,
+    .inode = status->st_ino,
+    .size = (guint64) status->st_size,
+    .modified_s = status->st_mtim.tv_sec,
+    .modified_ns = status->st_mtim.tv_nsec,
+    .changed_s = status->st_ctim.tv_sec,
+    .changed_ns = status->st_ctim.tv_nsec,
+    .uid = status->st_uid,
+    .mode = status->st_mode,
+  };
+}
+
 gboolean
 llm_file_identity_read (int              fd,
                         LlmFileIdentity *identity)
@@ -81,17 +98,19 @@ llm_file_identity_read (int              fd,
 
   if (fstat (fd, &status) < 0)
     return FALSE;
-  *identity = (LlmFileIdentity) {
-    .device = status.st_dev,
-    .inode = status.st_ino,
-    .size = (guint64) status.st_size,
-    .modified_s = status.st_mtim.tv_sec,
-    .modified_ns = status.st_mtim.tv_nsec,
-    .changed_s = status.st_ctim.tv_sec,
-    .changed_ns = status.st_ctim.tv_nsec,
-    .uid = status.st_uid,
-    .mode = status.st_mode,
-  };
+  fill_identity (identity, &status);
+  return TRUE;
+}
+
+gboolean
+llm_file_identity_read_path (const char      *path,
+                             LlmFileIdentity *identity)
+{
+  struct stat status;
+
+  if (stat (path, &status) < 0)
+    return FALSE;
+  fill_identity (identity, &status);
   return TRUE;
 }
 

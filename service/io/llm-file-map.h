@@ -32,6 +32,9 @@ typedef struct
 /* Of the file that is open as @fd, as of now. FALSE when the system does not tell. */
 gboolean      llm_file_identity_read      (int              fd,
                                            LlmFileIdentity *identity);
+/* The same for a path. */
+gboolean      llm_file_identity_read_path (const char      *path,
+                                           LlmFileIdentity *identity);
 /* Whether both have the same content, as far as that is known without reading it. A device may
  * have another number after a restart of the machine, so it is compared only where @is_strict. */
 gboolean      llm_file_identity_equal     (const LlmFileIdentity *a,

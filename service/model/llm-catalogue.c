@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#define SUFFIX ".gguf"
+#define SUFFIX LLM_MODEL_SUFFIX
 /* Characters of a text from a file that are shown to people. */
 #define MAX_TEXT 256
 
@@ -191,28 +191,54 @@ list_names (const char *folder)
 
 typedef struct
 {
+  GPtrArray *known;       /* (element-type LlmModelInfo) (unowned) (nullable) */
   GPtrArray *infos;       /* (element-type LlmModelInfo) (owned) */
   GHashTable *names;      /* (element-type utf8) (owned): of files, that were found */
   GHashTable *ids;        /* (element-type utf8) (unowned) */
 } Scan;
+
+/* (transfer full) (nullable): what is known of the file called @id, which has not changed. */
+static LlmModelInfo *
+find_known (Scan                  *scan,
+            const char            *id,
+            const char            *path,
+            const LlmFileIdentity *identity)
+{
+  LlmModelInfo *info = llm_catalogue_find (scan->known, id);
+
+  return info != NULL && g_str_equal (info->path, path)
+             && llm_file_identity_equal (&info->identity, identity, TRUE)
+           ? llm_model_info_ref (info)
+           : NULL;
+}
 
 static void
 add_file (Scan       *scan,
           const char *path)
 {
   g_autofree char *name = g_path_get_basename (path);
-  g_autofree char *first_id = NULL;
+  g_autofree char *first_id = make_id (path);
+  g_autofree char *id = g_strdup (first_id);
+  LlmFileIdentity identity = { 0 };
   LlmModelInfo *info;
 
   if (!g_hash_table_add (scan->names, g_steal_pointer (&name)))
     return;
 
-  info = llm_model_info_read (path);
-  first_id = g_strdup (info->id);
-  for (guint n = 2; g_hash_table_contains (scan->ids, info->id); n++)
+  for (guint n = 2; g_hash_table_contains (scan->ids, id); n++)
     {
+      g_free (id);
+      id = g_strdup_printf ("%s-%u", first_id, n);
+    }
+  /* from before it is read: what changes meanwhile is read once more by the next scan */
+  llm_file_identity_read_path (path, &identity);
+  info = find_known (scan, id, path, &identity);
+  if (info == NULL)
+    {
+      info = llm_model_info_read (path);
       g_free (info->id);
-      info->id = g_strdup_printf ("%s-%u", first_id, n);
+      info->id = g_steal_pointer (&id);
+      info->identity = identity;
     }
   g_hash_table_add (scan->ids, info->id);
   g_ptr_array_add (scan->infos, info);
@@ -220,11 +246,12 @@ add_file (Scan       *scan,
 
 GPtrArray *
 llm_catalogue_scan (const char *const *folders,
-                    const char        *file)
+                    const char        *file,
+                    GPtrArray         *known)
 {
   g_autoptr(GHashTable) names = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
   g_autoptr(GHashTable) ids = g_hash_table_new (g_str_hash, g_str_equal);
-  Scan scan = { NULL, names, ids };
+  Scan scan = { known, NULL, names, ids };
 
   scan.infos = g_ptr_array_new_with_free_func ((GDestroyNotify) llm_model_info_unref);
   if (file != NULL)

@@ -9,7 +9,10 @@
 
 #include <gio/gio.h>
 
+#include "io/llm-file-map.h"
 #include "model/llm-model.h"
+
+#define LLM_MODEL_SUFFIX ".gguf"
 
 typedef struct
 {
@@ -25,6 +28,7 @@ typedef struct
   guint64 file_bytes;
   guint context_length;
   GError *error;        /* (nullable): why this file can't be used */
+  LlmFileIdentity identity; /* of the file when it was read; zero where there was none */
 } LlmModelInfo;
 
 LlmModelInfo *llm_model_info_ref   (LlmModelInfo *self);
@@ -44,9 +48,11 @@ LlmModel     *llm_model_info_open  (LlmModelInfo *self,
 /* (element-type LlmModelInfo) (transfer full): @file (nullable), then the `*.gguf` in @folders, of
  * which missing ones are skipped, not in sub-folders: in order of preference, inside a folder by
  * name. A name found in two folders counts once, the first wins; parts of split files
- * (`-00002-of-…`) are left out, broken files are listed. */
+ * (`-00002-of-…`) are left out, broken files are listed. @known (nullable): of an earlier scan,
+ * whose infos are taken for files that did not change since, without reading them again. */
 GPtrArray    *llm_catalogue_scan   (const char *const *folders,
-                                    const char        *file);
+                                    const char        *file,
+                                    GPtrArray         *known);
 
 /* (nullable) (transfer none): of @models (element-type LlmModelInfo) (nullable), the one called
  * @id. */

@@ -35,7 +35,8 @@ open_model (const LlmSettings *settings,
 
   if (path != NULL)
     return llm_model_open (path, error);
-  found = llm_catalogue_scan ((const char *const *) settings->model_folders, settings->model_file);
+  found = llm_catalogue_scan ((const char *const *) settings->model_folders, settings->model_file,
+                              NULL);
   for (guint i = 0; i < found->len; i++)
     {
       LlmModelInfo *info = g_ptr_array_index (found, i);

@@ -4,6 +4,7 @@
 
 #include "engine-rig.h"
 
+#include <glib/gstdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -276,6 +277,49 @@ test_model_comes_and_goes (void)
   llm_test_folder_remove (folder);
 }
 
+static gboolean
+has_model (LlmEngine  *engine,
+           const char *id)
+{
+  return llm_catalogue_find (llm_engine_get_models (engine), id) != NULL;
+}
+
+/* A file that comes displaces none, a broken one is never chosen, and one that goes makes room for
+ * the first of the rest. */
+static void
+test_default_model (void)
+{
+  g_autofree char *folder = llm_test_folder_new ();
+  g_autofree char *broken = g_build_filename (folder, "a.gguf", NULL);
+  g_autofree char *first = g_build_filename (folder, "b.gguf", NULL);
+  g_autofree char *second = g_build_filename (folder, "c.gguf", NULL);
+  LlmSettings *settings = llm_settings_new ();
+  Fixture fixture = { .caller = llm_caller_new (0, "", ":1.1", LLM_CALLER_HOST) };
+  const LlmTestModel shape = { .seed = 1 };
+
+  g_assert_true (g_file_set_contents (broken, "no such thing", -1, NULL));
+  llm_test_model_write (&shape, second);
+  g_strfreev (settings->model_folders);
+  settings->model_folders = g_strdupv ((char *[]) { folder, NULL });
+  fixture.engine = llm_engine_new (settings);
+  llm_engine_start (fixture.engine);
+  WAIT_FOR (has_model (fixture.engine, "c"));
+  g_assert_true (has_model (fixture.engine, "a"));
+  g_assert_cmpstr (llm_engine_get_active_model (fixture.engine)->id, ==, "c");
+
+  llm_test_model_write (&shape, first);
+  WAIT_FOR (has_model (fixture.engine, "b"));
+  g_assert_cmpstr (llm_engine_get_active_model (fixture.engine)->id, ==, "c");
+  g_assert_cmpint (g_unlink (second), ==, 0);
+  WAIT_FOR (!has_model (fixture.engine, "c"));
+  g_assert_cmpstr (llm_engine_get_active_model (fixture.engine)->id, ==, "b");
+  g_assert_cmpstr (llm_engine_get_availability (fixture.engine), ==, "ready");
+  g_free (complete (&fixture, "Hello!", "{'max-tokens': <uint32 3>}"));
+  stop_engine (&fixture.engine);
+  llm_caller_unref (fixture.caller);
+  llm_test_folder_remove (folder);
+}
+
 static void
 test_broken_model (void)
 {
@@ -514,6 +558,7 @@ main (int    argc,
   ADD ("/engine/many-names", test_many_names);
   g_test_add_func ("/engine/no-model", test_no_model);
   g_test_add_func ("/engine/model-comes-and-goes", test_model_comes_and_goes);
+  g_test_add_func ("/engine/default-model", test_default_model);
   g_test_add_func ("/engine/broken-model", test_broken_model);
   return g_test_run ();
 }

@@ -97,6 +97,41 @@ class Doctor(unittest.TestCase):
                                                  for finding in findings["model"]) else "warn",
                   "prepared cop")
 
+    def test_unusable(self):
+        """A file that can't be used is a warning here, and listed with its reason elsewhere."""
+        self.rig.close()
+        self.rig = rig.Rig()
+        models = self.rig.home / ".local/share/llmsvc/models"
+        models.mkdir(parents=True)
+        (models / "half.gguf").write_bytes(pathlib.Path(rig.MODEL).read_bytes()[:4000])
+        (models / "gone.gguf").symlink_to("nowhere")
+        findings = self.look(status=0)
+        half = self.find(findings, "model", "warn", "half can't be used: ")["text"]
+        self.assertIn("half.gguf”: ", half)
+        self.find(findings, "model", "warn", "gone can't be used: Can't open")
+        self.assertIn("see the warnings", self.rig.run("doctor").output)
+
+        listed = {model["id"]: model for model in self.rig.json("model", "list")["models"]}
+        self.assertEqual({name: model["info"]["usable"] for name, model in listed.items()},
+                         {"half": False, "gone": False, pathlib.Path(rig.MODEL).stem: True})
+        self.assertEqual("half can't be used: " + listed["half"]["info"]["reason"], half)
+        self.assertEqual([model["id"] for model in listed.values() if model["active"]],
+                         [pathlib.Path(rig.MODEL).stem])
+        output = self.rig.run("model", "list").output
+        self.assertRegex(output, r"(?m)^!  half ")
+        self.assertIn("\n! " + half + "\n", output)
+        self.assertIn("  Usable        no: " + listed["half"]["info"]["reason"],
+                      self.rig.run("model", "show", "half").output)
+        self.assertIn("  Usable        yes\n", self.rig.run("model", "show").output)
+        outcome = self.rig.run("model", "use", "half")
+        self.assertEqual(outcome.status, 4)
+        self.assertIn(listed["half"]["info"]["reason"], outcome.complaint)
+
+        (models / "half.gguf").unlink()
+        (models / "gone.gguf").unlink()
+        findings = self.look(status=0)
+        self.assertNotIn("can't be used", json.dumps(findings["model"]))
+
     def test_not_running(self):
         self.rig.close()
         self.rig = rig.Rig({"rules": RULES}, activatable=True)

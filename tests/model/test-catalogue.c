@@ -127,7 +127,7 @@ test_scan (Fixture       *fixture,
   g_assert_cmpint (mkfifo (pipe_path, 0600), ==, 0);
   g_assert_cmpint (symlink ("nowhere", dangling), ==, 0);
 
-  found = llm_catalogue_scan (folders, file);
+  found = llm_catalogue_scan (folders, file, NULL);
   g_assert_cmpuint (found->len, ==, G_N_ELEMENTS (expected));
   for (guint i = 0; i < found->len; i++)
     {
@@ -155,9 +155,9 @@ test_nothing (Fixture       *fixture,
 {
   const char *const folders[] = { fixture->first, NULL };
   g_autofree char *file = g_build_filename (fixture->root, "gone.gguf", NULL);
-  g_autoptr(GPtrArray) none = llm_catalogue_scan (folders, NULL);
-  g_autoptr(GPtrArray) nowhere = llm_catalogue_scan (NULL, NULL);
-  g_autoptr(GPtrArray) gone = llm_catalogue_scan (folders, file);
+  g_autoptr(GPtrArray) none = llm_catalogue_scan (folders, NULL, NULL);
+  g_autoptr(GPtrArray) nowhere = llm_catalogue_scan (NULL, NULL, NULL);
+  g_autoptr(GPtrArray) gone = llm_catalogue_scan (folders, file, NULL);
 
   g_assert_cmpuint (none->len, ==, 0);
   g_assert_cmpuint (nowhere->len, ==, 0);
@@ -179,7 +179,7 @@ test_strange_names (Fixture       *fixture,
   write_model (fixture->first, "x\xff.gguf", "line\nline\x1b[2J");
   write_model (fixture->first, "x\xfe.gguf", long_title);
   write_text (fixture->first, "x\xfd.gguf", "GGUX");
-  found = llm_catalogue_scan (folders, NULL);
+  found = llm_catalogue_scan (folders, NULL, NULL);
 
   g_assert_cmpuint (found->len, ==, 3);
   for (guint i = 0; i < found->len; i++)

@@ -29,7 +29,7 @@ dup_model_path (LlmBus *bus)
 {
   LlmModelInfo *model = llm_engine_get_active_model (bus->engine);
 
-  return model != NULL ? llm_bus_models_dup_path (model) : g_strdup ("/");
+  return model != NULL && model->error == NULL ? llm_bus_models_dup_path (model) : g_strdup ("/");
 }
 
 static GVariant *

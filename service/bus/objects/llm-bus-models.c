@@ -2,6 +2,7 @@
 
 #define G_LOG_DOMAIN "llm-bus"
 
+#include "bus/llm-bus-translate.h"
 #include "bus/objects/llm-bus-objects.h"
 
 #include "common/llmsvc-names.h"
@@ -29,17 +30,20 @@ list_properties (LlmBus  *bus,
   const LlmDraftSums sums = llm_engine_sum_drafts (bus->engine, info->id);
   g_auto(GStrv) sub_models = llm_engine_list_sub_models (bus->engine, info);
   guint held = llm_engine_get_held_sub_model (bus->engine, info);
+  /* everybody is told of it at once, so it can't be in one caller's language */
+  g_autofree char *reason = info->error != NULL ? llm_bus_translate (NULL, info->error) : NULL;
 
   return g_variant_new_parsed ("{'Id': <%s>, 'Title': <%s>, 'Info': <@a{sv} {"
                                "'architecture': <%s>, 'parameters': <%t>, 'file-bytes': <%t>, "
                                "'context-length': <%u>, 'quantization': <%s>, 'license': <%s>, "
-                               "'sub-models': <%^as>, 'held-sub-model': <%u>, 'draft': <%s>, 'drafted-tokens': <%t>, "
-                               "'accepted-tokens': <%t>}>}",
+                               "'usable': <%b>, 'reason': <%s>, "
+                               "'sub-models': <%^as>, 'held-sub-model': <%u>, 'draft': <%s>, "
+                               "'drafted-tokens': <%t>, 'accepted-tokens': <%t>}>}",
                                info->id, info->title, info->architecture,
                                (guint64) info->parameters, (guint64) info->file_bytes,
                                (guint32) info->context_length, info->quantization, info->license,
-                               sub_models, held, draft != NULL ? draft : "", sums.n_drafted,
-                               sums.n_accepted);
+                               info->error == NULL, reason != NULL ? reason : "", sub_models, held,
+                               draft != NULL ? draft : "", sums.n_drafted, sums.n_accepted);
 }
 
 const LlmBusInterface llm_bus_model_interface = { LLMSVC_MODEL_INTERFACE, NULL, list_properties };
@@ -77,7 +81,18 @@ is_same (LlmModelInfo *a,
          LlmModelInfo *b)
 {
   return g_str_equal (a->path, b->path) && g_str_equal (a->title, b->title) &&
-         a->file_bytes == b->file_bytes && a->parameters == b->parameters;
+         a->file_bytes == b->file_bytes && a->parameters == b->parameters &&
+         g_strcmp0 (a->error != NULL ? a->error->message : NULL,
+                    b->error != NULL ? b->error->message : NULL) == 0;
+}
+
+static void
+take_info (Exported     *self,
+           LlmModelInfo *info)
+{
+  llm_model_info_ref (info);
+  llm_model_info_unref (self->info);
+  self->info = info;
 }
 
 static GVariant *
@@ -150,7 +165,10 @@ follow_list (LlmBusModels *self)
       LlmModelInfo *now = g_hash_table_lookup (wanted, key);
 
       if (now != NULL && is_same (now, ((Exported *) value)->info))
-        continue;
+        {
+          take_info (value, now);
+          continue;
+        }
       unexport_model (self, key, value);
       g_hash_table_iter_remove (&iter);
     }
@@ -222,12 +240,13 @@ on_started (GObject      *source,
 }
 
 /* GDBusObjectManagerServer answers with what is exported, which is nothing before the folders were
- * read: who has made the bus start the service would hear that there is no model. */
+ * read: who has made the bus start the service would hear that there is no model. They are looked
+ * into for each call, as not every file system tells of changes. */
 static gboolean
 handle_get_managed_objects (LlmBusCall *call,
                             GError    **error)
 {
-  llm_engine_await_start (call->bus->engine, on_started, llm_bus_call_ref (call));
+  llm_engine_await_scan (call->bus->engine, on_started, llm_bus_call_ref (call));
   return TRUE;
 }
 

@@ -16,6 +16,7 @@
 #include "llmctl/bus/llmctl-contexts.h"
 #include "llmctl/llmctl-options.h"
 #include "llmctl/output/llmctl-output.h"
+#include "llmctl/output/llmctl-progress.h"
 #include "llmctl/bus/llmctl-wait.h"
 
 /* A line of a list: @is_current is marked. */
@@ -214,6 +215,7 @@ run_model (LlmctlChat  *self,
   GListModel *models = llmsvc_client_get_models (self->client);
   LlmsvcModel *active = llmsvc_client_get_active_model (self->client);
   const char *active_id = active != NULL ? llmsvc_model_get_id (active) : NULL;
+  g_autofree char *told = NULL;
 
   for (guint i = 0; *argument == '\0' && i < g_list_model_get_n_items (models); i++)
     {
@@ -225,11 +227,10 @@ run_model (LlmctlChat  *self,
   if (*argument == '\0')
     return TRUE;
 
-  if (!llmsvc_client_select_model_sync (self->client, argument, llmctl_wait_get_cancellable (),
-                                        error))
-    return FALSE;
-  llmctl_chat_note (self, _("“%s” is the model now, for everyone"), argument);
-  return TRUE;
+  told = llmctl_progress_select_model (self->client, argument, error);
+  if (told != NULL)
+    llmctl_chat_note (self, "%s", told);
+  return told != NULL;
 }
 
 /* An unknown key would only be told with the next answer. */

@@ -9,6 +9,7 @@
 #include <glib/gi18n.h>
 #include <string.h>
 
+#include "llmctl/output/llmctl-progress.h"
 #include "llmctl/output/llmctl-rows.h"
 #include "llmctl/bus/llmctl-service.h"
 #include "llmctl/bus/llmctl-wait.h"
@@ -291,21 +292,33 @@ static const LlmctlCommand show_command = {
 
 /* --- use --- */
 
+static gboolean hides_progress;
+
+static const GOptionEntry use_options[] = {
+  { "no-progress", 0, 0, G_OPTION_ARG_NONE, &hides_progress,
+    N_("Draw no line of progress on the terminal"), NULL },
+  G_OPTION_ENTRY_NULL
+};
+
 static LlmctlExit
 run_use (int       argc,
          char    **argv,
          GError  **error)
 {
   g_autoptr(LlmsvcClient) client = NULL;
+  g_autofree char *told = NULL;
 
   if (!g_utf8_validate (argv[1], -1, NULL))
     return llmctl_complain_usage (_("The id of a model is UTF-8 text"));
 
   client = llmctl_wait_client (error);
-  if (client != NULL &&
-      llmsvc_client_select_model_sync (client, argv[1], llmctl_wait_get_cancellable (), error) &&
-      llmctl_globals.is_json)
+  llmctl_progress_begin (!hides_progress);
+  if (client != NULL)
+    told = llmctl_progress_select_model (client, argv[1], error);
+  if (told != NULL && llmctl_globals.is_json)
     llmctl_output_json (g_variant_new_parsed ("{'id': <%s>}", argv[1]));
+  else if (told != NULL)
+    llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%s\n", told);
   return LLMCTL_EXIT_OK;
 }
 
@@ -317,6 +330,7 @@ static const LlmctlCommand use_command = {
                     "--json: one object: id."),
   .missing = N_("Missing argument ID; “llmctl model list” shows those there are"),
   .n_most = 1,
+  .options = use_options,
   .run = run_use,
   .names = LLMCTL_NAMES_MODELS,
   .n_names = 1,

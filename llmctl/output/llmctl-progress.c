@@ -15,6 +15,8 @@
 
 /* A wait that is shorter needs no forecast. */
 #define LEAST_FORECAST_MS 1000
+/* Whoever has waited longer wants to know how long. */
+#define LEAST_TOLD_S 2
 
 static gboolean is_enabled;
 static gboolean is_drawn;
@@ -151,4 +153,31 @@ llmctl_progress_await_model (LlmsvcClient *client)
   (void) llmsvc_client_prewarm_finish (client, llmctl_wait (&result), NULL);
   g_signal_handler_disconnect (client, handler);
   llmctl_progress_clear ();
+}
+
+char *
+llmctl_progress_select_model (LlmsvcClient  *client,
+                              const char    *id,
+                              GError       **error)
+{
+  gulong handler = g_signal_connect (client, "load-progress", G_CALLBACK (on_load_progress), NULL);
+  gint64 begin_us = g_get_monotonic_time ();
+  g_autoptr(GAsyncResult) result = NULL;
+  gboolean is_changed;
+  guint64 seconds;
+
+  llmsvc_client_select_model_async (client, id, llmctl_wait_get_cancellable (), llmctl_wait_take,
+                                    &result);
+  is_changed = llmsvc_client_select_model_finish (client, llmctl_wait (&result), error);
+  g_signal_handler_disconnect (client, handler);
+  llmctl_progress_clear ();
+  seconds = (guint64) (g_get_monotonic_time () - begin_us) / G_USEC_PER_SEC;
+
+  if (!is_changed)
+    return NULL;
+  if (seconds < LEAST_TOLD_S)
+    return g_strdup_printf (_("“%s” is the model now, for everyone"), id);
+  /* Translators: the id of a model, and seconds that the change has taken */
+  return g_strdup_printf (_("“%s” is the model now, for everyone, after %ju s"), id,
+                          (uintmax_t) seconds);
 }

@@ -143,6 +143,32 @@ tell_load_progress (Fixture *fixture,
     NULL));
 }
 
+/* The model's name chooses how the load ends. */
+static void
+answer_select (Fixture               *fixture,
+               GVariant              *parameters,
+               GDBusMethodInvocation *invocation)
+{
+  const char *id;
+
+  g_variant_get (parameters, "(&s@a{sv})", &id, NULL);
+  tell_load_progress (fixture, 1 << 20, 3 << 20);
+  if (g_str_equal (id, "hang"))
+    {
+      /* No answer will follow. */
+      g_object_unref (invocation);
+    }
+  else if (g_str_equal (id, "broken"))
+    {
+      g_dbus_method_invocation_return_error (invocation, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_MODEL,
+                                             "its file is damaged");
+    }
+  else
+    {
+      g_dbus_method_invocation_return_value (invocation, NULL);
+    }
+}
+
 static void
 on_call (GDBusConnection       *bus,
          const char            *sender,
@@ -168,6 +194,11 @@ on_call (GDBusConnection       *bus,
       tell_load_progress (fixture, 1 << 20, 3 << 20);
       tell_load_progress (fixture, 0, 0);
       g_dbus_method_invocation_return_value (invocation, NULL);
+      return;
+    }
+  if (g_str_equal (method, "SelectModel"))
+    {
+      answer_select (fixture, parameters, invocation);
       return;
     }
   if (g_str_equal (method, "CreateContext"))
@@ -626,12 +657,17 @@ on_terminal (int          fd,
   return G_SOURCE_CONTINUE;
 }
 
-/* (transfer full): what a terminal of @columns is sent. */
+/* (transfer full): what a terminal of @columns is sent. Ctrl-C comes after @interrupt_at
+ * (nullable). */
 static char *
-ask_on_terminal (guint       columns,
-                 const char *term,
-                 const char *option)
+run_on_terminal (guint              columns,
+                 const char        *term,
+                 const char        *interrupt_at,
+                 int                status,
+                 const char *const *arguments)
 {
+  g_autoptr(GStrvBuilder) command = g_strv_builder_new ();
+  g_auto(GStrv) words = NULL;
   g_autoptr(GSubprocessLauncher) launcher = g_subprocess_launcher_new (G_SUBPROCESS_FLAGS_NONE);
   g_autoptr(GSubprocess) process = NULL;
   g_autoptr(GAsyncResult) result = NULL;
@@ -649,18 +685,34 @@ ask_on_terminal (guint       columns,
   g_subprocess_launcher_take_stdin_fd (launcher, dup (end));
   g_subprocess_launcher_take_stderr_fd (launcher, dup (end));
   g_subprocess_launcher_take_stdout_fd (launcher, end);
-  process = g_subprocess_launcher_spawn (launcher, &error, llmctl, "ask", "wait", option, NULL);
+  g_strv_builder_add (command, llmctl);
+  g_strv_builder_addv (command, (const char **) arguments);
+  words = g_strv_builder_end (command);
+  process = g_subprocess_launcher_spawnv (launcher, (const char *const *) words, &error);
   g_assert_no_error (error);
   g_clear_object (&launcher);
 
   source = g_unix_fd_add (terminal, G_IO_IN | G_IO_HUP, on_terminal, text);
   g_subprocess_wait_async (process, NULL, on_finished, &result);
   while (result == NULL || g_main_context_find_source_by_id (NULL, source) != NULL)
-    g_main_context_iteration (NULL, TRUE);
+    {
+      if (interrupt_at != NULL && strstr (text->str, interrupt_at) != NULL)
+        {
+          g_subprocess_send_signal (process, SIGINT);
+          interrupt_at = NULL;
+        }
+      g_main_context_iteration (NULL, TRUE);
+    }
   close (terminal);
   g_test_message ("%s", text->str);
+  g_assert_true (g_subprocess_get_if_exited (process));
+  g_assert_cmpint (g_subprocess_get_exit_status (process), ==, status);
   return g_string_free (text, FALSE);
 }
+
+#define RUN_ON_TERMINAL(columns, term, interrupt_at, status, ...) \
+  run_on_terminal (columns, term, interrupt_at, status, (const char *const[]) { __VA_ARGS__, NULL })
+#define LOADING "\r\033[KLoading the model: 1.0 MiB of 3.0 MiB"
 
 /* Each line of progress replaces the one before, and nothing of them is left when the answer
  * begins. */
@@ -668,14 +720,14 @@ static void
 test_progress (Fixture       *fixture,
                gconstpointer  data)
 {
-  g_autofree char *wide = ask_on_terminal (80, "xterm", NULL);
-  g_autofree char *narrow = ask_on_terminal (40, "xterm", NULL);
-  g_autofree char *hidden = ask_on_terminal (80, "xterm", "--no-progress");
-  g_autofree char *dumb = ask_on_terminal (80, "dumb", NULL);
+  g_autofree char *wide = RUN_ON_TERMINAL (80, "xterm", NULL, 0, "ask", "wait");
+  g_autofree char *narrow = RUN_ON_TERMINAL (40, "xterm", NULL, 0, "ask", "wait");
+  g_autofree char *hidden = RUN_ON_TERMINAL (80, "xterm", NULL, 0, "ask", "wait", "--no-progress");
+  g_autofree char *dumb = RUN_ON_TERMINAL (80, "dumb", NULL, 0, "ask", "wait");
   g_auto(Outcome) piped = { 0 };
   guint n_prewarms = 0;
 
-  g_assert_true (g_str_has_prefix (wide, "\r\033[KLoading the model: 1.0 MiB of 3.0 MiB\r\033[K"
+  g_assert_true (g_str_has_prefix (wide, LOADING "\r\033[K"
                                          "\r\033[KQueued behind 2 requests, first token in about "
                                          "4 s"
                                          "\r\033[KRestoring the context: 1.0 MiB from storage"
@@ -691,6 +743,32 @@ test_progress (Fixture       *fixture,
   for (guint i = 0; i < fixture->calls->len; i++)
     n_prewarms += g_str_equal (g_ptr_array_index (fixture->calls, i), "Prewarm");
   g_assert_cmpuint (n_prewarms, ==, 2);
+}
+
+/* Nothing is left of the line when what came of the load is said. */
+static void
+test_use (Fixture       *fixture,
+          gconstpointer  data)
+{
+  g_autofree char *drawn = RUN_ON_TERMINAL (80, "xterm", NULL, 0, "model", "use", "m1");
+  g_autofree char *hidden = RUN_ON_TERMINAL (80, "xterm", NULL, 0, "model", "use", "m1",
+                                             "--no-progress");
+  g_autofree char *broken = RUN_ON_TERMINAL (80, "xterm", NULL, 4, "model", "use", "broken");
+  g_autofree char *stopped = RUN_ON_TERMINAL (80, "xterm", "Loading", 130, "model", "use", "hang");
+  g_auto(Outcome) piped = { 0 };
+  g_auto(Outcome) json = { 0 };
+
+  g_assert_true (g_str_has_prefix (drawn, LOADING "\r\033[K“m1” is the model now, for everyone"));
+  g_assert_true (g_str_has_prefix (hidden, "“m1” is the model now, for everyone"));
+  g_assert_true (g_str_has_prefix (broken, LOADING "\r\033[Kllmctl: "));
+  g_assert_nonnull (strstr (broken, "its file is damaged"));
+  g_assert_cmpstr (stopped, ==, LOADING "\r\033[K");
+
+  RUN (&piped, NULL, "model", "use", "m1");
+  g_assert_true (g_str_has_prefix (piped.output, "“m1” is the model now, for everyone"));
+  g_assert_cmpstr (piped.complaint, ==, "");
+  RUN (&json, NULL, "model", "use", "m1", "--json");
+  g_assert_cmpstr (json.output, ==, "{\"version\":1,\"id\":\"m1\"}\n");
 }
 
 static void
@@ -737,6 +815,7 @@ main (int   argc,
   ADD ("/ask/time-limit", test_time_limit);
   ADD ("/ask/interrupt", test_interrupt);
   ADD ("/ask/progress", test_progress);
+  ADD ("/model/use", test_use);
   ADD ("/status", test_status);
 
   return g_test_run ();

@@ -427,6 +427,8 @@ class WithModel(unittest.TestCase):
         self.assertIn("Q8_0", self.rig.run("model", "show").output)
         self.assertEqual(self.rig.json("model", "use", model["id"]), {"id": model["id"]})
         self.assertEqual(self.rig.run("model", "show", "other").status, 1)
+        self.assertRegex(self.rig.run("model", "use", model["id"]).output,
+                         f"^“{re.escape(model['id'])}” is the model now, for everyone")
         self.assertEqual(self.rig.run("model", "use", "other").status, 1)
         self.assertEqual(self.rig.run("model", "use").status, 2)
 

@@ -8,6 +8,8 @@
 
 #include <glib/gi18n.h>
 
+#include "llmctl/output/llmctl-progress.h"
+
 LlmsvcContext *
 llmctl_contexts_open (LlmsvcClient  *client,
                       const char    *name,
@@ -52,6 +54,9 @@ llmctl_contexts_create (LlmsvcClient   *client,
   if (messages != NULL && !llmsvc_options_set_value (all, "messages", messages, error))
     return NULL;
 
+  /* The service counts the tokens of these with the model. */
+  if (system != NULL || messages != NULL)
+    llmctl_progress_await_model (client);
   return llmsvc_client_create_context_sync (client, all, llmctl_wait_get_cancellable (), error);
 }
 

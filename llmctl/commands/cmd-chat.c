@@ -232,9 +232,9 @@ run (int       argc,
   self.input = g_data_input_stream_new (input);
   if (llmctl_options_add_all (self.options, assignments, error))
     self.client = llmctl_wait_client (error);
+  llmctl_progress_begin (!hides_progress && self.is_interactive);
   if (self.client == NULL || !llmctl_chat_open (&self, context_name, error))
     return LLMCTL_EXIT_FAILED;
-  llmctl_progress_begin (!hides_progress && self.is_interactive);
   if (self.is_interactive)
     begin_terminal (&self);
   while (take_entry (&self))

@@ -15,6 +15,7 @@
 #include "llmctl/llmctl-options.h"
 #include "llmctl/output/llmctl-context-memory.h"
 #include "llmctl/output/llmctl-json.h"
+#include "llmctl/output/llmctl-progress.h"
 #include "llmctl/output/llmctl-rows.h"
 #include "llmctl/output/llmctl-term.h"
 
@@ -198,6 +199,7 @@ static const LlmctlCommand show_command = {
 
 static char *system_text;
 static char **assignments;
+static gboolean hides_progress;
 
 /* Texts are of type FILENAME: GLib would have strings in the locale's charset. */
 static const GOptionEntry new_options[] = {
@@ -205,6 +207,8 @@ static const GOptionEntry new_options[] = {
     N_("The system text, before all messages"), N_("TEXT") },
   { "option", 'o', 0, G_OPTION_ARG_FILENAME_ARRAY, &assignments,
     N_("Any other option of CreateContext; may be given several times"), N_("KEY=VALUE") },
+  { "no-progress", 0, 0, G_OPTION_ARG_NONE, &hides_progress,
+    N_("Draw no line of progress on the terminal"), NULL },
   G_OPTION_ENTRY_NULL
 };
 
@@ -221,6 +225,7 @@ run_new (int       argc,
     return llmctl_complain_usage (_("--system takes UTF-8 text"));
   if (check_name (argv[1], error) && llmctl_options_add_all (options, assignments, error))
     client = llmctl_wait_client (error);
+  llmctl_progress_begin (!hides_progress);
   if (client != NULL)
     context = llmctl_contexts_create (client, argv[1], system_text, NULL, options, error);
   return tell_made (context);
@@ -361,6 +366,8 @@ static gboolean replaces;
 static const GOptionEntry import_options[] = {
   { "replace", 'r', 0, G_OPTION_ARG_NONE, &replaces,
     N_("Take the place of a context of this name"), NULL },
+  { "no-progress", 0, 0, G_OPTION_ARG_NONE, &hides_progress,
+    N_("Draw no line of progress on the terminal"), NULL },
   G_OPTION_ENTRY_NULL
 };
 
@@ -398,6 +405,7 @@ import (const char  *name,
   if (client == NULL)
     return NULL;
 
+  llmctl_progress_begin (!hides_progress);
   old = llmctl_contexts_open (client, name, &local_error);
   if (g_error_matches (local_error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_FOUND))
     return llmctl_contexts_create (client, name, NULL, messages, NULL, error);

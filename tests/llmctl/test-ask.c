@@ -771,6 +771,22 @@ test_use (Fixture       *fixture,
   g_assert_cmpstr (json.output, ==, "{\"version\":1,\"id\":\"m1\"}\n");
 }
 
+/* A context whose text is counted with the model waits for it, too. */
+static void
+test_new (Fixture       *fixture,
+          gconstpointer  data)
+{
+  g_autofree char *drawn = RUN_ON_TERMINAL (80, "xterm", NULL, 0, "context", "new", "c", "--system",
+                                            "Be brief");
+  g_autofree char *hidden = RUN_ON_TERMINAL (80, "xterm", NULL, 0, "context", "new", "c",
+                                             "--no-progress", "--system", "Be brief");
+  g_autofree char *empty = RUN_ON_TERMINAL (80, "xterm", NULL, 0, "context", "new", "c");
+
+  g_assert_true (g_str_has_prefix (drawn, LOADING "\r\033[K"));
+  g_assert_null (strstr (hidden, "Loading"));
+  g_assert_null (strstr (empty, "Loading"));
+}
+
 static void
 test_status (Fixture       *fixture,
              gconstpointer  data)
@@ -816,6 +832,7 @@ main (int   argc,
   ADD ("/ask/interrupt", test_interrupt);
   ADD ("/ask/progress", test_progress);
   ADD ("/model/use", test_use);
+  ADD ("/context/new", test_new);
   ADD ("/status", test_status);
 
   return g_test_run ();

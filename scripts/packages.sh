@@ -15,7 +15,7 @@ TEST_PACKAGES="python3 python3-gi python3-jsonschema python3-matplotlib python3-
   gcc-aarch64-linux-gnu libc6-dev-arm64-cross
   qemu-user-static"
 # The packages, and what installs and tests them in a Debian of their own.
-SYSTEM_TEST_PACKAGES="debhelper debootstrap dpkg-dev lintian systemd-container"
+SYSTEM_TEST_PACKAGES="debootstrap lintian systemd-container"
 
 # Installs those of the given packages that are missing.
 install_packages () {

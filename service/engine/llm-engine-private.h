@@ -284,8 +284,6 @@ void           llm_engine_count_all             (LlmEngine            *self);
 /* llm-engine-script.c: a script replies instead of a model */
 void           llm_engine_script_start          (LlmEngine            *self);
 void           llm_engine_script_stop           (LlmEngine            *self);
-/* (element-type LlmModelInfo) (transfer full) (nullable): NULL while the script says that models
- * are being looked for. */
 
 /* llm-engine-memory.c */
 /* Once the executor is there. */

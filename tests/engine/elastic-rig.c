@@ -211,7 +211,7 @@ set_up_elastic (Elastic       *self,
   g_assert_true (g_file_set_contents (path, bytes, (gssize) length, NULL));
   if (g_strcmp0 (data, "none") != 0)
     write_companion (self->models, data);
-  self->fixture.state = llm_test_folder_new ();
+  self->fixture.state = llm_test_folder_new_on_disk ();
   self->fixture.engine = elastic_start (self);
   self->fixture.caller = llm_caller_new (1000, "org.example.App", ":1.1", LLM_CALLER_HOST);
 }

@@ -51,7 +51,7 @@ start (Fixture    *fixture,
 {
   LlmSettings *settings;
 
-  fixture->state = llm_test_folder_new ();
+  fixture->state = llm_test_folder_new_on_disk ();
   settings = new_settings (fixture->state, 2);
   settings->context_ratio = 0;
   if (place == IN_FILE)

@@ -169,7 +169,7 @@ set_up (Fixture       *fixture,
   fixture->disk = llm_disk_new (strcmp (name, "paced") == 0 ? "threads" : name, &error);
   g_assert_no_error (error);
   llm_test_pace_set (20, strcmp (name, "paced") == 0 ? 400000000 : 0);
-  fixture->folder = llm_test_folder_new ();
+  fixture->folder = llm_test_folder_new_on_disk ();
   fixture->folder_fd = g_open (fixture->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
   fixture->log = g_array_new (FALSE, FALSE, sizeof (guint));
 }

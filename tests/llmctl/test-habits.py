@@ -92,7 +92,8 @@ class Habits(unittest.TestCase):
         terminal = self.rig.terminal("chat", term="xterm")
         terminal.expect("> ")
         terminal.send("not this\x1b[D\x1b[D\x1b[D\x1b[D")
-        terminal.expect("not this", "\b")
+        # all four: the terminal drops what is not read yet when it sees Ctrl-C, half a key as well
+        terminal.expect("not this", *"\b\b\b\b")
         terminal.send("\x03")
         terminal.expect("^C")
         terminal.say("/quit")

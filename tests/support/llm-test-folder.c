@@ -3,7 +3,9 @@
 #include "support/llm-test-folder.h"
 
 #include <ftw.h>
+#include <linux/magic.h>
 #include <stdio.h>
+#include <sys/vfs.h>
 
 #define MAX_OPEN_FOLDERS 16
 
@@ -15,6 +17,27 @@ llm_test_folder_new (void)
 
   g_assert_no_error (error);
   return path;
+}
+
+char *
+llm_test_folder_new_on_disk (void)
+{
+  const char *const places[] = { g_get_tmp_dir (), g_getenv ("G_TEST_BUILDDIR"), "/var/tmp" };
+
+  for (guint i = 0; i < G_N_ELEMENTS (places); i++)
+    {
+      struct statfs status;
+      char *path;
+
+      if (places[i] == NULL || statfs (places[i], &status) != 0 || status.f_type == TMPFS_MAGIC ||
+          status.f_type == RAMFS_MAGIC)
+        continue;
+      path = g_build_filename (places[i], "llm-test-XXXXXX", NULL);
+      if (g_mkdtemp (path) != NULL)
+        return path;
+      g_free (path);
+    }
+  g_error ("This test needs a folder on a disk: none of TMPDIR, the build folder and /var/tmp is on one");
 }
 
 static int

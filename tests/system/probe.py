@@ -39,7 +39,8 @@ EXPOSURE = "10"  # tenths
 
 def install(version, *packages):
     files = [str(next((DEBS / version).glob(f"{package}_*.deb"))) for package in packages]
-    return run_ok("dpkg", "--install", *files)
+    # what they depend on was downloaded before, or is there
+    return run_ok("apt-get", "-qq", "-y", "--no-install-recommends", "--no-download", "install", *files)
 
 
 # --- the first boot ---

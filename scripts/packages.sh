@@ -17,6 +17,18 @@ TEST_PACKAGES="python3 python3-gi python3-jsonschema python3-matplotlib python3-
 # The packages, and what installs and tests them in a Debian of their own.
 SYSTEM_TEST_PACKAGES="debootstrap lintian systemd-container"
 
+# What apt and dpkg say, as one line on a terminal, and into $packages_log.
+show_packages () {
+  while read -r line; do
+    echo "$line" >>"$packages_log"
+    case $line in
+      Unpacking* | Setting\ up*)
+        [ ! -t 2 ] || printf '\r\033[KPackages: %.60s' "${line% ...}" >&2 ;;
+    esac
+  done
+  [ ! -t 2 ] || printf '\r\033[K' >&2
+}
+
 # Installs those of the given packages that are missing.
 install_packages () {
   missing=""
@@ -41,8 +53,16 @@ install_packages () {
     as_root="sudo"
   fi
   echo "Installing:$missing" >&2
-  $as_root env DEBIAN_FRONTEND=noninteractive sh -c \
-    "apt-get -qq update && apt-get -qq install -y --no-install-recommends $missing" >&2 </dev/null
+  packages_log=$(mktemp)
+  { $as_root env DEBIAN_FRONTEND=noninteractive sh -c "apt-get -q update &&
+      apt-get -q install -y --no-install-recommends $missing" </dev/null 2>&1 ||
+    echo "The packages can't be installed." >>"$packages_log.failed"; } | show_packages
+  if [ -e "$packages_log.failed" ]; then
+    tail -n 20 "$packages_log" "$packages_log.failed" >&2
+    rm -f "$packages_log" "$packages_log.failed"
+    return 1
+  fi
+  rm -f "$packages_log"
 }
 
 case $0 in

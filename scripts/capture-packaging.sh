@@ -60,10 +60,10 @@ score () {
     case $file in *-dbgsym_*) continue ;; esac
     printf '\n%s\n' "$(dpkg-deb --field "$file" Package)"
     dpkg-deb --fsys-tarfile "$file" | tar --list --verbose |
-      awk '$1 !~ /^d/ && $6 !~ /libllmsvc-dev\/llmsvc\/./ { printf "  %s %10s %s %s %s\n", $1, $3, $6, $7, $8 }' |
+      awk '$1 !~ /^d/ && $6 !~ /libllmsvc-doc\/llmsvc\/./ { printf "  %s %10s %s %s %s\n", $1, $3, $6, $7, $8 }' |
       sed 's| \./| /|;s/ *$//'
   done
   echo
-  echo "(libllmsvc-dev has the documentation in /usr/share/doc/libllmsvc-dev/llmsvc, too.)"
+  echo "(libllmsvc-doc has the documentation in /usr/share/doc/libllmsvc-doc/llmsvc.)"
 } >"$out/packages.txt"
 exit "$status"

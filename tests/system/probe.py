@@ -40,7 +40,7 @@ EXPOSURE = "10"  # tenths
 def install(version, *packages):
     files = [str(next((DEBS / version).glob(f"{package}_*.deb"))) for package in packages]
     # what they depend on was downloaded before, or is there
-    return run_ok("apt-get", "-qq", "-y", "--no-install-recommends", "--no-download", "install", *files)
+    return run_ok("apt-get", "-qq", "-y", "--no-install-recommends", "install", *files)
 
 
 # --- the first boot ---
@@ -474,6 +474,8 @@ def test_remove(tap):
     done = call("Complete", "Hello", "{}", user="alice")
     tap.check("a call finds no service", "ServiceUnknown" in done.stderr, done.stderr)
     run_ok("dpkg", "--purge", "llmsvc", "llmsvc-model-demo", "gir1.2-llmsvc-0", "libllmsvc-0")
+    # what apt brought for them
+    run_ok("apt-get", "-qq", "-y", "--purge", "autoremove")
     tap.check("purged, an administrator's model stays", kept.exists())
     left = [path for path in rig.list_files() if path.startswith(str(rig.STATE))]
     tap.check("and nothing else in the state folder",

@@ -174,7 +174,7 @@ def mapped_weights(pid):
 def list_files():
     """What is on the disk, but for what the running system writes."""
     skipped = {"/proc", "/sys", "/dev", "/run", "/tmp", "/home", "/root", "/opt", "/var/log",
-               "/var/tmp", "/var/lib/dpkg", "/var/lib/systemd", "/var/cache/apt", "/var/cache/ldconfig"}
+               "/var/tmp", "/var/lib/apt", "/var/lib/dpkg", "/var/lib/systemd", "/var/cache/apt", "/var/cache/ldconfig"}
     files = set()
     for folder, folders, names in os.walk("/"):
         folders[:] = [name for name in folders if os.path.join(folder, name) not in skipped

@@ -214,6 +214,8 @@ run_model (LlmctlChat  *self,
   GListModel *models = llmsvc_client_get_models (self->client);
   LlmsvcModel *active = llmsvc_client_get_active_model (self->client);
   const char *active_id = active != NULL ? llmsvc_model_get_id (active) : NULL;
+  const char *const words[] = { "model", "use", argument, NULL };
+  g_autoptr(GError) local_error = NULL;
 
   for (guint i = 0; *argument == '\0' && i < g_list_model_get_n_items (models); i++)
     {
@@ -226,8 +228,17 @@ run_model (LlmctlChat  *self,
     return TRUE;
 
   if (!llmsvc_client_select_model_sync (self->client, argument, llmctl_wait_get_cancellable (),
-                                        error))
-    return FALSE;
+                                        &local_error))
+    {
+      g_autofree char *remedy = llmctl_make_remedy (local_error, words);
+
+      if (remedy != NULL)
+        g_set_error (error, local_error->domain, local_error->code, "%s. %s", local_error->message,
+                     remedy);
+      else
+        g_propagate_error (error, g_steal_pointer (&local_error));
+      return FALSE;
+    }
   llmctl_chat_note (self, _("“%s” is the model now, for everyone"), argument);
   return TRUE;
 }

@@ -317,6 +317,7 @@ static const LlmctlCommand use_command = {
                     "--json: one object: id."),
   .missing = N_("Missing argument ID; “llmctl model list” shows those there are"),
   .n_most = 1,
+  .is_admin = TRUE,
   .run = run_use,
   .names = LLMCTL_NAMES_MODELS,
   .n_names = 1,

@@ -233,10 +233,13 @@ run_model (LlmctlChat  *self,
       g_autofree char *remedy = llmctl_make_remedy (local_error, words);
 
       if (remedy != NULL)
-        g_set_error (error, local_error->domain, local_error->code, "%s. %s", local_error->message,
-                     remedy);
-      else
-        g_propagate_error (error, g_steal_pointer (&local_error));
+        {
+          g_autofree char *text = g_strconcat (local_error->message, ". ", remedy, NULL);
+
+          g_free (local_error->message);
+          local_error->message = g_steal_pointer (&text);
+        }
+      g_propagate_error (error, g_steal_pointer (&local_error));
       return FALSE;
     }
   llmctl_chat_note (self, _("“%s” is the model now, for everyone"), argument);

@@ -58,6 +58,15 @@ llmctl_connect (GError **error)
   return bus;
 }
 
+GBusType
+llmctl_find_bus_type (void)
+{
+  if (llmctl_connect (NULL) != NULL)
+    return llmctl_globals.found_bus_type;
+
+  return llmctl_globals.bus_type == G_BUS_TYPE_SYSTEM ? G_BUS_TYPE_SYSTEM : G_BUS_TYPE_SESSION;
+}
+
 int
 llmctl_get_timeout_ms (void)
 {
@@ -294,17 +303,18 @@ get_start_advice (void)
     return llmctl_globals.must_not_start ? NULL : _("“llmctl doctor” tells what is wrong");
   if (llmctl_globals.bus_type != G_BUS_TYPE_SYSTEM && !can_reach_session ())
     return llmctl_globals.bus_type == G_BUS_TYPE_NONE
-               ? _("The service for all users needs no login session: “systemctl start llmsvc”")
+               ? _("The service for all users needs no login session: “sudo systemctl start "
+                   "llmsvc”")
                : NULL;
 
   switch (llmctl_globals.bus_type)
     {
     case G_BUS_TYPE_SYSTEM:
-      return _("Start it with “systemctl start llmsvc”");
+      return _("Start it with “sudo systemctl start llmsvc”");
     case G_BUS_TYPE_SESSION:
       return _("Start it with “systemctl --user start llmsvc” or “llmsvcd &”");
     default:
-      return _("Start it with “systemctl start llmsvc”, or for yourself alone with “systemctl "
+      return _("Start it with “sudo systemctl start llmsvc”, or for yourself alone with “systemctl "
                "--user start llmsvc” or “llmsvcd &”");
     }
 }
@@ -318,7 +328,8 @@ explain_masked (void)
   GBusType type = llmctl_globals.found_bus_type;
   g_autofree char *unmask = NULL;
 
-  if (bus == NULL || !llmctl_place_is_masked (bus))
+  /* one that runs was started otherwise */
+  if (bus == NULL || llmctl_globals.is_running || !llmctl_place_is_masked (bus))
     return NULL;
 
   unmask = llmctl_place_make_unmask (type);
@@ -326,11 +337,11 @@ explain_masked (void)
     return g_strdup_printf (_("The administrator has masked the service for all users, so nothing "
                               "starts it: “%s” ends that"), unmask);
   if (llmctl_globals.bus_type == G_BUS_TYPE_SESSION)
-    return g_strdup_printf (_("A service of your own is masked here, as there is one for all users: "
-                              "leave out --session-bus to use that, or have your own with “%s”"),
-                            unmask);
-  return g_strdup_printf (_("A service of your own is masked here, and the one for all users can't be "
-                            "reached: “sudo systemctl start llmsvc” starts that, and “%s” lets you "
+    return g_strdup_printf (_("A service of your own is masked here, as there is one for all "
+                              "users: leave out --session-bus to use that, or have your own with "
+                              "“%s”"), unmask);
+  return g_strdup_printf (_("A service of your own is masked here, and the one for all users "
+                            "can't be reached: “sudo systemctl start llmsvc” starts that, and “%s” lets you "
                             "have your own"), unmask);
 }
 
@@ -341,7 +352,7 @@ llmctl_make_remedy (const GError      *error,
   g_autoptr(GString) line = g_string_new ("sudo llmctl");
 
   if (!g_error_matches (error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_AUTHORIZED) || words == NULL ||
-      llmctl_place_find () != G_BUS_TYPE_SYSTEM)
+      llmctl_find_bus_type () != G_BUS_TYPE_SYSTEM)
     return NULL;
 
   for (gsize i = 0; words[i] != NULL; i++)
@@ -389,7 +400,7 @@ llmctl_fail (GError *error)
     llmctl_complain ("%s", remedy);
   if (converted->code == LLMSVC_ERROR_NO_MODEL)
     {
-      install = llmctl_place_make_install (llmctl_place_find ());
+      install = llmctl_place_make_install (llmctl_find_bus_type ());
       llmctl_complain (_("“%s” puts a model there; “llmctl doctor” says which size fits"), install);
     }
   if (converted->code == LLMSVC_ERROR_NOT_AVAILABLE && masked == NULL)

@@ -125,6 +125,8 @@ const char      *llmctl_i18n_get_locale  (void);
 /* (transfer none) (nullable): the bus that has the service, by the options every command takes; the
  * same for the process. Does not start the service. */
 GDBusConnection *llmctl_connect         (GError            **error) G_GNUC_WARN_UNUSED_RESULT;
+/* The bus that has it, or would: G_BUS_TYPE_SYSTEM or G_BUS_TYPE_SESSION. */
+GBusType         llmctl_find_bus_type   (void);
 /* Milliseconds for a call's own time limit by --timeout: G_MAXINT without one. */
 int              llmctl_get_timeout_ms  (void);
 

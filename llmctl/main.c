@@ -236,7 +236,7 @@ static LlmctlExit run_command (const LlmctlCommand *command,
 static char *
 make_advice (const LlmctlHabit *habit)
 {
-  GBusType type = llmctl_place_find ();
+  GBusType type = llmctl_find_bus_type ();
   g_autofree char *folder = llmctl_place_make_folder (type);
   g_autofree char *install = llmctl_place_make_install (type);
   GString *advice = g_string_new (_(habit->advice));

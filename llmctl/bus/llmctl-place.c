@@ -8,22 +8,11 @@
 
 #include <string.h>
 
-#include "llmctl/bus/llmctl-service.h"
-
 #define SYSTEMD_NAME "org.freedesktop.systemd1"
 #define LIMIT_MS     3000
 
 /* Where packages that mask the users' unit leave it. */
 #define USER_UNIT "llmsvc/systemd/user/llmsvc.service"
-
-GBusType
-llmctl_place_find (void)
-{
-  if (llmctl_connect (NULL) != NULL)
-    return llmctl_globals.found_bus_type;
-
-  return llmctl_globals.bus_type == G_BUS_TYPE_SYSTEM ? G_BUS_TYPE_SYSTEM : G_BUS_TYPE_SESSION;
-}
 
 const char *
 llmctl_place_get_sudo (GBusType type)
@@ -59,22 +48,44 @@ llmctl_place_make_install (GBusType type)
                           folder);
 }
 
+/* (transfer full) (nullable) */
+static GVariant *
+ask_systemd (GDBusConnection *bus,
+             const char      *path,
+             const char      *interface,
+             const char      *method,
+             const char      *argument,
+             const char      *type)
+{
+  return g_dbus_connection_call_sync (bus, SYSTEMD_NAME, path, interface, method,
+                                      g_variant_new ("(s)", argument), G_VARIANT_TYPE (type),
+                                      G_DBUS_CALL_FLAGS_NO_AUTO_START, LIMIT_MS, NULL, NULL);
+}
+
 gboolean
 llmctl_place_is_masked (GDBusConnection *bus)
 {
-  g_autoptr(GVariant) path = NULL;
+  g_autoptr(GVariant) found = NULL;
+  g_autoptr(GVariant) reply = NULL;
   g_autoptr(GVariant) unit = NULL;
+  const char *state = "";
+  const char *path;
 
   if (bus != NULL)
-    path = llmctl_service_ask (bus, SYSTEMD_NAME, "/org/freedesktop/systemd1",
-                               SYSTEMD_NAME ".Manager.LoadUnit",
-                               g_variant_new ("(s)", "llmsvc.service"), "o", LIMIT_MS, NULL, NULL);
-  if (path != NULL)
-    unit = llmctl_service_ask (bus, SYSTEMD_NAME, g_variant_get_string (path, NULL),
-                               "org.freedesktop.DBus.Properties.GetAll",
-                               g_variant_new ("(s)", SYSTEMD_NAME ".Unit"), "a{sv}", LIMIT_MS, NULL,
-                               NULL);
-  return unit != NULL && g_str_equal (llmctl_dict_get_string (unit, "LoadState"), "masked");
+    found = ask_systemd (bus, "/org/freedesktop/systemd1", SYSTEMD_NAME ".Manager", "LoadUnit",
+                         "llmsvc.service", "(o)");
+  if (found == NULL)
+    return FALSE;
+
+  g_variant_get (found, "(&o)", &path);
+  reply = ask_systemd (bus, path, "org.freedesktop.DBus.Properties", "GetAll",
+                       SYSTEMD_NAME ".Unit", "(a{sv})");
+  if (reply == NULL)
+    return FALSE;
+
+  unit = g_variant_get_child_value (reply, 0);
+  (void) g_variant_lookup (unit, "LoadState", "&s", &state);
+  return g_str_equal (state, "masked");
 }
 
 char *

@@ -5,13 +5,9 @@
 
 #pragma once
 
-#include "llmctl/llmctl.h"
+#include <gio/gio.h>
 
 G_BEGIN_DECLS
-
-/* The bus that answers, or the one that would: G_BUS_TYPE_SYSTEM or G_BUS_TYPE_SESSION. Starts
- * nothing. */
-GBusType    llmctl_place_find          (void);
 
 /* "sudo " or "": stands before a command that changes what belongs to the service. */
 const char *llmctl_place_get_sudo      (GBusType         type);

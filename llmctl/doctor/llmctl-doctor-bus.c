@@ -160,7 +160,7 @@ check_buses (LlmctlDoctor *self)
     tell_fail (self,
                session == NULL && only != G_BUS_TYPE_SYSTEM
                  ? _("Install the package llmsvc; its service for all users needs no login "
-                     "session: “systemctl start llmsvc”")
+                     "session: “sudo systemctl start llmsvc”")
                  : _("Install the package llmsvc, or start the service yourself with “llmsvcd &”"),
                _("The service is on no bus, and no bus can start it"));
 }

@@ -17,20 +17,18 @@ static const LlmctlHabit habits[] = {
     N_("One model serves all applications: “llmctl ask \"PROMPT\"” asks it, “llmctl chat” talks with "
        "it, and “llmctl model use ID” chooses it"), TRUE },
   { "llmctl", "pull", NULL,
-    N_("llmctl downloads nothing: put a GGUF file into ~/.local/share/llmsvc/models, or into "
-       "/var/lib/llmsvc/models for all users, then see “llmctl model list”; “llmctl doctor” says "
-       "which size fits this machine"), FALSE },
+    N_("llmctl downloads nothing: get a GGUF file and put it where the service looks, with "
+       "“{install}”; “llmctl model list” shows it then, “{sudo}llmctl model use ID” takes it, and "
+       "“llmctl doctor” says which size fits this machine"), FALSE },
   { "llmctl", "rm", NULL,
-    N_("“llmctl context rm NAME” removes a context; to remove a model, delete its file from the "
-       "folder of models, as ~/.local/share/llmsvc/models or /var/lib/llmsvc/models"), FALSE },
+    N_("“llmctl context rm NAME” removes a context; “{sudo}rm {folder}/FILE.gguf” a model that "
+       "was put there"), FALSE },
   { "llmctl", "stop", NULL,
     N_("The service releases memory by itself when others need it: “llmctl trim critical” does it "
-       "now, and “systemctl --user stop llmsvc” (without --user for the system's service) ends it"),
-    FALSE },
+       "now, and “{systemctl} stop llmsvc” ends it"), FALSE },
   { "llmctl", "serve", NULL,
     N_("The first call starts the service: nothing is to be started before. “llmctl status” says "
-       "whether it runs, and “systemctl --user start llmsvc” or “llmsvcd” starts it by hand"),
-    FALSE },
+       "whether it runs, and “{systemctl} start llmsvc” starts it by hand"), FALSE },
   { "llmctl context", "ls", "list", NULL, FALSE },
   { "llmctl context", "delete", "rm", NULL, FALSE },
   { "llmctl context", "remove", "rm", NULL, FALSE },

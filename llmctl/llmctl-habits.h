@@ -13,7 +13,8 @@ typedef struct
   const char *command;   /* "llmctl", "llmctl context": whose command it would be */
   const char *word;
   const char *runs;      /* (nullable): the command that it stands for, below the same one */
-  const char *advice;    /* (nullable) N_(): what to do instead; one of both */
+  const char *advice;    /* (nullable) N_(): what to do instead; one of both. {install}, {folder},
+                          * {sudo} and {systemctl} become those of the service here */
   gboolean takes_none;   /* it stands for @runs only without arguments; else @advice says more */
 } LlmctlHabit;
 

@@ -13,6 +13,7 @@
 
 #include "common/llmsvc-error-private.h"
 #include "common/llmsvc-i18n.h"
+#include "llmctl/bus/llmctl-place.h"
 #include "llmctl/bus/llmctl-service.h"
 #include "llmctl/bus/llmctl-wait.h"
 
@@ -57,6 +58,15 @@ llmctl_connect (GError **error)
   return bus;
 }
 
+GBusType
+llmctl_find_bus_type (void)
+{
+  if (llmctl_connect (NULL) != NULL)
+    return llmctl_globals.found_bus_type;
+
+  return llmctl_globals.bus_type == G_BUS_TYPE_SYSTEM ? G_BUS_TYPE_SYSTEM : G_BUS_TYPE_SESSION;
+}
+
 int
 llmctl_get_timeout_ms (void)
 {
@@ -88,9 +98,13 @@ convert_error (GError *error)
     code = LLMSVC_ERROR_NOT_AVAILABLE;
   else if (g_error_matches (owned, G_IO_ERROR, G_IO_ERROR_CLOSED))
     code = LLMSVC_ERROR_LOST;
-  g_dbus_error_strip_remote_error (owned);
-  if (code != LLMSVC_ERROR_FAILED || (owned->domain != LLMSVC_ERROR && owned->domain != G_DBUS_ERROR))
-    return g_error_new_literal (LLMSVC_ERROR, (int) code, owned->message);
+  if (code != LLMSVC_ERROR_FAILED ||
+      (owned->domain != LLMSVC_ERROR && owned->domain != G_DBUS_ERROR &&
+       !g_error_matches (owned, G_IO_ERROR, G_IO_ERROR_DBUS_ERROR)))
+    {
+      g_dbus_error_strip_remote_error (owned);
+      return g_error_new_literal (LLMSVC_ERROR, (int) code, owned->message);
+    }
 
   llmsvc_error_convert (&owned);
   return g_steal_pointer (&owned);
@@ -289,25 +303,77 @@ get_start_advice (void)
     return llmctl_globals.must_not_start ? NULL : _("“llmctl doctor” tells what is wrong");
   if (llmctl_globals.bus_type != G_BUS_TYPE_SYSTEM && !can_reach_session ())
     return llmctl_globals.bus_type == G_BUS_TYPE_NONE
-               ? _("The service for all users needs no login session: “systemctl start llmsvc”")
+               ? _("The service for all users needs no login session: “sudo systemctl start "
+                   "llmsvc”")
                : NULL;
 
   switch (llmctl_globals.bus_type)
     {
     case G_BUS_TYPE_SYSTEM:
-      return _("Start it with “systemctl start llmsvc”");
+      return _("Start it with “sudo systemctl start llmsvc”");
     case G_BUS_TYPE_SESSION:
       return _("Start it with “systemctl --user start llmsvc” or “llmsvcd &”");
     default:
-      return _("Start it with “systemctl start llmsvc”, or for yourself alone with “systemctl "
+      return _("Start it with “sudo systemctl start llmsvc”, or for yourself alone with “systemctl "
                "--user start llmsvc” or “llmsvcd &”");
     }
+}
+
+/* (nullable) (transfer full): what is said instead of an error, when systemd must not start the
+ * service. */
+static char *
+explain_masked (void)
+{
+  GDBusConnection *bus = llmctl_connect (NULL);
+  GBusType type = llmctl_globals.found_bus_type;
+  g_autofree char *unmask = NULL;
+
+  /* one that runs was started otherwise */
+  if (bus == NULL || llmctl_globals.is_running || !llmctl_place_is_masked (bus))
+    return NULL;
+
+  unmask = llmctl_place_make_unmask (type);
+  if (type == G_BUS_TYPE_SYSTEM)
+    return g_strdup_printf (_("The administrator has masked the service for all users, so nothing "
+                              "starts it: “%s” ends that"), unmask);
+  if (llmctl_globals.bus_type == G_BUS_TYPE_SESSION)
+    return g_strdup_printf (_("A service of your own is masked here, as there is one for all "
+                              "users: leave out --session-bus to use that, or have your own with "
+                              "“%s”"), unmask);
+  return g_strdup_printf (_("A service of your own is masked here, and the one for all users "
+                            "can't be reached: “sudo systemctl start llmsvc” starts that, and “%s” lets you "
+                            "have your own"), unmask);
+}
+
+char *
+llmctl_make_remedy (const GError      *error,
+                    const char *const *words)
+{
+  g_autoptr(GString) line = g_string_new ("sudo llmctl");
+
+  if (!g_error_matches (error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_AUTHORIZED) || words == NULL ||
+      llmctl_find_bus_type () != G_BUS_TYPE_SYSTEM)
+    return NULL;
+
+  for (gsize i = 0; words[i] != NULL; i++)
+    {
+      gsize n_plain = strspn (words[i], G_CSET_A_2_Z G_CSET_a_2_z G_CSET_DIGITS "-_.=/:,@%+");
+      g_autofree char *quoted = g_shell_quote (words[i]);
+
+      g_string_append_printf (line, " %s",
+                              n_plain > 0 && words[i][n_plain] == '\0' ? words[i] : quoted);
+    }
+
+  return g_strdup_printf (_("As root: %s"), line->str);
 }
 
 LlmctlExit
 llmctl_fail (GError *error)
 {
   g_autoptr(GError) converted = NULL;
+  g_autofree char *masked = NULL;
+  g_autofree char *remedy = NULL;
+  g_autofree char *install = NULL;
   LlmctlExit end = llmctl_wait_get_end ();
   const char *advice = NULL;
 
@@ -325,8 +391,19 @@ llmctl_fail (GError *error)
   /* What is wrong with stdout is said, where it is to be said at all, at the end. */
   if (!llmctl_output_flush ())
     return get_status (converted->code);
-  llmctl_complain ("%s", converted->message);
   if (converted->code == LLMSVC_ERROR_NOT_AVAILABLE)
+    masked = explain_masked ();
+  llmctl_complain ("%s", masked != NULL ? masked : converted->message);
+  if (llmctl_globals.is_admin)
+    remedy = llmctl_make_remedy (converted, llmctl_globals.words);
+  if (remedy != NULL)
+    llmctl_complain ("%s", remedy);
+  if (converted->code == LLMSVC_ERROR_NO_MODEL)
+    {
+      install = llmctl_place_make_install (llmctl_find_bus_type ());
+      llmctl_complain (_("“%s” puts a model there; “llmctl doctor” says which size fits"), install);
+    }
+  if (converted->code == LLMSVC_ERROR_NOT_AVAILABLE && masked == NULL)
     advice = get_start_advice ();
   if (advice != NULL)
     llmctl_complain ("%s", advice);

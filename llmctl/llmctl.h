@@ -69,6 +69,8 @@ struct _LlmctlCommand
   guint n_most;                          /* with @parameters and 0 run() looks itself */
   /* It only asks a service that runs: llmctl_call() fails when it does not. */
   gboolean must_not_start;
+  /* On the system bus polkit lets few use it: llmctl_fail() says how root does. */
+  gboolean is_admin;
   gboolean is_long;                      /* its output may be: it is paged on a terminal */
 
   /* @argv[0] is the name; options have been parsed and taken out; ends with NULL. With @error set
@@ -102,6 +104,8 @@ typedef struct
   gboolean is_json;       /* write JSON, as documented, and nothing else to stdout */
   double timeout_s;       /* 0 for none */
   gboolean must_not_start;  /* llmctl_call() does not start a service that is not running */
+  gboolean is_admin;        /* as LlmctlCommand.is_admin */
+  const char *const *words; /* (nullable): what was typed behind “llmctl” */
   gboolean is_system_bus;   /* as the options say; bus_type comes from them */
   gboolean is_session_bus;
   gboolean wants_help;
@@ -121,6 +125,8 @@ const char      *llmctl_i18n_get_locale  (void);
 /* (transfer none) (nullable): the bus that has the service, by the options every command takes; the
  * same for the process. Does not start the service. */
 GDBusConnection *llmctl_connect         (GError            **error) G_GNUC_WARN_UNUSED_RESULT;
+/* The bus that has it, or would: G_BUS_TYPE_SYSTEM or G_BUS_TYPE_SESSION. */
+GBusType         llmctl_find_bus_type   (void);
 /* Milliseconds for a call's own time limit by --timeout: G_MAXINT without one. */
 int              llmctl_get_timeout_ms  (void);
 
@@ -156,6 +162,11 @@ LlmctlExit       llmctl_complain_usage  (const char         *format,
 /* Says what is wrong, or what has ended the waiting for the service, and how the program is to end
  * for it. */
 LlmctlExit       llmctl_fail            (GError             *error);
+
+/* (nullable) (transfer full): after a refusal on the system bus, how root does it: a message with a
+ * command line of @words. */
+char            *llmctl_make_remedy      (const GError       *error,
+                                          const char *const  *words);
 
 /* For LlmctlCommand.complete: one candidate that begins with what is typed (others
  * are dropped); @help (nullable) is one line for people. */

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "common/llmsvc-command-line.h"
+#include "llmctl/bus/llmctl-place.h"
 #include "llmctl/bus/llmctl-service.h"
 #include "llmctl/llmctl-habits.h"
 #include "llmctl/llmctl.h"
@@ -214,6 +215,7 @@ run_leaf (const LlmctlCommand *command,
   g_autoptr(GError) error = NULL;
 
   llmctl_globals.must_not_start = command->must_not_start;
+  llmctl_globals.is_admin = command->is_admin;
   if (status != LLMCTL_EXIT_OK)
     return status;
   if (command->is_long || llmctl_globals.wants_help)
@@ -230,6 +232,22 @@ static LlmctlExit run_command (const LlmctlCommand *command,
                                const char          *full_name,
                                char               **words);
 
+/* (transfer full): the advice, for the service that answers here or would. */
+static char *
+make_advice (const LlmctlHabit *habit)
+{
+  GBusType type = llmctl_find_bus_type ();
+  g_autofree char *folder = llmctl_place_make_folder (type);
+  g_autofree char *install = llmctl_place_make_install (type);
+  GString *advice = g_string_new (_(habit->advice));
+
+  g_string_replace (advice, "{install}", install, 0);
+  g_string_replace (advice, "{folder}", folder, 0);
+  g_string_replace (advice, "{sudo}", llmctl_place_get_sudo (type), 0);
+  g_string_replace (advice, "{systemctl}", llmctl_place_get_systemctl (type), 0);
+  return g_string_free (advice, FALSE);
+}
+
 /* @words begin with a word that is no command of @command, but one of other programs. */
 static LlmctlExit
 follow_habit (const LlmctlHabit   *habit,
@@ -240,11 +258,17 @@ follow_habit (const LlmctlHabit   *habit,
   g_autoptr(GStrvBuilder) builder = g_strv_builder_new ();
   g_auto(GStrv) runs = NULL;
   g_auto(GStrv) replaced = NULL;
+  g_autofree char *advice = NULL;
+  LlmctlExit status;
 
   if (habit->runs == NULL
       || (habit->takes_none && words[1] != NULL && words[1][0] != '-'))
     {
-      llmctl_complain ("%s", _(habit->advice));
+      status = check_common ();
+      if (status != LLMCTL_EXIT_OK)
+        return status;
+      advice = make_advice (habit);
+      llmctl_complain ("%s", advice);
       return LLMCTL_EXIT_USAGE;
     }
   runs = g_strsplit (habit->runs, " ", -1);
@@ -370,6 +394,7 @@ main (int   argc,
 
   /* before the bus daemon, which logs command lines, sees this process */
   words = g_strdupv (argv);
+  llmctl_globals.words = (const char *const *) words + 1;
   llmsvc_command_line_hide (skip_commands (argv));
   return llmctl_output_finish ((int) run_command (NULL, "llmctl", words));
 }

@@ -279,6 +279,9 @@ static const Conversion bus_codes[] = {
   { G_DBUS_ERROR_DISCONNECTED, LLMSVC_ERROR_LOST },
 };
 
+/* What the bus passes on from systemd, which must not start the service. */
+#define UNIT_MASKED "org.freedesktop.systemd1.UnitMasked"
+
 static LlmsvcError
 convert_code (const GError *error)
 {
@@ -313,18 +316,22 @@ convert_code (const GError *error)
 void
 llmsvc_error_convert (GError **error)
 {
+  g_autofree char *remote = NULL;
+  LlmsvcError code;
   GError *converted;
 
   if (error == NULL || *error == NULL)
     return;
 
+  remote = g_dbus_error_get_remote_error (*error);
   if (g_dbus_error_is_remote_error (*error))
     g_dbus_error_strip_remote_error (*error);
 
   if ((*error)->domain == LLMSVC_ERROR && (guint) (*error)->code < LLMSVC_N_ERRORS)
     return;
 
-  converted = g_error_new_literal (LLMSVC_ERROR, (int) convert_code (*error), (*error)->message);
+  code = g_strcmp0 (remote, UNIT_MASKED) == 0 ? LLMSVC_ERROR_NOT_AVAILABLE : convert_code (*error);
+  converted = g_error_new_literal (LLMSVC_ERROR, (int) code, (*error)->message);
   g_error_free (*error);
   *error = converted;
 }

@@ -215,7 +215,10 @@ run_model (LlmctlChat  *self,
   GListModel *models = llmsvc_client_get_models (self->client);
   LlmsvcModel *active = llmsvc_client_get_active_model (self->client);
   const char *active_id = active != NULL ? llmsvc_model_get_id (active) : NULL;
+  const char *const words[] = { "model", "use", argument, NULL };
+  g_autoptr(GError) local_error = NULL;
   g_autofree char *told = NULL;
+  g_autofree char *remedy = NULL;
 
   for (guint i = 0; *argument == '\0' && i < g_list_model_get_n_items (models); i++)
     {
@@ -227,10 +230,19 @@ run_model (LlmctlChat  *self,
   if (*argument == '\0')
     return TRUE;
 
-  told = llmctl_progress_select_model (self->client, argument, error);
+  told = llmctl_progress_select_model (self->client, argument, &local_error);
   if (told != NULL)
-    llmctl_chat_note (self, "%s", told);
-  return told != NULL;
+    {
+      llmctl_chat_note (self, "%s", told);
+      return TRUE;
+    }
+  remedy = llmctl_make_remedy (local_error, words);
+  if (remedy != NULL)
+    g_set_error (error, local_error->domain, local_error->code, "%s. %s", local_error->message,
+                 remedy);
+  else
+    g_propagate_error (error, g_steal_pointer (&local_error));
+  return FALSE;
 }
 
 /* An unknown key would only be told with the next answer. */

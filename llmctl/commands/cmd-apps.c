@@ -309,6 +309,7 @@ const LlmctlCommand llmctl_quota_command = {
                     "--json: one object: apps, an array of the objects of ListApps; without it "
                     "after setting."),
   .options = options,
+  .is_admin = TRUE,
   .run = run_quota,
   .complete = complete_quota,
 };

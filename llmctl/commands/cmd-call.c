@@ -338,6 +338,9 @@ complain_arguments (const char         *path,
   return status;
 }
 
+/* Those that polkit is asked about. */
+static const char *const admin_methods[] = { "SelectModel", "SetBudget", "SetQuota", "Trim", NULL };
+
 static LlmctlExit
 run (int       argc,
      char    **argv,
@@ -363,6 +366,7 @@ run (int       argc,
   if (parameters == NULL)
     return complain_arguments (path, method, local_error);
 
+  llmctl_globals.is_admin = g_strv_contains (admin_methods, method->name);
   reply = llmctl_call_with_fds (path, method->interface->name, method->name, parameters, NULL, &fds,
                                 error);
   return reply != NULL ? print_reply (method, reply, fds, error) : LLMCTL_EXIT_FAILED;

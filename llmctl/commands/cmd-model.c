@@ -331,6 +331,7 @@ static const LlmctlCommand use_command = {
   .missing = N_("Missing argument ID; “llmctl model list” shows those there are"),
   .n_most = 1,
   .options = use_options,
+  .is_admin = TRUE,
   .run = run_use,
   .names = LLMCTL_NAMES_MODELS,
   .n_names = 1,

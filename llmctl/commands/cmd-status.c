@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "common/llmsvc-metrics.h"
+#include "llmctl/bus/llmctl-place.h"
 #include "llmctl/bus/llmctl-service.h"
 #include "llmctl/output/llmctl-counters.h"
 #include "llmctl/output/llmctl-json.h"
@@ -159,6 +160,9 @@ run_status (int       argc,
     print_json (&self, is_system ? "system" : "session");
   else if (self.service != NULL)
     print_status (&self, is_system);
+  else if (llmctl_place_is_masked (llmctl_connect (NULL)))
+    llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%s\n",
+                          _("Service: masked, so nothing starts it; “llmctl doctor” says more"));
   else
     llmctl_output_printf (
         LLMCTL_STYLE_PLAIN, "%s\n",

@@ -91,6 +91,7 @@ const LlmctlCommand llmctl_trim_command = {
   .missing = N_("Missing argument LEVEL: low, medium or critical"),
   .n_most = 1,
   .must_not_start = TRUE,
+  .is_admin = TRUE,
   .run = run,
   .complete = complete,
 };

@@ -10,6 +10,7 @@
 
 #include <glib/gi18n.h>
 
+#include "llmctl/bus/llmctl-place.h"
 #include "llmctl/bus/llmctl-wait.h"
 #include "llmctl/output/llmctl-output.h"
 
@@ -62,6 +63,16 @@ get_pid (GDBusConnection *bus)
   return pid != NULL ? g_variant_get_uint32 (pid) : 0;
 }
 
+/* (transfer full): what to do about a masked unit. */
+static char *
+make_unmask_hint (GBusType type)
+{
+  g_autofree char *unmask = llmctl_place_make_unmask (type);
+
+  return g_strdup_printf (type == G_BUS_TYPE_SYSTEM ? _("To have it again: %s")
+                                                    : _("To have your own: %s"), unmask);
+}
+
 /* The bus of @type, nullable in @bus. */
 static void
 check_bus (LlmctlDoctor     *self,
@@ -72,6 +83,7 @@ check_bus (LlmctlDoctor     *self,
   g_autoptr(GError) error = NULL;
   gboolean is_running = FALSE;
   gboolean is_activatable = FALSE;
+  g_autofree char *unmask = NULL;
   guint32 pid = 0;
 
   *bus = connect_to (type, &error);
@@ -94,6 +106,17 @@ check_bus (LlmctlDoctor     *self,
     tell_ok (self,
              is_system ? _("The service is on the system bus, as process %u")
                        : _("The service is on the session bus, as process %u"), pid);
+  else if (is_activatable && llmctl_place_is_masked (*bus))
+    {
+      /* with packages the users' unit is masked on purpose */
+      unmask = make_unmask_hint (type);
+      llmctl_doctor_add (self, LLMCTL_DOCTOR_NOTE, unmask,
+                         self->bus != NULL
+                           ? _("The session bus starts none of your own: its unit is masked, on "
+                               "purpose where the service on the system bus is for all users")
+                         : is_system ? _("The system bus can't start it: its unit is masked")
+                                     : _("The session bus can't start it: its unit is masked"));
+    }
   else if (is_activatable)
     tell_ok (self,
              is_system ? _("The first call on the system bus starts the service")
@@ -137,7 +160,7 @@ check_buses (LlmctlDoctor *self)
     tell_fail (self,
                session == NULL && only != G_BUS_TYPE_SYSTEM
                  ? _("Install the package llmsvc; its service for all users needs no login "
-                     "session: “systemctl start llmsvc”")
+                     "session: “sudo systemctl start llmsvc”")
                  : _("Install the package llmsvc, or start the service yourself with “llmsvcd &”"),
                _("The service is on no bus, and no bus can start it"));
 }
@@ -148,7 +171,9 @@ start (LlmctlDoctor *self)
   g_autoptr(GVariant) reply = NULL;
   g_autoptr(GError) error = NULL;
 
-  if (!self->shall_start || self->bus == NULL || self->is_running)
+  /* of a masked one the unit tells */
+  if (!self->shall_start || self->bus == NULL || self->is_running ||
+      llmctl_place_is_masked (self->bus))
     return;
 
   reply = g_dbus_connection_call_sync (self->bus, LLMCTL_BUS_NAME, LLMCTL_BUS_PATH, LLMCTL_BUS_NAME,
@@ -178,12 +203,11 @@ tell_of_state (LlmctlDoctor *self,
 {
   gboolean is_system = self->bus_type == G_BUS_TYPE_SYSTEM;
   const char *load = llmctl_dict_get_string (unit, "LoadState");
+  g_autofree char *hint = make_unmask_hint (self->bus_type);
   const char *active = llmctl_dict_get_string (unit, "ActiveState");
 
   if (g_str_equal (load, "masked"))
-    llmctl_doctor_add (self, self->is_running ? LLMCTL_DOCTOR_NOTE : LLMCTL_DOCTOR_FAIL,
-                       is_system ? _("To have it again: systemctl unmask llmsvc")
-                                 : _("To have it again: systemctl --user unmask llmsvc"),
+    llmctl_doctor_add (self, self->is_running ? LLMCTL_DOCTOR_NOTE : LLMCTL_DOCTOR_FAIL, hint,
                        _("%s is masked: nothing may start it"), UNIT);
   else if (g_str_equal (load, "not-found"))
     tell_note (self, _("systemd knows no %s here"), UNIT);

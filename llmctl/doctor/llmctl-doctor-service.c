@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "common/llmsvc-names.h"
+#include "llmctl/bus/llmctl-place.h"
 #include "llmctl/output/llmctl-output.h"
 
 /* The one that comes with the source, to try things out. */
@@ -34,11 +35,22 @@
 #define MANY 10
 #define FEW  10
 
+/* (transfer full): how it gets a first model. */
+static char *
+make_model_hint (LlmctlDoctor *self)
+{
+  g_autofree char *install = llmctl_place_make_install (self->bus_type);
+
+  return g_strdup_printf (_("Put a GGUF file where it looks: %s; or install llmsvc-model-demo to "
+                            "try"), install);
+}
+
 /* --- itself --- */
 
 static void
 tell_of_availability (LlmctlDoctor *self)
 {
+  g_autofree char *model_hint = make_model_hint (self);
   const char *availability = llmctl_dict_get_string (self->service, "Availability");
   const char *reason = llmctl_dict_get_string (self->service, "AvailabilityReason");
 
@@ -47,9 +59,7 @@ tell_of_availability (LlmctlDoctor *self)
   else if (g_str_equal (availability, "loading"))
     tell_note (self, _("It is loading a model; questions wait"));
   else if (g_str_equal (availability, "no-model"))
-    tell_fail (self,
-               _("Put a GGUF file into one of the folders that llmsvc.conf(5) names, or install "
-                 "llmsvc-model-demo to try"), _("It has no model: %s"), reason);
+    tell_fail (self, model_hint, _("It has no model: %s"), reason);
   else if (g_str_equal (availability, "disabled"))
     tell_fail (self, _("Ask the administrator"), _("The administrator has switched it off: %s"),
                reason);
@@ -175,13 +185,16 @@ tell_of_fitting (LlmctlDoctor *self)
   guint64 total = read_meminfo (self, "MemTotal:");
   g_autofree char *fitting = llmctl_format_bytes (total / FITTING_PART);
   g_autofree char *total_size = llmctl_format_bytes (total);
+  g_autofree char *install = llmctl_place_make_install (self->bus_type);
+  g_autofree char *hint = NULL;
 
   if (total == 0)
     return;
+  hint = g_strdup_printf (_("Download one, as from huggingface.co, then: %s; llmctl model list; "
+                            "%sllmctl model use ID"), install,
+                          llmctl_place_get_sudo (self->bus_type));
   llmctl_doctor_add (
-    self, LLMCTL_DOCTOR_NOTE,
-    _("Download one, as from huggingface.co, into ~/.local/share/llmsvc/models (or for all users "
-      "/var/lib/llmsvc/models), then: llmctl model list, llmctl model use ID"),
+    self, LLMCTL_DOCTOR_NOTE, hint,
     _("A model file (GGUF) of up to %s fits this machine, which has %s of memory: about %.0f billion "
       "parameters as Q4_K_M"), fitting, total_size,
     MAX (floor ((double) (total / FITTING_PART) / BYTES_PER_PARAMETER / 1e9), 1));
@@ -197,11 +210,10 @@ tell_of_files (LlmctlDoctor *self)
                                   LLM_DATADIR "/llmsvc/models" };
   guint64 bytes;
   guint n = count_files (self, folders, G_N_ELEMENTS (folders), ".gguf", &bytes);
+  g_autofree char *hint = make_model_hint (self);
 
   if (n == 0)
-    tell_warn (self,
-               _("Put a GGUF file into one of the folders that llmsvc.conf(5) names, or install "
-                 "llmsvc-model-demo to try"), _("There is no model in the usual folders"));
+    tell_warn (self, hint, _("There is no model in the usual folders"));
   if (n == 0)
     tell_of_fitting (self);
   else
@@ -218,12 +230,15 @@ tell_of_room (LlmctlDoctor *self,
   g_autofree char *model_size = llmctl_format_bytes (bytes);
   g_autofree char *total_size = llmctl_format_bytes (total);
   g_autofree char *available_size = llmctl_format_bytes (available);
+  g_autofree char *small_hint =
+    g_strdup_printf (_("Choose a smaller one: llmctl model list, %sllmctl model use ID"),
+                     llmctl_place_get_sudo (self->bus_type));
 
   if (total == 0 || bytes == 0)
     return;
   /* contexts and other programs want the rest */
   if (bytes > total / 4 * 3)
-    tell_fail (self, _("Choose a smaller one: llmctl model list, llmctl model use ID"),
+    tell_fail (self, small_hint,
                _("The model has %s, the machine %s of memory"), model_size, total_size);
   else if (bytes > available + held)
     tell_warn (self, _("Close what needs much memory, or choose a smaller model"),
@@ -290,6 +305,9 @@ check_model (LlmctlDoctor *self)
 {
   g_autoptr(GVariant) info = NULL;
   g_autofree const char **features = NULL;
+  g_autofree char *install = llmctl_place_make_install (self->bus_type);
+  g_autofree char *hint = g_strdup_printf (_("Get a real one, then: %s; %sllmctl model use ID"),
+                                           install, llmctl_place_get_sudo (self->bus_type));
   const char *id;
 
   if (self->service != NULL && self->bus != NULL)
@@ -315,9 +333,7 @@ check_model (LlmctlDoctor *self)
     }
   if (g_str_has_prefix (id, DEMO_PREFIX))
     {
-      tell_warn (self,
-                 _("Get a real one: llmsvc.conf(5) names the folders, “llmctl model use ID” chooses "
-                   "it"), _("The model in use is the demo, whose answers make little sense"));
+      tell_warn (self, hint, _("The model in use is the demo, whose answers make little sense"));
       tell_of_fitting (self);
     }
   else

@@ -39,6 +39,13 @@ test_remote (void)
   llmsvc_error_convert (&error);
   g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_CONTEXT_BUSY);
   g_assert_cmpstr (error->message, ==, "It writes");
+
+  /* what systemd says of a unit that it must not start */
+  g_clear_error (&error);
+  error = g_dbus_error_new_for_dbus_error ("org.freedesktop.systemd1.UnitMasked", "It is masked");
+  llmsvc_error_convert (&error);
+  g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_AVAILABLE);
+  g_assert_cmpstr (error->message, ==, "It is masked");
 }
 
 static void

@@ -22,9 +22,11 @@ def read_section(title):
     return text.split(f"## From a shell, with {title}", 1)[1].split("\n## ", 1)[0]
 
 
-def read_bus_lines():
-    """The indented blocks, as one script."""
-    return [line[4:] for line in read_section("no tool").splitlines() if line.startswith("    ")]
+def read_bus_lines(choice):
+    """One of the two lines that choose the bus, and the indented blocks, as one script."""
+    section = read_section("no tool")
+    return [section.split("```\n")[1].splitlines()[choice],
+            *(line[4:] for line in section.splitlines() if line.startswith("    "))]
 
 
 def read_llmctl_lines():
@@ -72,12 +74,14 @@ def main():
     n_lines = 0
     n_faults = 0
     python = [(read_python_lines(), ["FindMovies", "END"])] if PYTHON else []
+    bus_output = ["('", "finish-reason", "sa{sv} ", "output-tokens", "sa{sv} ", "('",
+                  "[('user', 'I want", "Italian food, please.", 's "ready"', "/org/llm/Service/models/",
+                  "t ", "a{sv} ", "freed", "/org/llm/Service/contexts/", "END"]
     for lines, wanted in (
             *python,
-            (read_bus_lines(),
-             ["('", "finish-reason", "sa{sv} ", "output-tokens", "sa{sv} ", "('",
-              "[('user', 'I want", "Italian food, please.", 's "ready"', "/org/llm/Service/models/",
-              "t ", "a{sv} ", "freed", "/org/llm/Service/contexts/", "END"]),
+            # the private bus in the system's place
+            (["export DBUS_SYSTEM_BUS_ADDRESS=$DBUS_SESSION_BUS_ADDRESS", *read_bus_lines(0)], bus_output),
+            (read_bus_lines(1), bus_output),
             (read_llmctl_lines(),
              ["notes", "llmsvc-demo-8M-Q8_0", "Memory pressure", "Generate", "tokens", "ready", "END"])):
         done = run(lines)

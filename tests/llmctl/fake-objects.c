@@ -6,8 +6,9 @@
  *   fake-objects NAME [PATH INTERFACE PROPERTIES]…
  *
  * PROPERTIES is an a{sv} in GVariant's text format. “GetUnitByPID” and “LoadUnit” are answered,
- * too, with /unit, as the manager of systemd would. Prints a line when it is there, and stays
- * until it is killed.
+ * too, with /unit, as the manager of systemd would, and a bus that asks for a unit to be started
+ * is told that it is masked. Other methods fail with the error that FAKE_ERROR names, if it is set.
+ * Prints a line when it is there, and stays until it is killed.
  */
 
 #include <gio/gio.h>
@@ -59,6 +60,22 @@ answer (GDBusMessage *message)
   return properties != NULL ? g_variant_new ("(@a{sv})", properties) : NULL;
 }
 
+/* As systemd answers a dbus-daemon with --systemd-activation. */
+static void
+refuse_activation (GDBusConnection *bus,
+                   GDBusMessage    *request)
+{
+  const char *unit = NULL;
+  g_autofree char *text = NULL;
+
+  g_variant_get (g_dbus_message_get_body (request), "(&s)", &unit);
+  text = g_strdup_printf ("Unit %s is masked.", unit);
+  g_dbus_connection_emit_signal (bus, "org.freedesktop.DBus", "/org/freedesktop/DBus",
+                                 "org.freedesktop.systemd1.Activator", "ActivationFailure",
+                                 g_variant_new ("(sss)", unit, "org.freedesktop.systemd1.UnitMasked",
+                                                text), NULL);
+}
+
 static GDBusMessage *
 on_message (GDBusConnection *bus,
             GDBusMessage    *message,
@@ -67,8 +84,11 @@ on_message (GDBusConnection *bus,
 {
   g_autoptr(GDBusMessage) owned = message;
   g_autoptr(GDBusMessage) reply = NULL;
+  const char *error = g_getenv ("FAKE_ERROR");
   GVariant *body;
 
+  if (is_incoming && g_strcmp0 (g_dbus_message_get_member (message), "ActivationRequest") == 0)
+    refuse_activation (bus, message);
   if (!is_incoming || g_dbus_message_get_message_type (message) != G_DBUS_MESSAGE_TYPE_METHOD_CALL)
     return g_steal_pointer (&owned);
 
@@ -81,7 +101,8 @@ on_message (GDBusConnection *bus,
   else
     {
       reply = g_dbus_message_new_method_error_literal (
-          message, "org.freedesktop.DBus.Error.UnknownMethod", "No such method");
+          message, error != NULL ? error : "org.freedesktop.DBus.Error.UnknownMethod",
+          error != NULL ? "It is refused" : "No such method");
     }
   g_dbus_connection_send_message (bus, reply, G_DBUS_SEND_MESSAGE_FLAGS_NONE, NULL, NULL);
   return NULL;

@@ -24,8 +24,10 @@ def write_dict(properties):
 
 
 class Fake:
-    def __init__(self, environment, name, *objects):
-        self.environment, self.name = environment, name
+    def __init__(self, environment, name, *objects, error=None):
+        self.environment, self.name = dict(environment), name
+        if error is not None:
+            self.environment["FAKE_ERROR"] = f"org.llm.Service.Error.{error}"
         self.arguments = [word for path, interface, properties in objects
                           for word in (path, interface, write_dict(properties))]
 
@@ -42,11 +44,11 @@ class Fake:
 
 
 class Service(Fake):
-    """Says of itself what it is told to, and can do nothing."""
+    """Says of itself what it is told to, and can do nothing: all fails with `error`."""
 
-    def __init__(self, environment, properties):
+    def __init__(self, environment, properties, error=None):
         super().__init__(environment, "org.llm.Service",
-                         ("/org/llm/Service", "org.llm.Service", properties))
+                         ("/org/llm/Service", "org.llm.Service", properties), error=error)
 
 
 class Systemd(Fake):

@@ -41,9 +41,10 @@ BUS_CONFIG = """<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Config
 
 
 class Rig:
-    """A bus with a service that answers from a script, or with the demo model."""
+    """A bus with a service that answers from a script, or with the demo model; with `systemd` that
+    starts what the bus is to start."""
 
-    def __init__(self, script=None, activatable=False):
+    def __init__(self, script=None, activatable=False, systemd=False):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="llmctl-test-"))
         self.home = self.folder / "home"
         self.home.mkdir()
@@ -62,13 +63,14 @@ class Rig:
         if activatable:
             (self.folder / "services" / "org.llm.Service.service").write_text(
                 "[D-BUS Service]\nName=org.llm.Service\nExec=" +
-                " ".join(f'"{word}"' for word in self.command) + "\n")
+                " ".join(f'"{word}"' for word in self.command) + "\n" +
+                ("SystemdService=llmsvc.service\n" if systemd else ""))
 
         self.bus_log = self.folder / "bus.log"
         with open(self.bus_log, "wb") as log:
             self.bus = subprocess.Popen(
                 ["dbus-daemon", "--config-file", str(self.folder / "bus.conf"), "--nofork",
-                 "--print-address=1"], stdout=subprocess.PIPE, stderr=log, text=True,
+                 "--print-address=1", *(["--systemd-activation"] if systemd else [])], stdout=subprocess.PIPE, stderr=log, text=True,
                 env=dict(os.environ, G_DEBUG="fatal-criticals"))
         self.environment = dict(
             os.environ, DBUS_SESSION_BUS_ADDRESS=self.bus.stdout.readline().strip(),

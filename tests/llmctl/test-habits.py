@@ -34,7 +34,7 @@ class Habits(unittest.TestCase):
         self.check(["context", "ls"], "There is no context")
         self.assertEqual(self.rig.run("run", input="Hi\n").output, "You said: Hi\n")
         self.check(["run", "llama3", "Hi"], "llmctl model use ID", 2)
-        self.check(["pull", "llama3"], "put a GGUF file into", 2)
+        self.check(["pull", "llama3"], "install -D -m 644 -t ~/.local/share/llmsvc/models FILE", 2)
         self.check(["rm", "x"], "llmctl context rm NAME", 2)
         self.check(["stop"], "llmctl trim critical", 2)
         self.check(["serve"], "The first call starts the service", 2)

@@ -77,6 +77,24 @@ def test_session_rests(tap):
               done.stderr or done.stdout)
 
 
+def test_says_system(tap):
+    """What alice is told is what the system's service reads and lets her do"""
+    for words in (("doctor",), ("pull", "some-model"), ("serve",)):
+        done = run("llmctl", *words, user="alice", session=True)
+        said = done.stdout + done.stderr
+        tap.check(f"llmctl {words[0]} sends nobody to a folder or a unit of their own",
+                  ".local/share" not in said and "systemctl --user start" not in said, said)
+        # wrapped for people, at spaces
+        tap.check(f"llmctl {words[0]} names what root does",
+                  "/var/lib/llmsvc/models" in said or "sudo systemctl start llmsvc" in said, said)
+    done = run("llmctl", "doctor", "--json", user="alice", session=True)
+    tap.check("doctor tells that the users' unit is masked on purpose",
+              "on purpose" in done.stdout and f"systemctl --user link {LINKED}" in done.stdout, done.stdout)
+    done = run("llmctl", "ask", "--session-bus", "Hello", user="alice", session=True)
+    tap.check("a call for a service of her own says how to have one",
+              done.returncode == 4 and f"systemctl --user link {LINKED}" in done.stderr, done.stderr)
+
+
 def test_no_model(tap):
     """The first call starts the service, which says what is missing"""
     tap.check("the call is answered", get("Availability", user="alice") in ("loading", "no-model"))
@@ -356,6 +374,10 @@ def test_polkit(tap):
         tap.check(f"root may {name}", done.returncode == 0, done.stderr)
     call("SetBudget", "{'bytes': <uint64 0>}", **memory)
 
+    done = run("llmctl", "model", "use", "llmsvc-demo-8M-Q8_0", user="alice")
+    tap.check("llmctl names the remedy", done.returncode == 5 and
+              "As root: sudo llmctl model use llmsvc-demo-8M-Q8_0" in done.stderr, (done.returncode, done.stderr))
+
     trim = ("gdbus", "call", "--system", "--dest", "org.llm.Service", "--object-path", rig.OBJECT,
             "--method", "org.llm.Service.Memory.Trim", "low", "{}")
     done = in_session("alice", *trim)
@@ -492,8 +514,8 @@ def test_remove(tap):
 
 
 BOOTS = {
-    "1": [test_install, test_session_rests, test_no_model, test_installed, test_sandbox, test_real_process,
-          test_filter, test_contexts, test_journal, test_sleep, test_restart, test_watchdog, test_polkit,
+    "1": [test_install, test_session_rests, test_no_model, test_says_system, test_installed, test_sandbox,
+          test_real_process, test_filter, test_contexts, test_journal, test_sleep, test_restart, test_watchdog, test_polkit,
           test_weights_of_one, test_weights_of_two, test_before_reboot],
     "2": [test_after_reboot, test_upgrade, test_remove],
 }

@@ -238,10 +238,15 @@ run_model (LlmctlChat  *self,
     }
   remedy = llmctl_make_remedy (local_error, words);
   if (remedy != NULL)
-    g_set_error (error, local_error->domain, local_error->code, "%s. %s", local_error->message,
-                 remedy);
+    {
+      g_autofree char *text = g_strconcat (local_error->message, ". ", remedy, NULL);
+
+      g_set_error_literal (error, local_error->domain, local_error->code, text);
+    }
   else
-    g_propagate_error (error, g_steal_pointer (&local_error));
+    {
+      g_propagate_error (error, g_steal_pointer (&local_error));
+    }
   return FALSE;
 }
 

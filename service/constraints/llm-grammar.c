@@ -325,6 +325,55 @@ find_left_recursion (LlmGrammar *grammar)
   return found;
 }
 
+/* --- what has too many beginnings --- */
+
+static void
+add_way (guint32 *ways,
+         guint   *n_ways,
+         guint32 *stamps,
+         guint32  stamp,
+         guint32  state)
+{
+  if (stamps[state] == stamp || *n_ways == LLM_MAX_THREADS)
+    return;
+  stamps[state] = stamp;
+  ways[(*n_ways)++] = state;
+}
+
+/* The rule of a state behind which LLM_MAX_THREADS states and more, its own and those of rules that are
+ * called, lie before the next byte: no text would get through them. LLM_DEAD where there is none, or
+ * finding it takes too long: this is to tell early. */
+static guint32
+find_wide_rule (const LlmGrammar *self)
+{
+  g_autofree guint32 *stamps = g_new0 (guint32, self->n_states);
+  guint32 ways[LLM_MAX_THREADS];
+  guint n_visits = 0;
+
+  for (guint32 id = 0; id < self->n_states && n_visits < MAX_VISITS; id++)
+    {
+      guint n_ways = 0;
+
+      add_way (ways, &n_ways, stamps, id + 1, id);
+      for (guint i = 0; i < n_ways; i++, n_visits++)
+        {
+          const LlmGrammarState *state = &self->states[ways[i]];
+
+          for (guint c = 0; c < state->n_calls; c++)
+            {
+              const LlmGrammarCall *call = &self->calls[state->first_call + c];
+
+              add_way (ways, &n_ways, stamps, id + 1, call->start);
+              if (self->states[call->start].min_bytes == 0)
+                add_way (ways, &n_ways, stamps, id + 1, call->target);
+            }
+        }
+      if (n_ways == LLM_MAX_THREADS)
+        return self->states[id].rule;
+    }
+  return LLM_DEAD;
+}
+
 /* --- bytes that may come behind a rule --- */
 
 typedef struct
@@ -408,7 +457,7 @@ llm_grammar_new (LlmGrammarBuilder *builder,
   g_autoptr(LlmGrammar) self = NULL;
   gsize n_states, n_next, n_calls;
   gsize n = 0;
-  guint32 recursive;
+  guint32 recursive, wide;
 
   if (!check_size (builder, &n_states, &n_next, &n_calls, error))
     return NULL;
@@ -447,6 +496,16 @@ llm_grammar_new (LlmGrammarBuilder *builder,
       return llm_fail_null (error, LLMSVC_ERROR_INVALID_OPTION,
                             "the rule “%s” begins with itself (left recursion), which is not "
                             "supported", name != NULL ? name : "?");
+    }
+  wide = find_wide_rule (self);
+  if (wide != LLM_DEAD)
+    {
+      const char *name = g_ptr_array_index (builder->names, wide);
+
+      return llm_fail_null (error, LLMSVC_ERROR_INVALID_OPTION,
+                            "in the rule “%s” a text may go on in %u ways or more, through the rules "
+                            "that it calls, of at most %u", name != NULL ? name : "?",
+                            LLM_MAX_THREADS, LLM_MAX_THREADS - 1);
     }
   set_follows (self);
   return g_steal_pointer (&self);

@@ -15,6 +15,8 @@ G_BEGIN_DECLS
 #define LLM_GRAMMAR_MAX_RULES 20000
 #define LLM_GRAMMAR_MAX_STATES 400000
 #define LLM_NO_WAY G_MAXUINT32
+/* More ways to read one text are not followed: the text is refused from there on. */
+#define LLM_MAX_THREADS 500
 
 typedef struct
 {
@@ -74,7 +76,7 @@ void               llm_grammar_builder_set  (LlmGrammarBuilder *self,
                                              guint32            rule,
                                              LlmAutomaton      *automaton);
 /* (transfer full) (nullable): the texts of @root. Fails if that has none, and for rules that begin
- * with themselves. All rules must have been set. */
+ * with themselves or call LLM_MAX_THREADS others before a byte. All rules must have been set. */
 LlmGrammar        *llm_grammar_new          (LlmGrammarBuilder *builder,
                                              guint32            root,
                                              GError           **error) G_GNUC_WARN_UNUSED_RESULT;

@@ -26,8 +26,6 @@ typedef struct
 } LlmThread;
 
 #define LLM_STACK_BOTTOM G_MAXUINT32
-/* More ways to read one text are not followed: the text is refused from there on. */
-#define LLM_MAX_THREADS 500
 
 typedef struct
 {

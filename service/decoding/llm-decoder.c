@@ -227,9 +227,14 @@ consume (LlmDecoder  *decoder,
   self->last = choose (self, logits);
   if (self->last >= 0)
     llm_sampler_accept (self->sampler, self->last);
-  else
+  else if (llm_sampler_sample (self->sampler, logits) < 0)
     llm_fail (error, LLMSVC_ERROR_INVALID_MODEL,
               "The model computed no number at all for the next token: its weights are damaged");
+  else
+    llm_fail (error, LLMSVC_ERROR_INVALID_OPTION,
+              "The answer can't go on: what it is held to allows no token of the model here, or can be "
+              "read in more than %u ways; a grammar with fewer alternatives for the same text helps",
+              LLM_MAX_THREADS);
   return self->last;
 }
 

@@ -295,6 +295,35 @@ test_refused (void)
     }
 }
 
+/* (transfer full): “root ::= "a" r0”, and @n rules that are the next one, the last of them “b”. */
+static char *
+make_chain (guint n)
+{
+  GString *text = g_string_new ("root ::= \"a\" r0\n");
+
+  for (guint i = 0; i + 1 < n; i++)
+    g_string_append_printf (text, "r%u ::= r%u\n", i, i + 1);
+  g_string_append_printf (text, "r%u ::= \"b\"\n", n - 1);
+  return g_string_free (text, FALSE);
+}
+
+/* Rules that call each other as deeply as can be followed, and one deeper. */
+static void
+test_deep (void)
+{
+  g_autoptr(LlmTokenizer) tokenizer = open_vocabulary ("gpt-2");
+  g_autoptr(LlmTokenTrie) tokens = llm_token_trie_new (tokenizer);
+  g_autofree char *good = make_chain (LLM_MAX_THREADS - 2);
+  g_autofree char *bad = make_chain (LLM_MAX_THREADS - 1);
+  g_autoptr(GError) error = NULL;
+
+  g_assert_true (matches (tokenizer, tokens, LLM_CONSTRAINT_GRAMMAR, good, "ab"));
+  g_assert_false (matches (tokenizer, tokens, LLM_CONSTRAINT_GRAMMAR, good, "aa"));
+  g_assert_null (llm_constraint_compile (NULL, LLM_CONSTRAINT_GRAMMAR, bad, &error));
+  g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION);
+  g_assert_nonnull (strstr (error->message, "“root” a text may go on in 500 ways"));
+}
+
 /* Whatever the logits say, and however few tokens there are, the text ends where it may. */
 static void
 test_ends (void)
@@ -346,6 +375,7 @@ main (int    argc,
   g_test_add_func ("/constraints/back-and-forth", test_back_and_forth);
   g_test_add_func ("/constraints/texts", test_texts);
   g_test_add_func ("/constraints/refused", test_refused);
+  g_test_add_func ("/constraints/deep", test_deep);
   g_test_add_func ("/constraints/ends", test_ends);
   return g_test_run ();
 }

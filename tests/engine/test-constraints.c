@@ -4,6 +4,7 @@
  * one that ends is valid, whatever the sampling, alone and beside others; and what can't be held to
  * is refused before the call begins. */
 
+#include "engine/llm-engine-private.h"
 #include "engine-rig.h"
 
 #include <json-glib/json-glib.h>
@@ -215,6 +216,30 @@ test_refused (Fixture      *fixture,
     }
 }
 
+/* A grammar that leaves no token in the middle of its answer costs its sender alone: the weights are
+ * not at fault, and stay loaded. */
+static void
+test_nothing_left (Fixture      *fixture,
+                   gconstpointer data)
+{
+  g_autoptr(GString) grammar = g_string_new ("root ::= r0 \"b\"\nnothing ::= \"\"\n");
+  g_autofree char *options = NULL;
+  g_autoptr(Answer) answer = NULL;
+
+  for (guint i = 0; i < 300; i++)
+    g_string_append_printf (grammar, "r%u ::= r%u nothing\n", i, i + 1);
+  g_string_append (grammar, "r300 ::= \"a\"");
+  options = g_strdup_printf ("{'grammar': <'%s'>, 'max-tokens': <uint32 8>}", grammar->str);
+  answer = begin_complete (fixture, prompt, options);
+  WAIT_FOR (answer->is_finished);
+  g_assert_error (answer->error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION);
+  g_test_message ("%s", answer->error->message);
+  g_assert_nonnull (strstr (answer->error->message, "what it is held to"));
+  g_free (complete (fixture, prompt, GREEDY));
+  g_assert_false (fixture->engine->is_suspect);
+  g_assert_cmpuint (fixture->engine->counters.model_unloads, ==, 0);
+}
+
 int
 main (int    argc,
       char **argv)
@@ -226,5 +251,6 @@ main (int    argc,
   ADD ("/engine/constraints/other-formats", test_other_formats);
   ADD ("/engine/constraints/context", test_context);
   ADD ("/engine/constraints/refused", test_refused);
+  ADD ("/engine/constraints/nothing-left", test_nothing_left);
   return g_test_run ();
 }

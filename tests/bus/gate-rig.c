@@ -54,10 +54,16 @@ answer_for_bus (GateRig      *rig,
     }
   else if (g_str_equal (method, "GetConnectionCredentials"))
     {
+      const char *sender;
+      gboolean is_other;
+
+      g_variant_get (g_dbus_message_get_body (message), "(&s)", &sender);
+      is_other = g_str_has_prefix (sender, GATE_RIG_OTHER_USER);
       g_variant_builder_init (&builder, G_VARIANT_TYPE_VARDICT);
-      g_variant_builder_add (&builder, "{sv}", "UnixUserID", g_variant_new_uint32 (getuid ()));
+      g_variant_builder_add (&builder, "{sv}", "UnixUserID",
+                             g_variant_new_uint32 (getuid () + is_other));
       g_variant_builder_add (&builder, "{sv}", "ProcessID",
-                             g_variant_new_uint32 ((guint32) getpid ()));
+                             g_variant_new_uint32 (is_other ? 1 : (guint32) getpid ()));
       if (rig->pidfd >= 0)
         {
           g_autoptr(GUnixFDList) fds = g_unix_fd_list_new ();

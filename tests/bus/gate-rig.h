@@ -33,6 +33,9 @@ typedef struct
   int raw;               /* the bus's socket */
 } GateRig;
 
+/* Names that begin so are connections of process 1 of another user, all others of this process. */
+#define GATE_RIG_OTHER_USER ":9."
+
 /* Of a g_test_add(). @data: not NULL when the service has a relay. */
 void          gate_rig_set_up            (GateRig      *rig,
                                           gconstpointer data);

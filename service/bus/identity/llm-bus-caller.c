@@ -15,6 +15,8 @@
 #define BUS_NAME "org.freedesktop.DBus"
 #define BUS_PATH "/org/freedesktop/DBus"
 #define BUS_TIMEOUT_MS 10000
+/* Look-ups of one user read files in so many threads at once; the others wait for them. */
+#define MAX_USER_LOOKUPS 2
 
 struct _LlmBusCallers
 {
@@ -27,7 +29,14 @@ struct _LlmBusCallers
   GStrv desktop_folders;
   guint subscription;
   GHashTable *entries;  /* (element-type utf8 Entry) (owned), by unique name */
+  GHashTable *users;    /* (element-type guint UserLookups) (owned), by uid: where some are under way */
 };
+
+typedef struct
+{
+  guint n_running;
+  GQueue waiting;       /* (element-type Entry) (owned) */
+} UserLookups;
 
 typedef struct
 {
@@ -60,6 +69,7 @@ clear_callers (gpointer data)
   LlmBusCallers *self = data;
 
   g_hash_table_unref (self->entries);
+  g_hash_table_unref (self->users);
   g_free (self->proc_root);
   g_strfreev (self->desktop_folders);
   g_object_unref (self->connection);
@@ -173,6 +183,31 @@ on_verified (GObject      *source,
   end_lookup (entry, error);
 }
 
+static void start_reading (Entry *entry);
+
+static void
+free_lookups (gpointer data)
+{
+  UserLookups *user = data;
+
+  g_queue_clear_full (&user->waiting, (GDestroyNotify) entry_unref);
+  g_free (user);
+}
+
+/* One of the user's has read its files: the next one's turn. */
+static void
+go_on (LlmBusCallers *self,
+       guint32        uid)
+{
+  UserLookups *user = g_hash_table_lookup (self->users, GUINT_TO_POINTER (uid));
+  g_autoptr(Entry) next = user != NULL ? g_queue_pop_head (&user->waiting) : NULL;
+
+  if (next != NULL)
+    start_reading (next);
+  else if (user != NULL && --user->n_running == 0)
+    g_hash_table_remove (self->users, GUINT_TO_POINTER (uid));
+}
+
 /* A connection that still is there after its process's files were read belongs
  * to a process that still was there: the number was not another's meanwhile. A pidfd has said
  * more than that already. */
@@ -183,6 +218,7 @@ on_identity_read (GObject      *source,
 {
   g_autoptr(Entry) entry = data;
 
+  go_on (entry->callers, entry->uid);
   if (entry->kind == LLM_CALLER_UNKNOWN || entry->process.pidfd >= 0)
     {
       end_lookup (entry, NULL);
@@ -205,6 +241,37 @@ read_identity (GTask        *task,
 
   entry->kind = llm_bus_identity_read (&entry->process, &entry->app_id);
   g_task_return_boolean (task, TRUE);
+}
+
+static void
+start_reading (Entry *entry)
+{
+  g_autoptr(GTask) task = g_task_new (NULL, NULL, on_identity_read, g_rc_box_acquire (entry));
+
+  g_task_set_task_data (task, entry, NULL);
+  g_task_run_in_thread (task, read_identity);
+}
+
+/* Files of many processes may be slow to read: they hold up other processes of the same user alone. */
+static void
+begin_reading (Entry *entry)
+{
+  LlmBusCallers *self = entry->callers;
+  UserLookups *user = g_hash_table_lookup (self->users, GUINT_TO_POINTER (entry->uid));
+
+  if (user == NULL)
+    {
+      user = g_new0 (UserLookups, 1);
+      g_queue_init (&user->waiting);
+      g_hash_table_insert (self->users, GUINT_TO_POINTER (entry->uid), user);
+    }
+  if (user->n_running == MAX_USER_LOOKUPS)
+    {
+      g_queue_push_tail (&user->waiting, g_rc_box_acquire (entry));
+      return;
+    }
+  user->n_running++;
+  start_reading (entry);
 }
 
 /* The process's own descriptor, where the bus has one: dbus-daemon since 1.16. -1 for none. */
@@ -233,7 +300,6 @@ on_credentials (GObject      *source,
   g_autoptr(GUnixFDList) fds = NULL;
   g_autoptr(GVariant) reply = g_dbus_connection_call_with_unix_fd_list_finish (
     G_DBUS_CONNECTION (source), &fds, result, &error);
-  g_autoptr(GTask) task = NULL;
 
   if (reply != NULL)
     credentials = g_variant_get_child_value (reply, 0);
@@ -252,9 +318,7 @@ on_credentials (GObject      *source,
   if (label != NULL)
     entry->process.label = g_variant_dup_bytestring (label, NULL);
 
-  task = g_task_new (NULL, NULL, on_identity_read, g_rc_box_acquire (entry));
-  g_task_set_task_data (task, entry, NULL);
-  g_task_run_in_thread (task, read_identity);
+  begin_reading (entry);
 }
 
 static void
@@ -299,6 +363,7 @@ llm_bus_callers_new (GDBusConnection        *connection,
   LlmBusCallers *self = g_rc_box_new0 (LlmBusCallers);
 
   self->entries = g_hash_table_new_full (g_str_hash, g_str_equal, NULL, drop_entry);
+  self->users = g_hash_table_new_full (NULL, NULL, NULL, free_lookups);
   self->connection = g_object_ref (connection);
   self->gate = gate;
   self->proc_root = g_strdup (proc_root);
@@ -319,6 +384,7 @@ llm_bus_callers_free (LlmBusCallers *self)
   g_dbus_connection_signal_unsubscribe (self->connection, self->subscription);
   /* look-ups under way find nobody who waits */
   g_hash_table_remove_all (self->entries);
+  g_hash_table_remove_all (self->users);
   g_rc_box_release_full (self, clear_callers);
 }
 

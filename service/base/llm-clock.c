@@ -2,6 +2,8 @@
 
 #include "base/llm-clock.h"
 
+#include <time.h>
+
 static gint64 test_now_us = -1;
 static gint64 test_step_us;
 
@@ -16,6 +18,15 @@ llm_clock_now_us (void)
                                           __ATOMIC_RELAXED, __ATOMIC_RELAXED))
     ;
   return now_us >= 0 ? now_us : g_get_monotonic_time ();
+}
+
+gint64
+llm_clock_thread_us (void)
+{
+  struct timespec used = { 0 };
+
+  clock_gettime (CLOCK_THREAD_CPUTIME_ID, &used);
+  return (gint64) used.tv_sec * G_USEC_PER_SEC + used.tv_nsec / 1000;
 }
 
 gint64

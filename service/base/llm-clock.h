@@ -14,6 +14,9 @@ G_BEGIN_DECLS
 /* Monotonic time in microseconds. */
 gint64 llm_clock_now_us (void);
 
+/* What this thread has used of the processor, in microseconds. No clock that tests stop. */
+gint64 llm_clock_thread_us (void);
+
 /* Wall-clock time in seconds since 1970, for what is stored. */
 gint64 llm_clock_wall_s (void);
 

@@ -3,6 +3,7 @@
 /* The interpreter beside python3-jinja2, whose texts are in oracle.json (made by make-oracle.py);
  * its limits, its errors, and where each byte of its output comes from. */
 
+#include "base/llm-clock.h"
 #include "model/template/jinja/llm-jinja.h"
 
 #include <json-glib/json-glib.h>
@@ -225,6 +226,49 @@ test_limits (void)
   g_assert_null (llm_jinja_template_new (nested->str, NULL));
 }
 
+/* What a builtin touches of a long text counts: however it is asked, a loop over it ends, by steps or by
+ * the processor's time. */
+static void
+test_long_texts (void)
+{
+  static const char *const expressions[] = {
+    "s | int", "s | float", "s | length", "s | upper", "s | lower", "s | title", "s | capitalize",
+    "s | trim", "s | string", "s | first", "s | last", "s | list", "s | replace('b', 'c')", "s | indent",
+    "s | urlencode", "s | tojson", "s | e", "s | wordcount", "s | reverse", "s | sort", "s | unique",
+    "s.strip()", "s.lstrip()", "s.rstrip()", "s.strip('a')", "s.split()", "s.split('b')", "s.rsplit('b')",
+    "s.splitlines()", "s.find('b')", "s.rfind('b')", "s.rfind(s[1:])", "s.rfind('b' + s[320000:])",
+    "s.index('b')", "s.count('b')", "s.count('aa')", "s.startswith(s)", "s.endswith(s)", "s.isspace()",
+    "s.isdigit()", "s.isalpha()", "s.isalnum()", "s.isupper()", "s.islower()", "s.upper()", "s.title()",
+    "s.replace('b', 'c')", "s.join([])", "','.join([s])", "'{}'.format(s)", "'%s' % s",
+    "s is upper", "s is lower", "s is string", "s is in d", "s == t", "s < t", "s in t", "'b' in s",
+    "d[s]", "d.get(s)", "s in d", "s[5]", "s[-5]", "s[1:]", "s[::-1]", "s ~ t", "s + t", "s * 2",
+    "[s] | join", "[s, t] | sort", "[s, t] | unique | list", "[s, t] | max", "{s: 1} | tojson",
+  };
+  guint n_wrong = 0;
+
+  for (guint i = 0; i < G_N_ELEMENTS (expressions); i++)
+    {
+      g_autofree char *source = g_strdup_printf (
+        "{%% set s = 'a' * 640000 %%}{%% set t = 'a' * 640000 %%}{%% set d = {s: 1} %%}"
+        "{%% for i in range(99999) %%}{%% for j in range(9999) %%}{%% if %s %%}{%% endif %%}"
+        "{%% endfor %%}{%% endfor %%}", expressions[i]);
+      g_autoptr(GError) error = NULL;
+      g_autoptr(LlmJinjaTemplate) template = llm_jinja_template_new (source, &error);
+      const LlmJinjaInput input = { .max_us = G_USEC_PER_SEC / 10 };
+      g_auto(LlmJinjaOutput) out = { NULL };
+      gint64 begin_us = llm_clock_thread_us ();
+
+      g_assert_no_error (error);
+      g_assert_false (llm_jinja_template_render (template, &input, &out, &error));
+      g_test_message ("%s: %.2f s: %s", expressions[i],
+                      (double) (llm_clock_thread_us () - begin_us) / G_USEC_PER_SEC, error->message);
+      n_wrong += strstr (error->message, "steps") == NULL && strstr (error->message, "processor") == NULL
+                 && strstr (error->message, "memory") == NULL
+                 && strstr (error->message, "supported") == NULL;
+    }
+  g_assert_cmpuint (n_wrong, ==, 0);
+}
+
 /* --- where text comes from --- */
 
 /* The template marks its own text with upper case and digits, data are lower case: each byte's
@@ -324,6 +368,7 @@ main (int    argc,
   g_test_add_func ("/jinja/public", test_public);
   g_test_add_func ("/jinja/places", test_places);
   g_test_add_func ("/jinja/limits", test_limits);
+  g_test_add_func ("/jinja/long-texts", test_long_texts);
   g_test_add_func ("/jinja/origins", test_origins);
   return g_test_run ();
 }

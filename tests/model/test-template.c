@@ -474,6 +474,10 @@ test_no_json (void)
     }
 }
 
+#define SLOW                                                                                       \
+  "{% set s = '1' * 640000 %}{% for i in range(9999) %}{% for j in range(9999) %}"                \
+  "{% if s.strip('2') is lower %}{% endif %}{% endfor %}{% endfor %}"
+
 /* A template that can't be used names what is wrong with it, and what can be done. */
 static void
 test_unusable (void)
@@ -486,6 +490,9 @@ test_unusable (void)
     { "{{ messages[0].content | nonsense }}", "the filter “nonsense” is not supported" },
     { "{% for m in messages %}", "line 1, column 24" },
     { "{% macro a() %}{{ a() }}{% endmacro %}{{ a() }}", "nested deeper" },
+    /* without end, also where tools come in alone: models that others wait for load meanwhile */
+    { SLOW "{{ messages[0].content }}", "of the processor's time" },
+    { "{% if tools %}" SLOW "{% endif %}{{ messages[0].content }}", "of the processor's time" },
   };
 
   for (guint i = 0; i < G_N_ELEMENTS (cases); i++)

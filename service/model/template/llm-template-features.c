@@ -7,8 +7,11 @@
 
 #include <string.h>
 
+#include "base/llm-clock.h"
 #include "base/llm-fail.h"
 
+/* All of them together; those of published templates take some ten milliseconds. */
+#define MAX_PROBES_US (3 * G_USEC_PER_SEC)
 #define NAME LLM_TEMPLATE_PROBE_NAME
 #define OTHER_NAME LLM_TEMPLATE_PROBE_OTHER_NAME
 #define KEY "probe_key"
@@ -260,9 +263,9 @@ find_calls (LlmTemplate *self)
     find_arguments (self, &out, answer);
 }
 
-gboolean
-llm_template_find_features (LlmTemplate *self,
-                            GError     **error)
+static gboolean
+find_features (LlmTemplate *self,
+               GError     **error)
 {
   const LlmMessage *const asked[] = { &question, NULL };
   const LlmMessage *const with_system[] = { &system_text, &question, NULL };
@@ -296,6 +299,26 @@ llm_template_find_features (LlmTemplate *self,
   find_calls (self);
   llm_template_find_thinking (self);
   return TRUE;
+}
+
+gboolean
+llm_template_find_features (LlmTemplate *self,
+                            GError     **error)
+{
+  g_autoptr(GError) reason = NULL;
+  gboolean is_found, is_late;
+
+  self->probes_end_us = llm_clock_thread_us () + MAX_PROBES_US;
+  is_found = find_features (self, &reason);
+  is_late = llm_clock_thread_us () > self->probes_end_us;
+  self->probes_end_us = 0;
+  if (is_late)
+    return llm_fail (error, LLMSVC_ERROR_UNSUPPORTED,
+                     "it takes more than %d s of the processor's time for a few short conversations",
+                     MAX_PROBES_US / G_USEC_PER_SEC);
+  if (!is_found)
+    g_propagate_error (error, g_steal_pointer (&reason));
+  return is_found;
 }
 
 void

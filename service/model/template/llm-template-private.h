@@ -18,6 +18,7 @@ struct _LlmTemplate
   gboolean skips_bos; /* the tokenizer writes it already */
   gboolean swallows_spaces;
   gboolean omits_tools; /* where there are none, they are undefined */
+  gint64 probes_end_us; /* of this thread's processor time, while features are looked for; else 0 */
 };
 
 /* Origins: 0 is the template's own text. */

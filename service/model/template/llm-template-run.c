@@ -122,6 +122,7 @@ llm_template_run (LlmTemplate           *self,
     .variables = variables,
     .n_variables = G_N_ELEMENTS (variables) - (self->omits_tools && call->tools == NULL),
     .now_s = llm_clock_wall_s (),
+    .max_us = self->probes_end_us > 0 ? MAX (self->probes_end_us - llm_clock_thread_us (), 1) : 0,
   };
 
   for (guint i = 0; i < call->n_messages; i++)

@@ -14,6 +14,7 @@ get_by_index (LlmJinja            *self,
 {
   gint64 length;
 
+  llm_jinja_charge (self, value, 1);
   if (!llm_jinja_get_length (self, value, &length)
       || (value->type == LLM_JINJA_LIST && value->list->kind > LLM_JINJA_LIST_RANGE))
     return llm_jinja_undefined (name);

@@ -50,7 +50,11 @@ llm_jinja_call (LlmJinja            *self,
   if (function->type != LLM_JINJA_FUNCTION)
     llm_jinja_fail (self, "a value of type %s can't be called", llm_jinja_type_name (function));
   if (function->function->builtin != NULL)
-    return function->function->builtin (self, &function->function->subject, args);
+    {
+      llm_jinja_charge (self, &function->function->subject, 1);
+      llm_jinja_charge (self, args->values, args->n_values);
+      return function->function->builtin (self, &function->function->subject, args);
+    }
   if (function->function->loop != NULL)
     return llm_jinja_loop_call (self, function->function->loop, args);
   return llm_jinja_run_macro (self, function->function, args);

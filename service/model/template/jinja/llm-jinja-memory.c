@@ -6,9 +6,12 @@
 
 #include <string.h>
 
+#include "base/llm-clock.h"
 #include "common/llmsvc-error-private.h"
 
 #define BLOCK_BYTES (16 * 1024)
+/* Of the work between two looks at the clock, some microseconds. */
+#define STEPS_BETWEEN_TIMES 1000
 #define MAX_DEPTH 160
 
 void *
@@ -100,6 +103,25 @@ llm_jinja_step (LlmJinja *self,
   self->n_steps += n;
   if (self->n_steps > self->max_steps)
     llm_jinja_fail (self, "it takes more than %" G_GUINT64_FORMAT " steps", self->max_steps);
+  if (self->n_steps - self->n_timed < STEPS_BETWEEN_TIMES)
+    return;
+  self->n_timed = self->n_steps;
+  if (llm_clock_thread_us () > self->end_us)
+    llm_jinja_fail (self, "it takes too much of the processor's time");
+}
+
+/* What a builtin may touch of the values that it is given. */
+void
+llm_jinja_charge (LlmJinja            *self,
+                  const LlmJinjaValue *values,
+                  guint                n_values)
+{
+  gsize n_bytes = 0;
+
+  for (guint i = 0; i < n_values; i++)
+    if (values[i].type == LLM_JINJA_STRING)
+      n_bytes += values[i].string.length;
+  llm_jinja_step (self, 1 + n_bytes / LLM_JINJA_STEP_BYTES);
 }
 
 void

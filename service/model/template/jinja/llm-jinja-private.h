@@ -246,6 +246,8 @@ struct _LlmJinja
   gsize max_bytes;
   guint64 n_steps;
   guint64 max_steps;
+  guint64 n_timed;          /* of the steps, when the clock was read last */
+  gint64 end_us;            /* of this thread's processor time */
   guint depth;
 
   const char *source;       /* for the line of a failure */
@@ -277,9 +279,15 @@ G_NORETURN
 void          llm_jinja_fail            (LlmJinja       *self,
                                          const char     *format,
                                          ...) G_GNUC_PRINTF (2, 3);
-/* Counts @n units of work, so that nothing runs without end. */
+/* Counts @n units of work, so that nothing runs without end: a node, an entry, LLM_JINJA_STEP_BYTES of a
+ * text. */
+#define LLM_JINJA_STEP_BYTES 64
 void          llm_jinja_step            (LlmJinja       *self,
                                          gsize           n);
+/* Counts the texts among @values, which are given to a builtin. */
+void          llm_jinja_charge          (LlmJinja            *self,
+                                         const LlmJinjaValue *values,
+                                         guint                n_values);
 void          llm_jinja_enter           (LlmJinja       *self);
 static inline void
 llm_jinja_leave (LlmJinja *self)

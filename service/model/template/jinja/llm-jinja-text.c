@@ -9,7 +9,7 @@
 #include "model/tokenizer/llm-utf8.h"
 
 /* Work that is counted as one step. */
-#define STEP_BYTES 64
+#define STEP_BYTES LLM_JINJA_STEP_BYTES
 
 LlmJinjaText *
 llm_jinja_text_new (LlmJinja *self)
@@ -184,8 +184,7 @@ llm_jinja_string_find_last (LlmJinja             *self,
     return G_MAXSIZE;
   for (gsize at = end - part->length + 1; at-- > 0;)
     {
-      if (at % STEP_BYTES == 0)
-        llm_jinja_step (self, 1);
+      llm_jinja_step (self, at % STEP_BYTES == 0 ? 1 + part->length / STEP_BYTES * STEP_BYTES : 0);
       if (part->length == 0 || memcmp (string->bytes + at, part->bytes, part->length) == 0)
         return at;
     }

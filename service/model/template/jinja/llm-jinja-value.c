@@ -108,6 +108,7 @@ llm_jinja_dict_get (LlmJinja            *self,
                     const LlmJinjaValue *key)
 {
   check_key (self, key);
+  llm_jinja_charge (self, key, 1);
   if (dict->table != NULL)
     {
       guint entry = dict->table[find_slot (self, dict, key)];

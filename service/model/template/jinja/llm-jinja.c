@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/llm-clock.h"
 #include "base/llm-fail.h"
 #include "common/llmsvc-error.h"
 #include "model/template/jinja/llm-jinja-private.h"
@@ -15,6 +16,8 @@
 #define MAX_RENDER_BYTES (64 * 1024 * 1024)
 #define MAX_RENDER_STEPS (10 * 1000 * 1000)
 #define MAX_OUTPUT_BYTES (8 * 1024 * 1024)
+/* And as much for each MiB of input; published templates take milliseconds. */
+#define MAX_RENDER_US (2 * G_USEC_PER_SEC)
 
 struct _LlmJinjaTemplate
 {
@@ -35,6 +38,7 @@ init (LlmJinja         *self,
     .blocks = g_ptr_array_new_with_free_func (g_free),
     .max_bytes = max_bytes,
     .max_steps = max_steps,
+    .end_us = G_MAXINT64,
     .source = template->source,
     .source_length = template->source_length,
     .names = template->names,
@@ -247,6 +251,9 @@ llm_jinja_template_render (LlmJinjaTemplate    *self,
   init (&jinja, self, MAX_RENDER_BYTES + 64 * n_input, MAX_RENDER_STEPS + 16 * n_input);
   jinja.max_output = MAX_OUTPUT_BYTES + 4 * n_input;
   jinja.now_s = input->now_s;
+  jinja.end_us = llm_clock_thread_us ()
+                 + (input->max_us > 0 ? input->max_us
+                                      : MAX_RENDER_US + (gint64) n_input * MAX_RENDER_US / (1 << 20));
   is_rendered = try_render (&jinja, self, input);
   if (is_rendered)
     {

@@ -54,6 +54,7 @@ typedef struct
   const LlmJinjaVariable *variables; /* unless these have the same names */
   guint n_variables;
   gint64 now_s;           /* since 1970, for strftime_now, which gives the time of this place */
+  gint64 max_us;          /* of the processor's time; 0: some seconds, more for much text */
 } LlmJinjaInput;
 
 typedef struct

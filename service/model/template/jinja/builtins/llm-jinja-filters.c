@@ -32,6 +32,8 @@ llm_jinja_run_filter (LlmJinja            *self,
 
   if (filter == NULL)
     llm_jinja_fail (self, "the filter “%.60s” is not supported", name);
+  llm_jinja_charge (self, subject, 1);
+  llm_jinja_charge (self, args->values, args->n_values);
   return filter (self, subject, args);
 }
 

@@ -234,6 +234,8 @@ llm_jinja_run_test (LlmJinja            *self,
                     const LlmJinjaValue *subject,
                     const LlmJinjaArgs  *args)
 {
+  llm_jinja_charge (self, subject, 1);
+  llm_jinja_charge (self, args->values, args->n_values);
   for (guint i = 0; i < G_N_ELEMENTS (of_types); i++)
     if (strcmp (of_types[i].name, name) == 0)
       {

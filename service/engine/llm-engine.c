@@ -197,7 +197,8 @@ llm_engine_new (LlmSettings *settings)
   llm_engine_reset_default_quota (self);
   chunks = llm_settings_get_chunks_folder (settings);
   executor.chunks_folder = chunks;
-  if (g_strcmp0 (settings->disk, "auto") != 0)
+  /* "off" is about contexts: weights that don't fit into memory are read all the same */
+  if (g_strcmp0 (settings->disk, "auto") != 0 && g_strcmp0 (settings->disk, "off") != 0)
     executor.disk = settings->disk;
   self->executor = llm_executor_new (self->main_box, self->ledger, &executor);
   llm_executor_set_moved (self->executor, on_session_moved, self);

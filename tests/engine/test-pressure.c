@@ -12,8 +12,11 @@
 #include <unistd.h>
 
 #include "common/llmsvc-error.h"
+#include "engine/llm-engine-private.h"
 #include "io/llm-file-map.h"
+#include "runtime/llm-executor-private.h"
 #include "support/llm-test-folder.h"
+#include "weights/llm-weights-file-private.h"
 
 #define MIB (G_GUINT64_CONSTANT (1) << 20)
 
@@ -44,10 +47,11 @@ make_prompt (guint n_words)
 typedef enum { IN_FILE, IN_MEMORY } Place;
 
 static void
-start (Fixture    *fixture,
-       Place       place,
-       const char *root,
-       guint       short_wait_s)
+start_with_disk (Fixture    *fixture,
+                 Place       place,
+                 const char *root,
+                 guint       short_wait_s,
+                 const char *disk)
 {
   LlmSettings *settings;
 
@@ -58,9 +62,20 @@ start (Fixture    *fixture,
     settings->cache_folder = g_build_filename (fixture->state, "cache", NULL);
   settings->root = g_strdup (root);
   settings->short_wait_s = short_wait_s;
+  g_free (settings->disk);
+  settings->disk = g_strdup (disk);
   settings->reacts_to_pressure = root != NULL;
   fixture->engine = start_engine_with (settings);
   fixture->caller = llm_caller_new (1000, "org.example.App", ":1.1", LLM_CALLER_HOST);
+}
+
+static void
+start (Fixture    *fixture,
+       Place       place,
+       const char *root,
+       guint       short_wait_s)
+{
+  start_with_disk (fixture, place, root, short_wait_s, "auto");
 }
 
 static guint64
@@ -297,6 +312,20 @@ test_gives_up (gconstpointer data)
   g_test_add_data_func ("/pressure/file/" path, GUINT_TO_POINTER (IN_FILE), func);         \
   g_test_add_data_func ("/pressure/memory/" path, GUINT_TO_POINTER (IN_MEMORY), func)
 
+/* Contexts that are not written are no reason to read weights page by page. */
+static void
+test_streams (gconstpointer data)
+{
+  Fixture fixture = { 0 };
+  const LlmRunner *runner;
+
+  start_with_disk (&fixture, IN_FILE, NULL, 0, data);
+  g_free (complete (&fixture, "I want a restaurant in San Jose.", GREEDY));
+  runner = g_ptr_array_index (fixture.engine->executor->runners, 0);
+  g_assert_nonnull (((const LlmFileWeights *) runner->instance->weights)->stream);
+  tear_down (&fixture, NULL);
+}
+
 int
 main (int    argc,
       char **argv)
@@ -308,5 +337,7 @@ main (int    argc,
   ADD ("short", test_short);
   ADD ("stays-short", test_stays_short);
   ADD ("gives-up", test_gives_up);
+  g_test_add_data_func ("/pressure/streams/auto", "auto", test_streams);
+  g_test_add_data_func ("/pressure/streams/off", "off", test_streams);
   return g_test_run ();
 }

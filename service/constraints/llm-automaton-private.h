@@ -7,5 +7,7 @@
 #include "constraints/llm-automaton.h"
 
 LlmAutomaton *llm_automaton_new  (void);
+/* Bytes that it has in memory. */
+gint64        llm_automaton_count_bytes (const LlmAutomaton *self);
 /* Leaves out the states from which no end can be reached; calls are taken to end. */
 void          llm_automaton_trim (LlmAutomaton *self);

@@ -1,8 +1,14 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 #include "constraints/llm-automaton-private.h"
+#include "constraints/llm-compile-work.h"
 
 #include <string.h>
+
+/* Of a combination that is finished in any case: less than a millisecond. */
+#define MIN_PAIRS 2000
+/* Of a pair of states: its key, entries of a table and a list. */
+#define PAIR_BYTES 72
 
 LlmAutomaton *
 llm_automaton_new (void)
@@ -26,6 +32,7 @@ llm_automaton_unref (LlmAutomaton *self)
 {
   if (!g_atomic_ref_count_dec (&self->ref_count))
     return;
+  llm_compile_work_count (0, -llm_automaton_count_bytes (self));
   g_free (self->next);
   g_free (self->is_final);
   g_free (self->first_calls);
@@ -203,6 +210,15 @@ is_final_pair (Product *self,
     }
 }
 
+gint64
+llm_automaton_count_bytes (const LlmAutomaton *self)
+{
+  return (gint64) (sizeof *self + self->n_states * (self->n_classes * sizeof *self->next
+                                                    + sizeof *self->is_final
+                                                    + sizeof *self->first_calls)
+                   + self->calls->len * sizeof (LlmRuleCall));
+}
+
 LlmAutomaton *
 llm_automaton_combine (const LlmAutomaton *a,
                        const LlmAutomaton *b,
@@ -213,11 +229,13 @@ llm_automaton_combine (const LlmAutomaton *a,
   g_autoptr(GArray) pairs = g_array_new (FALSE, FALSE, sizeof (guint64));
   g_autoptr(GArray) rows = g_array_new (FALSE, FALSE, sizeof (guint32));
   Product product = { a, b, how, ids, pairs };
+  gint64 n_bytes = 0, row_bytes;
   guint8 bytes[256];
 
   g_return_val_if_fail (a->calls->len == 0 && b->calls->len == 0, NULL);
 
   join_classes (a, b, joint, bytes);
+  row_bytes = (gint64) (joint->n_classes * sizeof (guint32)) + PAIR_BYTES;
   find_pair (&product, a->n_states > 0 ? 0 : LLM_DEAD, b->n_states > 0 ? 0 : LLM_DEAD);
   for (guint id = 0; id < pairs->len; id++)
     {
@@ -236,8 +254,13 @@ llm_automaton_combine (const LlmAutomaton *a,
           next = find_pair (&product, next_a, next_b);
           g_array_append_val (rows, next);
         }
-      if (pairs->len > LLM_AUTOMATON_MAX_STATES)
-        return NULL;
+      n_bytes += row_bytes;
+      if ((!llm_compile_work_count (joint->n_classes, row_bytes) && id >= MIN_PAIRS)
+          || pairs->len > LLM_AUTOMATON_MAX_STATES)
+        {
+          llm_compile_work_count (0, -n_bytes);
+          return NULL;
+        }
     }
   joint->n_states = pairs->len;
   joint->is_final = g_new (guint8, pairs->len + 1);
@@ -250,6 +273,7 @@ llm_automaton_combine (const LlmAutomaton *a,
   joint->first_calls = g_new0 (guint32, pairs->len + 1);
   joint->next = (guint32 *) g_array_free (g_steal_pointer (&rows), FALSE);
   llm_automaton_trim (joint);
+  llm_compile_work_count (0, llm_automaton_count_bytes (joint) - n_bytes);
   return g_steal_pointer (&joint);
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/llmsvc-error-private.h"
+#include "constraints/llm-compile-work.h"
 #include "constraints/llm-gbnf.h"
 #include "constraints/llm-pattern.h"
 #include "constraints/schema/llm-schema.h"
@@ -333,13 +334,23 @@ compile (LlmModel           *model,
          LlmConstraintKind   kind,
          const char         *text,
          LlmLedger          *ledger,
+         GCancellable       *cancellable,
          GError            **error)
 {
-  g_autoptr(LlmGrammar) grammar = llm_constraint_compile (model, kind, text, error);
+  g_autoptr(LlmGrammar) grammar = NULL;
+  g_autoptr(GError) reason = NULL;
+  LlmCompileWork work;
   LlmMaskTable *table;
 
-  if (grammar == NULL)
+  llm_compile_work_begin (&work, cancellable);
+  grammar = llm_constraint_compile (model, kind, text, &reason);
+  if (!llm_compile_work_end (&work, error))
     return NULL;
+  if (grammar == NULL)
+    {
+      g_propagate_error (error, g_steal_pointer (&reason));
+      return NULL;
+    }
   table = llm_mask_table_new (grammar, tokens, ledger);
   llm_mask_table_warm (table);
   return table;
@@ -368,6 +379,7 @@ llm_constraint_cache_get (LlmConstraintCache  *self,
                           LlmModel            *model,
                           LlmConstraintKind    kind,
                           const char          *text,
+                          GCancellable        *cancellable,
                           GError             **error)
 {
   g_autoptr(LlmTokenTrie) tokens = NULL;
@@ -394,7 +406,7 @@ llm_constraint_cache_get (LlmConstraintCache  *self,
 
   if (tokens == NULL)
     tokens = make_tokens (self, model);
-  table = compile (model, tokens, kind, text, self->ledger, error);
+  table = compile (model, tokens, kind, text, self->ledger, cancellable, error);
   g_mutex_lock (&self->lock);
   /* that of a model that has gone meanwhile is no longer there */
   if (entry != NULL && self->epoch == epoch)

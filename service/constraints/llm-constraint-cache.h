@@ -44,11 +44,13 @@ void                llm_constraint_cache_unref (LlmConstraintCache  *self);
 void                llm_constraint_cache_set_model (LlmConstraintCache *self,
                                                     LlmModel           *model);
 /* (transfer full) (nullable): for the tokens of @model; kept, unless it is another one than was
- * set. Of calls that ask for the same at the same time one compiles it, the others wait. */
+ * set. Of calls that ask for the same at the same time one compiles it, the others wait. It takes 2 s of
+ * the processor's time and 64 MiB at most (llm-compile-work.h), and ends with @cancellable (nullable). */
 LlmMaskTable       *llm_constraint_cache_get   (LlmConstraintCache  *self,
                                                 LlmModel            *model,
                                                 LlmConstraintKind    kind,
                                                 const char          *text,
+                                                GCancellable        *cancellable,
                                                 GError             **error)
                                                 G_GNUC_WARN_UNUSED_RESULT;
 /* Bytes of what no answer is held to at the moment. */

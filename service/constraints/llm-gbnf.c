@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 #include "constraints/llm-gbnf.h"
+#include "constraints/llm-compile-work.h"
 
 #include <string.h>
 
@@ -385,7 +386,7 @@ make_automata (Reader *self)
                          "line %u: the rule “%.40s” is not defined",
                          g_array_index (self->lines, guint, rule), name);
       end = llm_pattern_add (pattern, nfa, start, LLM_ENCODING_UTF8);
-      if (end != LLM_DEAD)
+      if (end != LLM_DEAD && llm_compile_work_count (1, 0))
         automaton = llm_nfa_determinize (nfa, start, end);
       n_states += automaton != NULL ? automaton->n_states : 0;
       if (automaton != NULL)

@@ -3,12 +3,17 @@
 /* Automata with several next states, and the subset construction (Rabin and Scott, 1959). */
 
 #include "constraints/llm-automaton-private.h"
+#include "constraints/llm-compile-work.h"
 
 #include <string.h>
 
 #define MAX_NFA_STATES 2000000u
 /* Edges and members of sets looked at; a second or less. */
 #define MAX_STEPS 60000000u
+/* Finished in any case: less than a millisecond. */
+#define MIN_STEPS 20000u
+/* Of a set, beside its states: the entries of a table and a list, GBytes. */
+#define SET_BYTES 128
 
 typedef struct
 {
@@ -162,6 +167,7 @@ typedef struct
   GHashTable *ids;       /* GBytes of a sorted set → its id + 1 */
   GPtrArray *sets;       /* (element-type GBytes) by id */
   guint64 n_steps;
+  gint64 n_bytes;
 } Subsets;
 
 /* Edges in the order of their first states: a counting sort. */
@@ -282,6 +288,7 @@ find_set (Subsets  *self,
       return GPOINTER_TO_UINT (found) - 1;
     }
   id = self->sets->len;
+  self->n_bytes += (gint64) g_bytes_get_size (key) + SET_BYTES;
   g_ptr_array_add (self->sets, key);
   g_hash_table_insert (self->ids, key, GUINT_TO_POINTER (id + 1));
   return id;
@@ -421,10 +428,20 @@ llm_nfa_determinize (const LlmNfa *self,
   g_autoptr(GArray) scratch = g_array_new (FALSE, FALSE, sizeof (guint32));
   GArray *targets[256] = { NULL };
   gboolean is_within = TRUE;
+  const gint64 nfa_bytes = 2 * ((gint64) (self->bytes->len * sizeof (ByteEdge))
+                                + (gint64) (self->empties->len * sizeof (EmptyEdge))
+                                + (gint64) (self->calls->len * sizeof (CallEdge)))
+                           + (gint64) self->n_states * 16;
+  gint64 n_bytes = 0;
+  guint64 n_steps = 0;
   Subsets subsets;
 
-  if (self->n_states > MAX_NFA_STATES)
-    return NULL;
+  if (self->n_states > MAX_NFA_STATES
+      || (!llm_compile_work_count (self->n_states, nfa_bytes) && self->n_states > MIN_STEPS))
+    {
+      llm_compile_work_count (0, -nfa_bytes);
+      return NULL;
+    }
   subsets_init (&subsets, self, end);
   find_classes (self, automaton);
   for (guint class = 0; class < automaton->n_classes; class++)
@@ -436,17 +453,25 @@ llm_nfa_determinize (const LlmNfa *self,
     {
       add_rows (&subsets, automaton, id, rows, targets, scratch);
       is_within = subsets.sets->len <= LLM_AUTOMATON_MAX_STATES && subsets.n_steps <= MAX_STEPS;
+      subsets.n_bytes += (gint64) automaton->n_classes * (gint64) sizeof (guint32);
+      if (!llm_compile_work_count (subsets.n_steps - n_steps + automaton->n_classes,
+                                   subsets.n_bytes - n_bytes))
+        is_within &= subsets.n_steps <= MIN_STEPS;
+      n_steps = subsets.n_steps;
+      n_bytes = subsets.n_bytes;
     }
   automaton->n_states = subsets.sets->len;
   automaton->next = (guint32 *) g_array_free (g_steal_pointer (&rows), FALSE);
   for (guint class = 0; class < automaton->n_classes; class++)
     g_array_unref (targets[class]);
   subsets_clear (&subsets);
+  llm_compile_work_count (0, -n_bytes - nfa_bytes);
   if (!is_within)
     {
       automaton->n_states = 0;
       return NULL;
     }
   llm_automaton_trim (automaton);
+  llm_compile_work_count (0, llm_automaton_count_bytes (automaton));
   return g_steal_pointer (&automaton);
 }

@@ -223,7 +223,7 @@ run_prepare (GTask        *task,
   if (tokens != NULL && input->constraints != NULL)
     {
       input->masks = llm_constraint_cache_get (input->constraints, input->model, input->kind,
-                                               input->constraint, &error);
+                                               input->constraint, cancellable, &error);
       if (input->masks == NULL)
         g_clear_pointer (&tokens, g_array_unref);
     }

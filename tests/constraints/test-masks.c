@@ -3,9 +3,15 @@
 /* Masks beside what is allowed token by token, for every kind of vocabulary; going back, copies,
  * ends, grammars and regular expressions, and what is refused. */
 
+#include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include "base/llm-clock.h"
 #include "common/llmsvc-error.h"
+#include "constraints/llm-compile-work.h"
 #include "constraints/llm-constraint-cache.h"
 #include "constraints/llm-constraint.h"
 #include "decoding/llm-decoder.h"
@@ -324,6 +330,107 @@ test_deep (void)
   g_assert_nonnull (strstr (error->message, "“root” a text may go on in 500 ways"));
 }
 
+/* --- what compiling costs --- */
+
+/* (transfer full): @n times @part, whose “%u” are numbers, between @begin and @end. */
+static char *
+repeat (const char *begin,
+        guint       n,
+        const char *separator,
+        const char *part,
+        const char *end)
+{
+  g_autoptr(GString) text = g_string_new (begin);
+
+  for (guint i = 0; i < n; i++)
+    {
+      g_autofree char *number = g_strdup_printf ("%u", i);
+      g_auto(GStrv) pieces = g_strsplit (part, "%u", -1);
+      g_autofree char *one = g_strjoinv (number, pieces);
+
+      g_string_append_printf (text, "%s%s", i > 0 ? separator : "", one);
+    }
+  g_string_append (text, end);
+  return g_string_free (g_steal_pointer (&text), FALSE);
+}
+
+/* Compiles in a child, which says what it took. @is_compiled: else it is refused. */
+static void
+check_cost (const char        *name,
+            LlmConstraintKind  kind,
+            const char        *text,
+            gboolean           is_compiled)
+{
+  pid_t child = fork ();
+  int status;
+
+  g_assert_cmpint (child, >=, 0);
+  if (child == 0)
+    {
+      g_autoptr(GError) reason = NULL, limit = NULL;
+      gint64 begin_us = llm_clock_thread_us ();
+      struct rusage before, after;
+      LlmGrammar *grammar;
+      LlmCompileWork work;
+      gboolean is_within;
+
+      getrusage (RUSAGE_SELF, &before);
+      llm_compile_work_begin (&work, NULL);
+      grammar = llm_constraint_compile (NULL, kind, text, &reason);
+      is_within = llm_compile_work_end (&work, &limit);
+      getrusage (RUSAGE_SELF, &after);
+      printf ("# %s: %s, %.2f s, %ld MiB more at most%s%s\n", name,
+              is_within && grammar != NULL ? "compiled" : "refused",
+              (double) (llm_clock_thread_us () - begin_us) / G_USEC_PER_SEC,
+              (after.ru_maxrss - before.ru_maxrss) >> 10, is_within && grammar != NULL ? "" : ": ",
+              limit != NULL ? limit->message : reason != NULL ? reason->message : "");
+      fflush (stdout);
+      _exit (is_compiled == (is_within && grammar != NULL) ? 0 : 1);
+    }
+  g_assert_cmpint (waitpid (child, &status, 0), ==, child);
+  g_assert_cmpint (status, ==, 0);
+}
+
+/* What would take minutes, or gigabytes, is refused in two seconds; what users write is compiled. */
+static void
+test_costs (void)
+{
+  const struct
+  {
+    const char *name;
+    LlmConstraintKind kind;
+    gboolean is_compiled;
+    const char *begin, *separator, *part, *end;
+    guint n;
+  } cases[] = {
+    { "5,000 rules that explode", LLM_CONSTRAINT_GRAMMAR, FALSE, "root ::= r0\n", "\n",
+      "r%u ::= (((\"a\"*){10000}){8}) | \"a\"{40} | \"%u\"", "", 5000 },
+    { "one that does", LLM_CONSTRAINT_GRAMMAR, FALSE, "root ::= ", "", "(((\"a\"*){10000}){8}) | \"a\"{40}", "", 1 },
+    { "enum of 1,000 integers", LLM_CONSTRAINT_JSON_SCHEMA, TRUE, "{\"enum\": [", ", ", "1%u7", "]}", 1000 },
+    { "enum of 1,000 decimals", LLM_CONSTRAINT_JSON_SCHEMA, TRUE, "{\"enum\": [", ", ", "%u.5", "]}", 1000 },
+    { "enum of 1,000 strings", LLM_CONSTRAINT_JSON_SCHEMA, TRUE, "{\"enum\": [", ", ", "\"name %u\"", "]}", 1000 },
+    { "allOf of patterns", LLM_CONSTRAINT_JSON_SCHEMA, FALSE, "{\"type\": \"string\", \"allOf\": [", ", ",
+      "{\"pattern\": \"(a|b)*a(a|b){1%u}\"}", "]}", 8 },
+    { "12 patternProperties", LLM_CONSTRAINT_JSON_SCHEMA, FALSE, "{\"type\": \"object\", \"patternProperties\": {",
+      ", ", "\"%u.*a.*%u\": {\"maximum\": %u}", "}}", 12 },
+    { "100 properties of up to 100 characters", LLM_CONSTRAINT_JSON_SCHEMA, TRUE,
+      "{\"type\": \"object\", \"properties\": {", ", ",
+      "\"property%u\": {\"type\": \"string\", \"maxLength\": 100}", "}}", 100 },
+    { "20 properties of up to 100 characters", LLM_CONSTRAINT_JSON_SCHEMA, TRUE,
+      "{\"type\": \"object\", \"properties\": {", ", ",
+      "\"property%u\": {\"type\": \"string\", \"maxLength\": 100}", "}}", 20 },
+    { "a MiB of anyOf", LLM_CONSTRAINT_JSON_SCHEMA, FALSE, "{\"anyOf\": [", ", ",
+      "{\"properties\": {\"%u\": {\"pattern\": \"a%ub*\"}}}", "]}", 20000 },
+  };
+
+  for (guint i = 0; i < G_N_ELEMENTS (cases); i++)
+    {
+      g_autofree char *text = repeat (cases[i].begin, cases[i].n, cases[i].separator, cases[i].part, cases[i].end);
+
+      check_cost (cases[i].name, cases[i].kind, text, cases[i].is_compiled);
+    }
+}
+
 /* Whatever the logits say, and however few tokens there are, the text ends where it may. */
 static void
 test_ends (void)
@@ -376,6 +483,7 @@ main (int    argc,
   g_test_add_func ("/constraints/texts", test_texts);
   g_test_add_func ("/constraints/refused", test_refused);
   g_test_add_func ("/constraints/deep", test_deep);
+  g_test_add_func ("/constraints/costs", test_costs);
   g_test_add_func ("/constraints/ends", test_ends);
   return g_test_run ();
 }

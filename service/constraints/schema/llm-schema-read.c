@@ -144,16 +144,28 @@ read_type (LlmSchema     *self,
   return shape;
 }
 
-/* The strings of a long list in one automaton, which is faster than one by one. */
+/* Whether @shape is of numbers alone. */
+static gboolean
+has_only_numbers (const LlmShape *shape)
+{
+  return !shape->has_null && !shape->has_false && !shape->has_true
+         && llm_automaton_is_empty (shape->strings) && shape->arrays->len == 0
+         && shape->objects->len == 0;
+}
+
+/* The strings, and the numbers, of a long list in one automaton, which is faster than one by one. */
 static const LlmShape *
 read_enum (LlmSchema     *self,
            const LlmJson *value)
 {
   const LlmShape *shape = llm_shape_new_none (self);
-  LlmShape *strings = llm_shape_new_none (self);
+  LlmShape *several = llm_shape_new_none (self);
   g_autoptr(LlmNfa) nfa = llm_nfa_new ();
+  g_autoptr(LlmNfa) numbers = llm_nfa_new ();
   guint start = llm_nfa_add_state (nfa);
   guint end = llm_nfa_add_state (nfa);
+  guint first = llm_nfa_add_state (numbers);
+  guint last = llm_nfa_add_state (numbers);
 
   if (value->kind != LLM_JSON_ARRAY)
     return llm_schema_fail (self, value, "“enum” must be an array");
@@ -171,10 +183,17 @@ read_enum (LlmSchema     *self,
           continue;
         }
       own = llm_term_get_shape (self, llm_term_literal (self, literal));
+      if (own != NULL && has_only_numbers (own))
+        {
+          llm_nfa_add_automaton (numbers, first, own->numbers, last);
+          continue;
+        }
       shape = own != NULL ? llm_shape_or (self, shape, own) : NULL;
     }
-  strings->strings = llm_schema_own_automaton (self, llm_nfa_determinize (nfa, start, end));
-  return shape != NULL && strings->strings != NULL ? llm_shape_or (self, shape, strings) : NULL;
+  several->strings = llm_schema_own_automaton (self, llm_nfa_determinize (nfa, start, end));
+  several->numbers = llm_schema_own_automaton (self, llm_nfa_determinize (numbers, first, last));
+  return shape != NULL && several->strings != NULL && several->numbers != NULL
+           ? llm_shape_or (self, shape, several) : NULL;
 }
 
 /* --- schemas in schemas, of the same value --- */

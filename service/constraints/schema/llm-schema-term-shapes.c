@@ -2,6 +2,7 @@
 
 /* The shapes of terms, read when they are asked for. */
 
+#include "constraints/llm-compile-work.h"
 #include "constraints/schema/llm-schema-private.h"
 
 #define MAX_SHAPES 100000
@@ -55,7 +56,7 @@ llm_term_get_shape (LlmSchema *self,
   if (llm_schema_get_term (self, term)->is_open)
     return llm_schema_fail (self, llm_term_get_node (self, term),
                             "it refers to itself, and to nothing else");
-  if (++self->depth > MAX_DEPTH || ++self->n_shapes > MAX_SHAPES)
+  if (++self->depth > MAX_DEPTH || ++self->n_shapes > MAX_SHAPES || !llm_compile_work_count (100, 0))
     return llm_schema_fail (self, llm_term_get_node (self, term), "it is too large or too deep");
   llm_schema_get_term (self, term)->is_open = TRUE;
   shape = read_term (self, term);

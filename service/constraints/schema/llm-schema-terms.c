@@ -5,6 +5,8 @@
 #include "constraints/schema/llm-schema-private.h"
 
 #define MAX_TERMS 50000
+/* Nodes and bytes of schemas that are compared as texts. */
+#define MAX_COMPARED 400
 
 LlmTermNode *
 llm_schema_get_term (LlmSchema *self,
@@ -38,14 +40,47 @@ llm_schema_find_term (LlmSchema     *self,
   return self->terms->len - 1;
 }
 
+/* Whether @node means the same wherever it stands, and is short enough to compare: @n_left: nodes and
+ * bytes that it may still have. */
+static gboolean
+is_self_contained (const LlmJson *node,
+                   gsize         *n_left)
+{
+  gsize n = 1 + node->length;
+
+  if (n > *n_left)
+    return FALSE;
+  *n_left -= n;
+  for (guint i = 0; node->values != NULL && i < node->values->len; i++)
+    {
+      const LlmJson *key = node->keys != NULL ? g_ptr_array_index (node->keys, i) : NULL;
+
+      /* references, and what changes where they lead to */
+      if ((key != NULL && (key->length > *n_left || (key->length > 0 && key->text[0] == '$')))
+          || !is_self_contained (g_ptr_array_index (node->values, i), n_left))
+        return FALSE;
+    }
+  return TRUE;
+}
+
+/* Equal schemas are one term, which is compiled once. */
 LlmTerm
 llm_term_schema (LlmSchema     *self,
                  const LlmJson *node)
 {
+  gsize n_left = MAX_COMPARED;
+
   if (node->kind == LLM_JSON_TRUE || (node->kind == LLM_JSON_OBJECT && node->values->len == 0))
     return LLM_TERM_ANY;
   if (node->kind == LLM_JSON_FALSE)
     return LLM_TERM_NONE;
+  if (is_self_contained (node, &n_left))
+    {
+      GString *text = g_string_new ("E");
+
+      llm_json_write (node, text);
+      return llm_schema_find_term (self, g_string_free (text, FALSE), LLM_TERM_KIND_SCHEMA, node, NULL);
+    }
   return llm_schema_find_term (self, g_strdup_printf ("S%p", (gconstpointer) node),
                                LLM_TERM_KIND_SCHEMA, node, NULL);
 }

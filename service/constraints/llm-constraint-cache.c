@@ -375,6 +375,23 @@ make_tokens (LlmConstraintCache *self,
 }
 
 LlmMaskTable *
+llm_constraint_cache_find (LlmConstraintCache *self,
+                           LlmModel           *model,
+                           LlmConstraintKind   kind,
+                           const char         *text)
+{
+  const Entry *entry;
+  LlmMaskTable *table = NULL;
+
+  g_mutex_lock (&self->lock);
+  entry = self->model == model ? find (self, kind, text) : NULL;
+  if (entry != NULL && entry->table != NULL)
+    table = llm_mask_table_ref (entry->table);
+  g_mutex_unlock (&self->lock);
+  return table;
+}
+
+LlmMaskTable *
 llm_constraint_cache_get (LlmConstraintCache  *self,
                           LlmModel            *model,
                           LlmConstraintKind    kind,

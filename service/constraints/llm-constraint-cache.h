@@ -53,6 +53,11 @@ LlmMaskTable       *llm_constraint_cache_get   (LlmConstraintCache  *self,
                                                 GCancellable        *cancellable,
                                                 GError             **error)
                                                 G_GNUC_WARN_UNUSED_RESULT;
+/* (transfer full) (nullable): the same where it is there already. */
+LlmMaskTable       *llm_constraint_cache_find  (LlmConstraintCache  *self,
+                                                LlmModel            *model,
+                                                LlmConstraintKind    kind,
+                                                const char          *text);
 /* Bytes of what no answer is held to at the moment. */
 gsize               llm_constraint_cache_get_unused (LlmConstraintCache *self);
 /* Forgets of that what has @bytes or a bit more, and returns its bytes. */

@@ -84,6 +84,11 @@ on_model (GObject      *source,
       input->constraints = llm_constraint_cache_ref (call->engine->constraints);
       input->kind = kind;
       input->constraint = g_steal_pointer (&constraint);
+      input->app = call->caller != NULL
+                     ? g_strdup_printf ("%u %s", call->caller->app->uid, call->caller->app->id)
+                     : g_strdup ("");
+      input->cancellable = g_cancellable_new ();
+      g_set_object (&call->compiling, input->cancellable);
     }
   llm_prepare_async (call->model, input, on_prepared, g_object_ref (task));
 }

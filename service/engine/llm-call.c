@@ -16,6 +16,7 @@ call_free (LlmCall *call)
   g_clear_pointer (&call->model, llm_model_unref);
   g_clear_pointer (&call->tokens, g_array_unref);
   g_clear_pointer (&call->masks, llm_mask_table_unref);
+  g_clear_object (&call->compiling);
   g_clear_pointer (&call->format, llm_call_format_free);
   g_clear_pointer (&call->request, llm_request_unref);
   g_clear_pointer (&call->turn, llm_turn_free);

@@ -54,6 +54,7 @@ struct _LlmCall
   LlmGeneration *generation; /* (nullable) (unowned) */
   void (*failed) (LlmCall *call, const GError *error); /* (nullable): ends it instead */
   gboolean is_cancelled;
+  GCancellable *compiling;  /* (nullable) (owned): of what the answer is held to */
 
   char *name;               /* (nullable): of a context, or the id of a model */
   gboolean has_looked;      /* for new models, once */

@@ -181,6 +181,8 @@ cancel (LlmGeneration *self)
   if (self->is_done)
     return;
   self->call->is_cancelled = TRUE;
+  if (self->call->compiling != NULL)
+    g_cancellable_cancel (self->call->compiling);
   request_stop (self, LLM_FINISH_CANCELLED);
 }
 

@@ -3,11 +3,17 @@
 #include "engine/llm-prepare.h"
 
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "base/llm-fail.h"
 #include "common/llmsvc-error.h"
 #include "constraints/tools/llm-tool-messages.h"
 #include "constraints/tools/llm-tools.h"
+
+/* Threads that compile what answers are held to, and how far behind others they come. */
+#define MAX_COMPILERS 2
+#define NICENESS 10
 
 static void
 message_clear (LlmMessage *message)
@@ -40,7 +46,10 @@ llm_prepare_input_free (LlmPrepareInput *input)
   g_clear_pointer (&input->model, llm_model_unref);
   g_clear_pointer (&input->constraints, llm_constraint_cache_unref);
   g_clear_pointer (&input->masks, llm_mask_table_unref);
+  g_clear_pointer (&input->tokens, g_array_unref);
+  g_clear_object (&input->cancellable);
   g_free (input->constraint);
+  g_free (input->app);
   g_free (input);
 }
 
@@ -210,6 +219,67 @@ llm_prepare (LlmModel              *model,
   return g_steal_pointer (&tokens);
 }
 
+/* --- what the answer is held to --- */
+
+/* Of applications with a task that runs or waits for a thread, by name: GQueue of their further ones. */
+static GMutex lock;
+static GHashTable *apps;
+static GThreadPool *pool;
+
+static void
+compile (gpointer data,
+         gpointer unused)
+{
+  g_autoptr(GTask) task = data;
+  LlmPrepareInput *input = g_task_get_task_data (task);
+  g_autofree char *app = g_strdup (input->app);
+  GError *error = NULL;
+  GTask *next;
+
+  /* threads of this pool do nothing else */
+  (void) !setpriority (PRIO_PROCESS, (id_t) gettid (), NICENESS);
+  input->masks = llm_constraint_cache_get (input->constraints, input->model, input->kind,
+                                           input->constraint, input->cancellable, &error);
+  if (input->masks != NULL)
+    g_task_return_pointer (task, g_steal_pointer (&input->tokens), (GDestroyNotify) g_array_unref);
+  else
+    g_task_return_error (task, error);
+
+  g_mutex_lock (&lock);
+  next = g_queue_pop_head (g_hash_table_lookup (apps, app));
+  if (next != NULL)
+    g_thread_pool_push (pool, next, NULL);
+  else
+    g_hash_table_remove (apps, app);
+  g_mutex_unlock (&lock);
+}
+
+/* Takes @task. */
+static void
+compile_later (GTask *task)
+{
+  LlmPrepareInput *input = g_task_get_task_data (task);
+  GQueue *others;
+
+  g_mutex_lock (&lock);
+  if (pool == NULL)
+    {
+      pool = g_thread_pool_new (compile, NULL, MAX_COMPILERS, TRUE, NULL);
+      apps = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, (GDestroyNotify) g_queue_free);
+    }
+  others = g_hash_table_lookup (apps, input->app);
+  if (others != NULL)
+    {
+      g_queue_push_tail (others, task);
+    }
+  else
+    {
+      g_hash_table_insert (apps, g_strdup (input->app), g_queue_new ());
+      g_thread_pool_push (pool, task, NULL);
+    }
+  g_mutex_unlock (&lock);
+}
+
 static void
 run_prepare (GTask        *task,
              gpointer      source,
@@ -220,17 +290,34 @@ run_prepare (GTask        *task,
   GError *error = NULL;
   GArray *tokens = llm_prepare (input->model, input, &input->n_counted, &error);
 
-  if (tokens != NULL && input->constraints != NULL)
-    {
-      input->masks = llm_constraint_cache_get (input->constraints, input->model, input->kind,
-                                               input->constraint, cancellable, &error);
-      if (input->masks == NULL)
-        g_clear_pointer (&tokens, g_array_unref);
-    }
   if (tokens != NULL)
     g_task_return_pointer (task, tokens, (GDestroyNotify) g_array_unref);
   else
     g_task_return_error (task, error);
+}
+
+static void
+on_tokenized (GObject      *source,
+              GAsyncResult *result,
+              gpointer      data)
+{
+  g_autoptr(GTask) task = data;
+  LlmPrepareInput *input = g_task_get_task_data (task);
+  GError *error = NULL;
+
+  input->tokens = g_task_propagate_pointer (G_TASK (result), &error);
+  if (input->tokens == NULL)
+    {
+      g_task_return_error (task, error);
+      return;
+    }
+  if (input->constraints != NULL)
+    input->masks = llm_constraint_cache_find (input->constraints, input->model, input->kind,
+                                              input->constraint);
+  if (input->constraints != NULL && input->masks == NULL)
+    compile_later (g_steal_pointer (&task));
+  else
+    g_task_return_pointer (task, g_steal_pointer (&input->tokens), (GDestroyNotify) g_array_unref);
 }
 
 void
@@ -240,10 +327,12 @@ llm_prepare_async (LlmModel           *model,
                    gpointer            data)
 {
   g_autoptr(GTask) task = g_task_new (NULL, NULL, callback, data);
+  g_autoptr(GTask) tokenizing = g_task_new (NULL, NULL, on_tokenized, g_object_ref (task));
 
   input->model = llm_model_ref (model);
   g_task_set_task_data (task, input, (GDestroyNotify) llm_prepare_input_free);
-  g_task_run_in_thread (task, run_prepare);
+  g_task_set_task_data (tokenizing, input, NULL);
+  g_task_run_in_thread (tokenizing, run_prepare);
 }
 
 LlmThought

@@ -3,7 +3,9 @@
 /*
  * From messages to the tokens of a prompt: template and tokenizer in one call.
  * It may take a while for long texts, so it runs in a thread of GLib's pool; it
- * works on its own copies and touches nothing shared but the immutable model.
+ * works on its own copies and touches nothing shared but the immutable model. What answers are held to
+ * is compiled in two threads of low priority beside that, so that no caller's grammars hold up others'
+ * texts.
  */
 
 #pragma once
@@ -33,12 +35,15 @@ typedef struct
   LlmConstraintCache *constraints; /* (nullable) (owned): compiles what the answer is held to: */
   LlmConstraintKind kind;
   char *constraint;
+  char *app;             /* (owned): whose it is: of each one is compiled at a time */
+  GCancellable *cancellable; /* (nullable) (owned): ends compiling */
 
   /*< private >: in the other thread */
   LlmModel *model;       /* (nullable) (owned) */
   guint n_counted;       /* tokens of the system messages */
   LlmThought thought;    /* where the prompt ends */
   LlmMaskTable *masks;   /* (nullable) (owned) */
+  GArray *tokens;        /* (nullable) (owned): while the constraint is compiled */
 } LlmPrepareInput;
 
 LlmPrepareInput *llm_prepare_input_new         (void);

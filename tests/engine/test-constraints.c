@@ -240,6 +240,45 @@ test_nothing_left (Fixture      *fixture,
   g_assert_cmpuint (fixture->engine->counters.model_unloads, ==, 0);
 }
 
+/* Compiling ends with the caller, and of one application's grammars, one after the other, those that
+ * wait as well; meanwhile others are answered. */
+static void
+test_caller_leaves (Fixture      *fixture,
+                    gconstpointer data)
+{
+  g_autoptr(LlmCaller) other = llm_caller_new (1000, "org.example.Other", ":1.2", LLM_CALLER_HOST);
+  g_autoptr(LlmCaller) first = g_steal_pointer (&fixture->caller);
+  Answer *answers[12];
+  guint n_finished = 0;
+
+  fixture->caller = llm_caller_ref (first);
+  for (guint i = 0; i < G_N_ELEMENTS (answers); i++)
+    {
+      g_autofree char *options =
+        g_strdup_printf ("{'grammar': <'root ::= (((\"a\"*){10000}){8}) | \"a\"{40} | \"%u\"'>}", i);
+
+      answers[i] = begin_complete (fixture, prompt, options);
+    }
+  /* the other one's does not wait for all of them */
+  llm_caller_unref (fixture->caller);
+  fixture->caller = llm_caller_ref (other);
+  g_free (complete (fixture, prompt, "{'regex': <'[d-f]{3}'>}"));
+  for (guint i = 0; i < G_N_ELEMENTS (answers); i++)
+    n_finished += answers[i]->is_finished;
+  g_test_message ("%u of the others were refused meanwhile", n_finished);
+  g_assert_cmpuint (n_finished, <, G_N_ELEMENTS (answers) / 2);
+
+  llm_engine_caller_gone (fixture->engine, first->connection);
+  for (guint i = 0; i < G_N_ELEMENTS (answers); i++)
+    {
+      WAIT_FOR (answers[i]->is_finished);
+      g_assert_nonnull (answers[i]->error);
+    }
+  g_assert_error (answers[G_N_ELEMENTS (answers) - 1]->error, LLMSVC_ERROR, LLMSVC_ERROR_CANCELLED);
+  for (guint i = 0; i < G_N_ELEMENTS (answers); i++)
+    answer_free (answers[i]);
+}
+
 int
 main (int    argc,
       char **argv)
@@ -252,5 +291,6 @@ main (int    argc,
   ADD ("/engine/constraints/context", test_context);
   ADD ("/engine/constraints/refused", test_refused);
   ADD ("/engine/constraints/nothing-left", test_nothing_left);
+  ADD ("/engine/constraints/caller-leaves", test_caller_leaves);
   return g_test_run ();
 }

@@ -331,7 +331,7 @@ on_looked (GObject      *source,
   llm_call_go_on (task, error);
 }
 
-/* Somebody may have put a model there meanwhile: looks again, once. */
+/* A model may have been put there meanwhile: looks again, once. */
 static void
 look_again (GTask       *task,
             LlmCallStep  step)

@@ -82,7 +82,7 @@ def test_says_system(tap):
     for words in (("doctor",), ("pull", "some-model"), ("serve",)):
         done = run("llmctl", *words, user="alice", session=True)
         said = done.stdout + done.stderr
-        tap.check(f"llmctl {words[0]} sends nobody to a folder or a unit of their own",
+        tap.check(f"llmctl {words[0]} names no folder and no unit of a user",
                   ".local/share" not in said and "systemctl --user start" not in said, said)
         # wrapped for people, at spaces
         tap.check(f"llmctl {words[0]} names what root does",

@@ -2,13 +2,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/magic.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -28,7 +26,7 @@ static void
 set_up (Fixture       *fixture,
         gconstpointer  data)
 {
-  fixture->folder = llm_test_folder_new ();
+  fixture->folder = llm_test_folder_new_on_disk ();
   fixture->path = g_build_filename (fixture->folder, "file", NULL);
 }
 
@@ -269,15 +267,6 @@ test_cut_file_threads (Fixture       *fixture,
     }
 }
 
-static gboolean
-is_in_memory_always (const char *folder)
-{
-  struct statfs status;
-
-  g_assert_cmpint (statfs (folder, &status), ==, 0);
-  return status.f_type == TMPFS_MAGIC || status.f_type == RAMFS_MAGIC;
-}
-
 static void
 test_residency (Fixture       *fixture,
                 gconstpointer  data)
@@ -300,10 +289,7 @@ test_residency (Fixture       *fixture,
   g_assert_cmpuint (llm_file_map_count_resident (map, size, 100), ==, 0);
 
   llm_file_map_drop (map, 0, size);
-  if (is_in_memory_always (fixture->folder))
-    g_assert_cmpuint (llm_file_map_count_resident (map, 0, size), ==, size);
-  else
-    g_assert_cmpuint (llm_file_map_count_resident (map, 0, size), ==, 0);
+  g_assert_cmpuint (llm_file_map_count_resident (map, 0, size), ==, 0);
 
   llm_file_map_prefetch (map, 3, size);
   g_assert_cmpuint (GPOINTER_TO_UINT (read_all (map)), ==, sum);

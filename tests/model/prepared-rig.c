@@ -3,10 +3,8 @@
 #include "prepared-rig.h"
 
 #include <fcntl.h>
-#include <linux/magic.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <glib/gstdio.h>
@@ -25,7 +23,7 @@ void
 set_up (Fixture       *fixture,
         gconstpointer  data)
 {
-  fixture->folder = llm_test_folder_new ();
+  fixture->folder = llm_test_folder_new_on_disk ();
   fixture->cache = g_build_filename (fixture->folder, "cache", NULL);
   fixture->model = g_build_filename (fixture->folder, "model.gguf", NULL);
   llm_test_model_write (&small_model, fixture->model);
@@ -223,15 +221,6 @@ check_values (const Loaded *loaded)
 }
 
 /* --- files --- */
-
-gboolean
-is_in_memory_always (const char *folder)
-{
-  struct statfs status;
-
-  g_assert_cmpint (statfs (folder, &status), ==, 0);
-  return status.f_type == TMPFS_MAGIC || status.f_type == RAMFS_MAGIC;
-}
 
 char *
 find_file (const char *cache)

@@ -74,8 +74,6 @@ void     check_values        (const Loaded     *loaded);
 void     load_and_check      (Fixture          *fixture,
                               LlmRepackedCache *cache);
 
-/* Whether nothing there ever leaves the page cache. */
-gboolean is_in_memory_always (const char       *folder);
 /* (transfer full) (nullable): the one prepared file below @cache, NULL when there is
  * none; nothing else may be there. */
 char    *find_file           (const char       *cache);

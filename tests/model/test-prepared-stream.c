@@ -139,7 +139,7 @@ test_values (Fixture       *fixture,
       g_assert_cmpuint (llm_ledger_get (rig.loaded.ledger, LLM_HOLDER_WEIGHTS), ==,
                         all + figures.ring_bytes);
       g_assert_cmpuint (figures.ring_bytes > 0, ==, i < 8);
-      if (i < 8 && !is_in_memory_always (fixture->folder))
+      if (i < 8)
         {
           g_autoptr(LlmFileMap) map = llm_file_map_open (rig.file, &error);
 

@@ -328,11 +328,6 @@ test_keep (Fixture       *fixture,
   guint64 all;
   Loaded loaded;
 
-  if (is_in_memory_always (fixture->folder))
-    {
-      g_test_skip ("Files in this folder are always in memory");
-      return;
-    }
   load (&loaded, fixture->model, cache);
   check_values (&loaded);
   file = find_file (fixture->cache);
@@ -376,7 +371,6 @@ test_give_back (Fixture       *fixture,
   g_autoptr(LlmFileMap) map = NULL;
   g_autoptr(GError) error = NULL;
   g_autofree char *file = NULL;
-  gboolean is_always_there = is_in_memory_always (fixture->folder);
 
   load_and_check (fixture, cache);
   file = find_file (fixture->cache);
@@ -394,12 +388,12 @@ test_give_back (Fixture       *fixture,
       unload (&loaded);
       resident = llm_file_map_count_resident (map, LLM_FILE_MAP_HUGE, G_MAXUINT64);
       /* the copy's thread may just have been reading ahead */
-      for (guint i = 0; i < 1000 && !keeps_cache && !is_always_there && resident > 0; i++)
+      for (guint i = 0; i < 1000 && !keeps_cache && resident > 0; i++)
         {
           g_usleep (10000);
           resident = llm_file_map_count_resident (map, LLM_FILE_MAP_HUGE, G_MAXUINT64);
         }
-      if (keeps_cache || is_always_there)
+      if (keeps_cache)
         g_assert_cmpuint (resident, ==, llm_file_map_get_size (map) - LLM_FILE_MAP_HUGE);
       else
         g_assert_cmpuint (resident, ==, 0);

@@ -26,7 +26,6 @@ typedef struct
   LlmRepackedCache *cache;
   LlmFileMap *panels;   /* (nullable): the packed file once more */
   char *panels_path;    /* (nullable) */
-  gboolean is_always_there;
 } Rig;
 
 /* What was written leaves the page cache only once it is on the disk. */
@@ -51,7 +50,6 @@ begin (Rig                *rig,
 
   llm_test_model_write (model, fixture->model);
   sync_file (fixture->model);
-  rig->is_always_there = is_in_memory_always (fixture->folder);
   rig->cache = llm_repacked_cache_new (fixture->cache, FALSE, NULL, 0);
   rig->panels = NULL;
   load_segments (&rig->loaded, fixture->model, kind, n_levels, 64, rig->cache);
@@ -212,12 +210,6 @@ test_agrees (Fixture       *fixture,
           load_segments (&rig.loaded, fixture->model, kind, 9, 64, rig.cache);
           await_thread ();
         }
-      if (rig.is_always_there)
-        {
-          end (&rig);
-          g_test_skip ("Files in this folder are always in memory");
-          return;
-        }
       use_all (&rig);
       measure (&rig);
       all = rig.loaded.weights->bytes;
@@ -304,12 +296,6 @@ test_leases (Fixture       *fixture,
   Rig rig;
 
   begin (&rig, fixture, &small_views, kind, 2);
-  if (rig.is_always_there && kind != IN_MEMORY)
-    {
-      end (&rig);
-      g_test_skip ("Files in this folder are always in memory");
-      return;
-    }
   first = acquire (&rig, LLM_OP_FFN_GATE, 1, 1);
   second = acquire (&rig, LLM_OP_FFN_GATE, 1, 1);
   other = acquire (&rig, LLM_OP_FFN_UP, 0, 0);
@@ -463,12 +449,6 @@ test_keep (Fixture       *fixture,
   Rig rig;
 
   begin (&rig, fixture, &small_views, kind, 2);
-  if (rig.is_always_there)
-    {
-      end (&rig);
-      g_test_skip ("Files in this folder are always in memory");
-      return;
-    }
   smallest = get_smallest (&rig, kind);
   use_all (&rig);
   first = acquire (&rig, LLM_OP_FFN_GATE, 0, 1);
@@ -557,12 +537,6 @@ test_read_ahead (Fixture       *fixture,
   Rig rig;
 
   begin (&rig, fixture, &large_model, kind, 2);
-  if (rig.is_always_there)
-    {
-      end (&rig);
-      g_test_skip ("Files in this folder are always in memory");
-      return;
-    }
   all = rig.loaded.weights->bytes;
   smallest = get_smallest (&rig, kind);
   llm_weights_drop (rig.loaded.weights, G_MAXUINT64);

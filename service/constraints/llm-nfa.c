@@ -436,8 +436,9 @@ llm_nfa_determinize (const LlmNfa *self,
   guint64 n_steps = 0;
   Subsets subsets;
 
-  if (self->n_states > MAX_NFA_STATES
-      || (!llm_compile_work_count (self->n_states, nfa_bytes) && self->n_states > MIN_STEPS))
+  if (self->n_states > MAX_NFA_STATES)
+    return NULL;
+  if (!llm_compile_work_count (self->n_states, nfa_bytes) && self->n_states > MIN_STEPS)
     {
       llm_compile_work_count (0, -nfa_bytes);
       return NULL;

@@ -223,7 +223,11 @@ format_draft (GVariant   *model,
   guint64 n_drafted = llmctl_dict_get_number (info, "drafted-tokens");
   guint64 n_accepted = llmctl_dict_get_number (info, "accepted-tokens");
   const char *draft = llmctl_dict_get_string (info, "draft");
+  const char *reason = llmctl_dict_get_string (info, "draft-reason");
 
+  if (*reason != '\0')
+    /* Translators: the draft model, and why there is none. */
+    return g_strdup_printf (_("%s, which can't guess: %s"), draft, reason);
   if (*draft == '\0')
     draft = _("none");
   if (n_drafted == 0)
@@ -240,6 +244,7 @@ static const LlmctlColumn lines[] = {
   { N_("Weights"), "info/quantization", llmctl_format_text },
   { N_("Parameters"), "info/parameters", llmctl_format_count },
   { N_("Size"), "info/file-bytes", llmctl_format_size },
+  { N_("Least budget"), "info/least-budget", llmctl_format_size },
   { N_("Context"), "info/context-length", format_tokens },
   { N_("Draft"), "info", format_draft },
   { N_("License"), "info/license", format_license },

@@ -76,6 +76,26 @@ print_json (const Figures *self,
       "model:*", bus != NULL ? llmctl_json_rename_keys (self->model) : NULL, NULL));
 }
 
+/* Only when there is something to tell. */
+static void
+print_streaming (GVariant *statistics)
+{
+  guint64 bytes = llmctl_dict_get_number (statistics, "streaming-bytes");
+  guint64 uses = llmctl_dict_get_number (statistics, "expert-uses");
+  g_autofree char *size = llmctl_format_bytes (bytes);
+
+  if (bytes > 0)
+    llmctl_output_printf (LLMCTL_STYLE_WARNING,
+                          _("  There is no room for all weights: each token reads %s of them from the "
+                            "disk\n"), size);
+  if (uses > 0)
+    llmctl_output_printf (LLMCTL_STYLE_PLAIN,
+                          /* Translators: experts of a mixture that rows chose */
+                          _("  experts: %.0f %% of those that were needed were in memory\n"),
+                          100 * (double) llmctl_dict_get_number (statistics, "expert-hits")
+                            / (double) uses);
+}
+
 /* --- status --- */
 
 static void
@@ -134,6 +154,7 @@ print_status (const Figures *self,
       llmctl_output_column (LLMCTL_STYLE_PLAIN, STATUS_COLUMNS, _(sizes[i].label));
       llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%s\n", size);
     }
+  print_streaming (counted);
   llmctl_output_printf (LLMCTL_STYLE_PLAIN,
                         /* Translators: parts of the memory of contexts, since the start */
                         _("  chunks: %ju read back, %ju computed again, %ju evicted, "
@@ -236,7 +257,8 @@ print_reclaimable (GVariant *memory,
 }
 
 static void
-print_memory (GVariant *memory)
+print_memory (GVariant *memory,
+              GVariant *statistics)
 {
   static const char *const parts[][2] = {
     { N_("weights"), "Weights" },
@@ -247,6 +269,7 @@ print_memory (GVariant *memory)
   guint64 budget = llmctl_dict_get_number (memory, "Budget");
   guint64 held = llmctl_dict_get_number (memory, "Resident");
   guint64 sub_model = llmctl_dict_get_number (memory, "SubModel");
+  guint64 limit = llmctl_dict_get_number (statistics, "group-limit-bytes");
   guint64 whole = MAX (budget, held);
   guint64 other = held;
 
@@ -270,6 +293,9 @@ print_memory (GVariant *memory)
     print_size (_("budget"), budget, 0, LLMCTL_STYLE_PLAIN);
   else
     llmctl_output_printf (LLMCTL_STYLE_DIM, "  %s\n", _("no budget: the service decides"));
+  if (limit > 0)
+    print_size (_("limit of its control group"), limit, 0, LLMCTL_STYLE_PLAIN);
+  print_streaming (statistics);
   print_reclaimable (memory, whole);
   if (sub_model > 0 && sub_model < 100)
     llmctl_output_printf (LLMCTL_STYLE_WARNING,
@@ -301,7 +327,7 @@ run (int       argc,
     llmctl_counters_print (self.statistics, FALSE);
   else if (is_memory)
     {
-      print_memory (self.memory);
+      print_memory (self.memory, self.statistics);
       llmctl_counters_print (self.statistics, TRUE);
     }
   else

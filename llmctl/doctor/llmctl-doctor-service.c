@@ -106,10 +106,35 @@ check_service (LlmctlDoctor *self)
   tell_of_availability (self);
   self->memory = llmctl_doctor_get_all (self->bus, LLMCTL_SERVICE_NAME, LLMCTL_SERVICE_PATH,
                                         LLMCTL_MEMORY_INTERFACE, NULL);
+  self->statistics = llmctl_doctor_call (self->bus, LLMCTL_SERVICE_NAME, LLMCTL_SERVICE_PATH,
+                                         LLMCTL_SERVICE_INTERFACE ".GetStatistics",
+                                         g_variant_new ("(a{sv})", NULL), "a{sv}");
   path = llmctl_dict_get_string (self->service, "ActiveModel");
   if (g_variant_is_object_path (path) && !g_str_equal (path, "/"))
     self->model = llmctl_doctor_get_all (self->bus, LLMCTL_SERVICE_NAME, path,
                                          LLMCTL_MODEL_INTERFACE, NULL);
+}
+
+/* A limit that nobody sees from outside, and what it does. */
+static void
+tell_of_limits (LlmctlDoctor *self)
+{
+  guint64 limit = llmctl_dict_get_number (self->statistics, "group-limit-bytes");
+  guint64 streaming = llmctl_dict_get_number (self->statistics, "streaming-bytes");
+  g_autofree char *limit_size = llmctl_format_bytes (limit);
+  g_autofree char *used_size =
+    llmctl_format_bytes (llmctl_dict_get_number (self->statistics, "group-usage-bytes"));
+  g_autofree char *streaming_size = llmctl_format_bytes (streaming);
+
+  if (limit > 0)
+    tell_note (self, _("Its control group may have %s, of which %s are used"), limit_size,
+               used_size);
+  if (streaming > 0)
+    tell_warn (self,
+               _("It is as slow as the disk: raise the limit or the budget, close other programs, or "
+                 "choose a smaller model"),
+               _("Memory has no room for all weights: each token reads %s of them from the disk"),
+               streaming_size);
 }
 
 static void
@@ -120,6 +145,8 @@ check_memory (LlmctlDoctor *self)
 
   if (self->memory == NULL)
     return;
+  if (self->statistics != NULL)
+    tell_of_limits (self);
 
   pressure = llmctl_dict_get_string (self->memory, "Pressure");
   held = llmctl_format_bytes (llmctl_dict_get_number (self->memory, "Resident"));
@@ -227,6 +254,9 @@ tell_of_room (LlmctlDoctor *self,
   guint64 total = read_meminfo (self, "MemTotal:");
   guint64 available = read_meminfo (self, "MemAvailable:");
   guint64 held = self->memory != NULL ? llmctl_dict_get_number (self->memory, "Weights") : 0;
+  guint64 limit = self->statistics != NULL
+                    ? llmctl_dict_get_number (self->statistics, "group-limit-bytes")
+                    : 0;
   g_autofree char *model_size = llmctl_format_bytes (bytes);
   g_autofree char *total_size = llmctl_format_bytes (total);
   g_autofree char *available_size = llmctl_format_bytes (available);
@@ -236,6 +266,14 @@ tell_of_room (LlmctlDoctor *self,
 
   if (total == 0 || bytes == 0)
     return;
+  if (limit > 0 && bytes > limit)
+    {
+      g_autofree char *limit_size = llmctl_format_bytes (limit);
+
+      tell_warn (self, small_hint, _("The model has %s, the control group of the service %s"),
+                 model_size, limit_size);
+      return;
+    }
   /* contexts and other programs want the rest */
   if (bytes > total / 4 * 3)
     tell_fail (self, small_hint,
@@ -297,6 +335,10 @@ tell_of_unusable (LlmctlDoctor *self)
                    _("Copy or download the file again, or take it out of the folder; “llmctl model "
                      "check FILE” looks at one outside of it"), _("%s can't be used: %s"),
                    llmctl_dict_get_string (model, "Id"), llmctl_dict_get_string (info, "reason"));
+      if (info != NULL && *llmctl_dict_get_string (info, "draft-reason") != '\0')
+        tell_warn (self, _("“draft” of [model] in the configuration names it; llmctl model list"),
+                   _("Nothing guesses for %s: %s"), llmctl_dict_get_string (model, "Id"),
+                   llmctl_dict_get_string (info, "draft-reason"));
     }
 }
 
@@ -388,14 +430,10 @@ is_many (guint64 part,
 static void
 check_use (LlmctlDoctor *self)
 {
-  g_autoptr(GVariant) statistics = NULL;
+  GVariant *statistics = self->statistics;
   guint n_before = self->findings->len;
   guint64 requests, failed, met, missed, refused, faulted;
 
-  if (self->service != NULL)
-    statistics = llmctl_doctor_call (self->bus, LLMCTL_SERVICE_NAME, LLMCTL_SERVICE_PATH,
-                                     LLMCTL_SERVICE_INTERFACE ".GetStatistics",
-                                     g_variant_new ("(a{sv})", NULL), "a{sv}");
   if (statistics == NULL)
     return;
 

@@ -24,6 +24,7 @@ llmctl_doctor_clear (LlmctlDoctor *self)
   g_clear_object (&self->bus);
   g_clear_pointer (&self->service, g_variant_unref);
   g_clear_pointer (&self->memory, g_variant_unref);
+  g_clear_pointer (&self->statistics, g_variant_unref);
   g_clear_pointer (&self->model, g_variant_unref);
 }
 

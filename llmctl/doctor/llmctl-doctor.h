@@ -42,6 +42,7 @@ typedef struct
   guint32 pid;                 /* 0: not known */
   GVariant *service;           /* (nullable): a{sv} of the properties; NULL: it does not answer */
   GVariant *memory;            /* (nullable): the same */
+  GVariant *statistics;        /* (nullable): the same */
   GVariant *model;             /* (nullable): of the model in use */
 } LlmctlDoctor;
 

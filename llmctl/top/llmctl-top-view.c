@@ -149,6 +149,30 @@ draw_pressure (GVariant    *sample,
 
 /* Only when there is something to tell. */
 static void
+draw_streaming (LlmctlTopView *self,
+                GVariant      *sample,
+                LlmctlFrame   *frame)
+{
+  guint64 bytes = llmctl_dict_get_number (sample, "statistics/streaming-bytes");
+  g_autofree char *size = llmctl_format_bytes (bytes);
+  g_autofree char *rate = NULL;
+
+  if (bytes == 0)
+    return;
+  llmctl_frame_printf (frame, LLMCTL_STYLE_BOLD, "%s  ", _("Weights"));
+  llmctl_frame_printf (frame, LLMCTL_STYLE_WARNING, _("each token reads %s from the disk"), size);
+  if (llmctl_history_has_rates (&self->history))
+    {
+      rate = llmctl_format_bytes (
+        (guint64) MAX (llmctl_history_get_rate (&self->history, "streamed-bytes"), 0));
+      /* Translators: bytes a second */
+      llmctl_frame_printf (frame, LLMCTL_STYLE_PLAIN, _("   %s/s"), rate);
+    }
+  llmctl_frame_end_line (frame);
+}
+
+/* Only when there is something to tell. */
+static void
 draw_chunks (GVariant    *sample,
              LlmctlFrame *frame)
 {
@@ -360,6 +384,7 @@ llmctl_top_view_draw (LlmctlTopView *self,
     {
       draw_model (sample, frame);
       draw_pressure (sample, frame);
+      draw_streaming (self, sample, frame);
       draw_chunks (sample, frame);
       draw_calls (sample, frame);
       draw_rates (self, frame);

@@ -36,6 +36,55 @@ llm_engine_find_draft (LlmEngine  *self,
   return g_strcmp0 (of_all, model) != 0 ? of_all : NULL;
 }
 
+gboolean
+llm_engine_is_draft (LlmEngine  *self,
+                     const char *id)
+{
+  for (guint i = 0; self->settings->drafts != NULL && self->settings->drafts[i] != NULL; i++)
+    {
+      const char *entry = self->settings->drafts[i];
+      const char *colon = strrchr (entry, ':');
+
+      if (g_str_equal (colon != NULL ? colon + 1 : entry, id))
+        return TRUE;
+    }
+  return FALSE;
+}
+
+void
+llm_engine_check_drafts (LlmEngine *self)
+{
+  for (guint i = 0; !self->has_checked_drafts && self->settings->drafts != NULL
+                    && self->settings->drafts[i] != NULL; i++)
+    {
+      g_auto(GStrv) names = g_strsplit (self->settings->drafts[i], ":", -1);
+
+      for (guint k = 0; names[k] != NULL; k++)
+        if (*names[k] != '\0' && llm_catalogue_find (self->models, names[k]) == NULL)
+          g_message ("“draft” of [model] in the configuration names “%s”, and there is no such model",
+                     names[k]);
+    }
+  self->has_checked_drafts = TRUE;
+}
+
+char *
+llm_engine_explain_draft (LlmEngine          *self,
+                          const LlmModelInfo *info)
+{
+  const char *id = llm_engine_find_draft (self, info->id);
+  const LlmModelInfo *draft = id != NULL ? llm_catalogue_find (self->models, id) : NULL;
+
+  if (id == NULL)
+    return g_strdup ("");
+  if (draft == NULL)
+    return g_strdup_printf ("There is no model “%s”, which the configuration names as a draft", id);
+  if (draft->error != NULL)
+    return g_strdup (draft->error->message);
+  if (info == self->active && self->draft_error != NULL)
+    return g_strdup (self->draft_error->message);
+  return g_strdup ("");
+}
+
 /* (transfer none): of @source, `lookup` or the id of a model, for the model in use. */
 static LlmDraftRecord *
 get_record (LlmEngine  *self,

@@ -121,6 +121,8 @@ llm_engine_trim_async (LlmEngine          *self,
 
 /* --- the budget --- */
 
+static void look_at_memory (gpointer data);
+
 static void
 apply_budget (LlmEngine *self,
               guint64    bytes)
@@ -187,7 +189,10 @@ llm_engine_set_budget_async (LlmEngine          *self,
       return;
     }
   if (llm_call_options_has (options, LLMSVC_OPTION_BYTES))
-    apply_budget (self, llm_call_options_get_uint (options, LLMSVC_OPTION_BYTES, 0));
+    {
+      apply_budget (self, llm_call_options_get_uint (options, LLMSVC_OPTION_BYTES, 0));
+      look_at_memory (self);
+    }
   budget = llm_ledger_get_budget (self->ledger);
   request.target = budget > 0 && held > budget ? held - budget : 0;
   if (request.target > 0)
@@ -251,9 +256,7 @@ look_at_memory (gpointer data)
   llm_executor_set_pressed (self->executor,
                             self->settings->reacts_to_pressure
                                 && state->action.level >= LLM_PRESSURE_MEDIUM);
-  llm_executor_keep_weights (self->executor, self->settings->reacts_to_pressure
-                                                 ? state->action.keep_backed
-                                                 : G_MAXUINT64);
+  llm_executor_keep_weights (self->executor, state->action.keep_backed);
   if (self->settings->reacts_to_pressure)
     llm_engine_set_lowered (self, state->action.lowered);
   llm_executor_look_at_weights (self->executor);

@@ -9,19 +9,24 @@
 
 #include "base/llm-clock.h"
 #include "common/llmsvc-error-private.h"
+#include "engine/llm-crash-mark.h"
 #include "weights/llm-levels.h"
 #include "weights/llm-repacked-cache.h"
 
+/* Where the service crashed while it held all of a model, it does so again only with a lot of room. */
+#define CRASHED_MARGIN 3
+
 /* The configured file before all others, broken or not: it is what the
  * administrator asked for. Then what SelectModel chose, then the one in use, which a file
- * that comes does not displace, then the first good one; a broken one only when there is no
- * other, so that its fault is told. */
+ * that comes does not displace, then the first good one, but what only guesses for others; a broken
+ * one only when there is no other, so that its fault is told. */
 static LlmModelInfo *
 choose_model (LlmEngine *self,
               GPtrArray *all)
 {
   LlmModelInfo *chosen = self->chosen != NULL ? llm_catalogue_find (all, self->chosen) : NULL;
   LlmModelInfo *active = self->active != NULL ? llm_catalogue_find (all, self->active->id) : NULL;
+  LlmModelInfo *good = NULL;
 
   if (all->len == 0)
     return NULL;
@@ -35,10 +40,12 @@ choose_model (LlmEngine *self,
     {
       LlmModelInfo *info = g_ptr_array_index (all, i);
 
-      if (info->error == NULL)
+      if (info->error == NULL && !llm_engine_is_draft (self, info->id))
         return info;
+      if (info->error == NULL && good == NULL)
+        good = info;
     }
-  return g_ptr_array_index (all, 0);
+  return good != NULL ? good : g_ptr_array_index (all, 0);
 }
 
 /* What is loaded is listed as it was then, whatever has become of its file. */
@@ -85,6 +92,7 @@ llm_engine_models_settle (LlmEngine *self)
       is_loaded = FALSE;
     }
   list_models (self, is_loaded);
+  llm_engine_check_drafts (self);
   g_signal_emit_by_name (self, "models-changed");
   llm_engine_update_availability (self);
   if (g_strcmp0 (was, self->active != NULL ? self->active->id : NULL) != 0)
@@ -124,6 +132,7 @@ typedef struct
 {
   LlmModelInfo *info;      /* (owned) */
   guint ratio;             /* that contexts have by then */
+  guint margin;            /* how many times its bytes memory has room for */
   GTask *select;           /* (nullable) (owned): the call of SelectModel to answer */
   LlmModel *model;         /* (nullable) (owned) */
   LlmWeights *weights;     /* (nullable) (owned) */
@@ -171,6 +180,7 @@ run_load (GTask        *task,
   GError *error = NULL;
 
   llm_repacked_cache_set_progress (cache, &self->load);
+  llm_repacked_cache_set_margin (cache, load->margin);
   load->model = llm_model_info_open (load->info, &error);
   /* which reads of the weights: not on the executor's thread */
   if (load->model != NULL
@@ -212,6 +222,8 @@ take_model (LlmEngine *self,
   g_free (self->identity);
   self->identity = g_strdup (llm_model_get_identity (self->model));
   llm_engine_take_levels (self, load->weights->levels, g_steal_pointer (&load->levels_error));
+  llm_crash_mark_loaded (self->crash_mark, load->weights->backed <= load->weights->bytes / 2);
+  llm_governor_set_work (self->governor, load->info->footprint.work);
   llm_executor_set_model (self->executor, 0, self->model, g_steal_pointer (&load->weights), NULL,
                           NULL);
   self->counters.model_loads++;
@@ -249,11 +261,14 @@ on_load_done (GObject      *source,
     }
   else if (load->select != NULL)
     {
+      if (self->model == NULL || llm_engine_get_figures (self).is_backed)
+        llm_crash_mark_ended (self->crash_mark);
       /* the old model stays: who waits gets that one */
       llm_call_fail (load->select, g_steal_pointer (&error));
     }
   else
     {
+      llm_crash_mark_ended (self->crash_mark);
       g_clear_error (&self->load_error);
       self->load_error = error;
       g_message ("The model can't be loaded: %s", error->message);
@@ -280,6 +295,7 @@ begin_load (LlmEngine    *self,
 
   load->info = llm_model_info_ref (info);
   load->ratio = self->context_ratio;
+  load->margin = llm_crash_mark_begin (self->crash_mark, info->id) ? CRASHED_MARGIN : 1;
   load->select = select != NULL ? g_object_ref (select) : NULL;
   g_task_set_task_data (task, load, (GDestroyNotify) load_free);
   self->is_loading = TRUE;
@@ -295,11 +311,11 @@ check_room (LlmEngine    *self,
 {
   guint64 budget = llm_ledger_get_budget (self->ledger);
 
-  if (budget == 0 || info->file_bytes <= budget)
+  if (budget == 0 || info->footprint.least <= budget)
     return TRUE;
   return llm_fail (error, LLMSVC_ERROR_NO_MEMORY,
-                   "The model %s takes %ju bytes, the service may hold %ju; raise the budget or "
-                   "choose a smaller model", info->id, info->file_bytes, budget);
+                   "The model %s needs a budget of %ju bytes, the service may hold %ju; raise the "
+                   "budget or choose a smaller model", info->id, info->footprint.least, budget);
 }
 
 static void
@@ -364,7 +380,7 @@ get_model (GTask   *task,
     }
   if (!is_usable)
     set_unusable (self, &error);
-  else if (self->model == NULL && !self->is_loading)
+  else if (!self->is_loading)
     check_room (self, self->active, &error);
 
   if (error != NULL)
@@ -497,6 +513,7 @@ llm_engine_unload (LlmEngine     *self,
   if (self->draft_id != NULL)
     llm_engine_drop_draft (self);
   llm_constraint_cache_set_model (self->constraints, NULL);
+  llm_crash_mark_ended (self->crash_mark);
   self->counters.model_unloads++;
   llm_executor_set_model (self->executor, 0, NULL, NULL, done, data);
   /* its file may be another by now, or gone */

@@ -122,6 +122,7 @@ struct _LlmEngine
   LlmModel *draft_target;       /* (nullable) (unowned): whose tokens the draft is known to have */
   gboolean is_loading_draft;
   GError *draft_error;          /* (nullable): why the configured one can't be used */
+  gboolean has_checked_drafts;
   LlmCompanion *companion;      /* (nullable) (owned): of the model that is loaded */
   GError *levels_error;         /* (nullable): why the one that is there can't be used */
   GHashTable *draft_records;    /* (element-type utf8 LlmDraftRecord) (owned): by the id of the
@@ -132,6 +133,7 @@ struct _LlmEngine
   LlmRepackProgress load;       /* atomic: of the one under way */
   guint64 told_load_bytes;      /* of it, told last */
   guint load_timer;             /* source: tells it */
+  struct _LlmCrashMark *crash_mark; /* (nullable) (owned): from the start to the stop */
   GQueue waiting_model;         /* (element-type GTask) (owned) */
   gboolean is_suspect;          /* its file changed under us: open it anew */
   gint64 idle_since_us;
@@ -232,6 +234,8 @@ void           llm_engine_fail_waiting          (LlmEngine            *self);
 /* llm-engine-drafts.c */
 /* Begins to load the configured draft of the model in use, if there is one, it is not there, and
  * there is room. */
+/* Says once which names of the configuration no model has. */
+void        llm_engine_check_drafts     (LlmEngine   *self);
 void           llm_engine_load_draft            (LlmEngine            *self);
 /* Returns the bytes that go, at the end of the answers that use it. */
 guint64        llm_engine_drop_draft            (LlmEngine            *self);

@@ -4,6 +4,7 @@
 
 #include "base/llm-fail.h"
 #include "engine/llm-call.h"
+#include "engine/llm-crash-mark.h"
 
 #include "common/llmsvc-error.h"
 #include "engine/llm-generation-private.h"
@@ -15,6 +16,7 @@ G_DEFINE_FINAL_TYPE (LlmEngine, llm_engine, G_TYPE_OBJECT)
 void
 llm_engine_start (LlmEngine *self)
 {
+  self->crash_mark = llm_crash_mark_new (self->settings->state_folder);
   llm_engine_store_start (self);
   llm_governor_start (self->governor);
   llm_engine_script_start (self);
@@ -81,6 +83,7 @@ llm_engine_stop (LlmEngine *self)
     llm_generation_abandon (g_ptr_array_index (generations, i));
   llm_engine_store_stop (self);
   llm_executor_stop (self->executor);
+  g_clear_pointer (&self->crash_mark, llm_crash_mark_free);
   while (g_main_context_iteration (NULL, FALSE))
     ;
 }

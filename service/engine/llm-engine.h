@@ -58,6 +58,12 @@ void               llm_engine_set_draft         (LlmEngine     *self,
 /* (nullable) (transfer none): id of the model that the configuration names as draft of @model. */
 const char        *llm_engine_find_draft        (LlmEngine   *self,
                                                  const char  *model);
+/* Whether the configuration names it as the draft of others. */
+gboolean           llm_engine_is_draft          (LlmEngine   *self,
+                                                 const char  *id);
+/* (transfer full): why the draft of @info, if it has one, can't guess for it; "" where it can. */
+char              *llm_engine_explain_draft     (LlmEngine   *self,
+                                                 const LlmModelInfo *info);
 /* What came of guesses, of answers that have ended. */
 typedef struct
 {

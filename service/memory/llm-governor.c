@@ -37,6 +37,7 @@ struct _LlmGovernor
   gboolean is_tight;           /* the timer is quick */
   GCancellable *cancellable;
   guint64 set_allowed;         /* as set; 0: a share */
+  guint64 work;                /* bytes */
   gboolean is_reclaiming;
   guint64 backed_next;         /* bytes of files to reclaim when what is under way has ended */
   guint64 still_room;          /* bytes that there was room for */
@@ -218,6 +219,9 @@ llm_governor_look (LlmGovernor *self,
   /* Text stays in any case. */
   LlmMemoryHeld held = {
     .anonymous = anonymous > text ? anonymous - text : 0,
+    .idle = llm_ledger_get_reclaimable (self->ledger, LLM_RECLAIM_CHEAP),
+    .work = self->work,
+    .is_deaf = !self->reacts,
     .backed = llm_ledger_get (self->ledger, LLM_LEDGER_BACKED),
     .used = llm_ledger_get_used_backed (self->ledger),
     .reserve = self->reserve,
@@ -233,10 +237,14 @@ llm_governor_look (LlmGovernor *self,
     react (self, &held, earlier, budget);
   else
     state->action.budget = held.allowed;
-  /* The budget counts file pages too; they alone are never why something is reclaimed. */
+  /* The budget counts file pages too: what is idle goes before them. While calls run, pages that don't
+   * stay go with their use. */
   total = llm_ledger_get_total (self->ledger);
-  if (state->allowed > 0 && total > state->allowed)
-    reclaim (self, LLM_RECLAIM_ALL, LLM_PRESSURE_MEDIUM, total - state->allowed);
+  if (state->allowed == 0 || total <= state->allowed)
+    return;
+  if (!is_busy && total - state->allowed > held.idle)
+    self->backed_next = total - state->allowed - held.idle;
+  reclaim (self, LLM_RECLAIM_ALL, LLM_PRESSURE_MEDIUM, total - state->allowed);
 }
 
 /* --- sources --- */
@@ -341,6 +349,8 @@ llm_governor_start (LlmGovernor *self)
   GError *error = NULL;
 
   set_timer (self, FALSE);
+  /* what is loaded first needs to know what there is room for */
+  self->wake (self->wake_data);
   if (!self->reacts || self->is_test)
     return;
 
@@ -412,6 +422,13 @@ llm_governor_set_allowed (LlmGovernor *self,
 {
   self->set_allowed = bytes;
   find_allowed (self);
+}
+
+void
+llm_governor_set_work (LlmGovernor *self,
+                       guint64      bytes)
+{
+  self->work = bytes;
 }
 
 void

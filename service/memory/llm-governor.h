@@ -31,6 +31,9 @@ void         llm_governor_free        (LlmGovernor             *self);
 /* The administrator's budget in bytes, 0 for the service's share of the machine: three quarters. */
 void         llm_governor_set_allowed (LlmGovernor             *self,
                                        guint64                  bytes);
+/* Bytes that calls find beside weights, whatever is allowed. */
+void         llm_governor_set_work    (LlmGovernor             *self,
+                                       guint64                  bytes);
 /* Waits for the sources that this machine has. */
 void         llm_governor_start       (LlmGovernor             *self);
 /* From here on it does nothing, and does not wake. */

@@ -2,6 +2,8 @@
 
 #include "memory/llm-ledger.h"
 
+#include "memory/llm-memory-policy.h"
+
 struct _LlmLedger
 {
   gatomicrefcount ref_count;
@@ -95,16 +97,6 @@ llm_ledger_get_total (LlmLedger *self)
 }
 
 guint64
-llm_ledger_get_counted (LlmLedger *self)
-{
-  guint64 total = 0;
-
-  for (guint i = 0; i < LLM_N_HOLDERS; i++)
-    total += load (&self->held[i]);
-  return total;
-}
-
-guint64
 llm_ledger_get_used_backed (LlmLedger *self)
 {
   return load (&self->held[LLM_LEDGER_BACKED]);
@@ -114,9 +106,11 @@ llm_ledger_get_used_backed (LlmLedger *self)
 guint64
 llm_ledger_get_anonymous (LlmLedger *self)
 {
-  guint64 backed = llm_ledger_get_used_backed (self);
+  guint64 total = 0;
 
-  return subtract (llm_ledger_get_counted (self), backed);
+  for (guint i = 0; i < LLM_N_HOLDERS; i++)
+    total += load (&self->held[i]);
+  return subtract (total, llm_ledger_get_used_backed (self));
 }
 
 void
@@ -130,6 +124,15 @@ guint64
 llm_ledger_get_budget (LlmLedger *self)
 {
   return load (&self->budget);
+}
+
+guint64
+llm_ledger_get_limit (LlmLedger *self)
+{
+  guint64 budget = llm_ledger_get_budget (self);
+
+  return llm_memory_policy_leave_for_weights (budget > 0 ? budget : G_MAXUINT64,
+                                              llm_ledger_get_used_backed (self));
 }
 
 void
@@ -170,9 +173,7 @@ gboolean
 llm_ledger_has_budget (LlmLedger *self,
                        guint64    bytes)
 {
-  guint64 budget = llm_ledger_get_budget (self);
-
-  return budget == 0 || fits (llm_ledger_get_counted (self), bytes, budget);
+  return fits (llm_ledger_get_anonymous (self), bytes, llm_ledger_get_limit (self));
 }
 
 gboolean
@@ -194,10 +195,8 @@ llm_ledger_get_headroom (LlmLedger *self)
 guint64
 llm_ledger_get_excess (LlmLedger *self)
 {
-  guint64 budget = llm_ledger_get_budget (self);
-  guint64 over_budget = budget > 0 ? subtract (llm_ledger_get_counted (self), budget) : 0;
-
-  return MAX (over_budget, subtract (llm_ledger_get_anonymous (self), get_ceiling (self)));
+  return subtract (llm_ledger_get_anonymous (self),
+                   MIN (llm_ledger_get_limit (self), get_ceiling (self)));
 }
 
 gboolean

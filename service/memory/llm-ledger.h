@@ -48,18 +48,18 @@ void        llm_ledger_remove     (LlmLedger *self,
 guint64     llm_ledger_get        (LlmLedger *self,
                                    LlmHolder  holder);
 guint64     llm_ledger_get_total  (LlmLedger *self);
-/* The same with what is absent: what the budget limits. */
-guint64     llm_ledger_get_counted (LlmLedger *self);
-
 /* Bytes of files that calls use, also absent ones. */
 guint64     llm_ledger_get_used_backed (LlmLedger *self);
 /* All others: bytes that only the service can release. */
 guint64     llm_ledger_get_anonymous (LlmLedger *self);
 
-/* The most the service may hold, 0 for no limit of its own. */
+/* The most the service may hold, 0 for no limit of its own. Weights in files that it has no room for
+ * go when they were used (llm_weights_keep()). */
 void        llm_ledger_set_budget (LlmLedger *self,
                                    guint64    bytes);
 guint64     llm_ledger_get_budget (LlmLedger *self);
+/* Of it, what may be anonymous; G_MAXUINT64 without a budget. */
+guint64     llm_ledger_get_limit  (LlmLedger *self);
 
 /* Beside the budget, what the machine has room for at the moment: limits what is anonymous. */
 typedef struct

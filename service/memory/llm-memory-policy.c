@@ -243,15 +243,6 @@ grow (LlmMemoryPolicy     *self,
     self->cut = G_MAXUINT64;
 }
 
-/* What calls may grow to: weights that are read for each token should not be driven out by
- * contexts, as far as both fit. */
-static guint64
-leave_room_for_weights (guint64              ceiling,
-                        const LlmMemoryHeld *held)
-{
-  return ceiling == G_MAXUINT64 ? ceiling : ceiling - MIN (held->used, ceiling / 2);
-}
-
 /* File pages go when there is not even room for them, or when the group has nothing unused and
  * somebody stalls: without us the kernel would look for them page by page, while the others
  * wait. */
@@ -314,6 +305,17 @@ decide_pages (LlmMemoryPolicy     *self,
     action->grow_backed = get_room_ahead (held, machine, group);
 }
 
+/* Of what is allowed, bytes for weights beside what calls hold, or will: what they don't hold goes
+ * first. */
+static guint64
+get_allowed_fit (const LlmMemoryHeld *held)
+{
+  guint64 in_use = subtract (held->anonymous, held->idle);
+
+  return held->allowed == G_MAXUINT64 ? held->allowed
+                                      : subtract (held->allowed, MAX (in_use, held->work));
+}
+
 /* Each step of a call reads all weights in the same order. Where not all of them fit, the kernel
  * would take those used longest ago, which come next, and all would be read again for each step;
  * meanwhile everybody else in the group waits for pages to be found. So the beginning stays and the
@@ -325,9 +327,11 @@ decide_keep (LlmMemoryPolicy     *self,
              const Bound         *group,
              gint64               now)
 {
-  guint64 fit = MIN (get_fit (machine), get_fit (group));
+  guint64 fit = get_allowed_fit (held);
   guint64 before = self->keep;
 
+  if (!held->is_deaf)
+    fit = MIN (fit, MIN (get_fit (machine), get_fit (group)));
   self->least_fit = MIN (self->least_fit, fit);
   if (now - self->fit_us >= self->kept.period_us)
     {
@@ -416,7 +420,8 @@ llm_memory_policy_decide (LlmMemoryPolicy        *self,
   grow (self, held, ceiling,
         held->is_busy && stalls == LLM_PRESSURE_LOW ? room : action->level, action, now);
 
-  action->budget = MIN (held->allowed, MIN (self->cut, leave_room_for_weights (ceiling, held)));
+  action->budget = MIN (held->allowed, MIN (self->cut, llm_memory_policy_leave_for_weights (
+                                                         ceiling, held->used)));
   action->urgent_budget = MIN (held->allowed, urgent);
   little = get_little (self, held, held->is_busy ? reading->hint : MAX (reading->hint, stalls),
                        now);
@@ -431,6 +436,7 @@ llm_memory_policy_decide (LlmMemoryPolicy        *self,
   action->depth = MAX (action->level, LLM_PRESSURE_MEDIUM);
   action->was_cut = self->anonymous.cut_us == now && self->anonymous.cut_us > 0;
   action->is_tight = action->level != LLM_PRESSURE_NONE
+                     || (held->is_busy && add (held->anonymous, held->used) > held->allowed)
                      || machine.room < 3 * machine.reserve || group.room < 3 * group.reserve;
   self->budget = action->budget;
 }

@@ -16,12 +16,15 @@ G_BEGIN_DECLS
 /* What the service holds. */
 typedef struct
 {
-  guint64 anonymous;        /* bytes that only we can release */
+  guint64 anonymous;        /* bytes that only we can release, */
+  guint64 idle;             /* and of these, that no call uses: they go before weights do */
   guint64 backed;           /* bytes of files in memory: the kernel may take them too */
   guint64 used;             /* bytes of files that calls read, in memory or not */
   guint64 allowed;          /* bytes: the administrator's budget, or the service's share of the
                              * machine */
+  guint64 work;             /* bytes of allowed that calls find beside weights */
   guint64 reserve;          /* bytes to leave free under the tightest limit, 0 for a share of it */
+  gboolean is_deaf;         /* only what is allowed counts */
   gboolean is_busy;         /* calls run */
   gboolean is_trimmed;      /* somebody holds a trim: no growth */
 } LlmMemoryHeld;
@@ -90,6 +93,16 @@ void llm_memory_policy_decide (LlmMemoryPolicy        *self,
                                const LlmMemoryReading *reading,
                                const LlmMemoryHeld    *held,
                                LlmMemoryAction        *action);
+
+/* Of a limit, what may be no file's beside @used bytes of weights in files: what they leave, and at
+ * least half. Weights are read for each token and should not be driven out by contexts, as far as
+ * both fit; where they don't, they can be read again, and contexts can't. */
+static inline guint64
+llm_memory_policy_leave_for_weights (guint64 limit,
+                                     guint64 used)
+{
+  return limit == G_MAXUINT64 ? limit : limit - MIN (used, limit / 2);
+}
 
 /* What is left to others under a limit of so many bytes. */
 guint64 llm_memory_policy_get_reserve (guint64          limit,

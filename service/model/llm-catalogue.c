@@ -123,7 +123,10 @@ new_info (const char *path,
       model = llm_model_new_for_gguf (gguf, &self->error);
     }
   if (model != NULL)
-    self->context_length = llm_model_get_hparams (model)->n_ctx;
+    {
+      self->context_length = llm_model_get_hparams (model)->n_ctx;
+      self->footprint = llm_footprint_find (gguf, llm_model_get_hparams (model));
+    }
   /* Text is never NULL, so that it can go over the bus. */
   if (self->quantization == NULL)
     self->quantization = g_strdup ("");

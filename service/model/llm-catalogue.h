@@ -10,6 +10,7 @@
 #include <gio/gio.h>
 
 #include "io/llm-file-map.h"
+#include "model/llm-footprint.h"
 #include "model/llm-model.h"
 
 #define LLM_MODEL_SUFFIX ".gguf"
@@ -27,6 +28,7 @@ typedef struct
   guint64 parameters;
   guint64 file_bytes;
   guint context_length;
+  LlmFootprint footprint;
   GError *error;        /* (nullable): why this file can't be used */
   LlmFileIdentity identity; /* of the file when it was read; zero where there was none */
 } LlmModelInfo;

@@ -117,13 +117,13 @@ guint64
 llm_executor_get_capacity (LlmExecutor *self)
 {
   guint64 kv = get_kv_bytes (self);
-  guint64 budget = llm_ledger_get_budget (self->ledger);
-  guint64 others = llm_ledger_get_counted (self->ledger);
+  guint64 limit = llm_ledger_get_limit (self->ledger);
+  guint64 others = llm_ledger_get_anonymous (self->ledger);
 
   others -= MIN (others, kv);
-  if (budget == 0)
-    return G_MAXUINT64;
-  return budget > others ? budget - others : 0;
+  if (limit == G_MAXUINT64)
+    return limit;
+  return limit > others ? limit - others : 0;
 }
 
 /* Made where there is none. */

@@ -48,10 +48,16 @@ add_runner (LlmExecutorFigures *figures,
   LlmWeights *weights = instance->weights;
   guint percent = __atomic_load_n (&runner->executor->keep_percent, __ATOMIC_RELAXED);
   guint level = llm_runner_find_level (runner, percent);
+  LlmStreamFigures stream;
 
   if (runner->id == 0)
     figures->sub_model = weights->sub_models->percent[level];
 
+  llm_weights_get_stream_figures (weights, &stream);
+  llm_stream_figures_add_counts (&figures->stream, &stream);
+  figures->stream.pass_bytes += stream.pass_bytes;
+  figures->stream.ring_bytes += stream.ring_bytes;
+  figures->stream.expert_bytes += stream.expert_bytes;
   figures->scratch_bytes += llm_instance_get_scratch (runner->instance);
   figures->backed_bytes += weights->backed;
   figures->is_backed = figures->is_backed || runner->is_backed;
@@ -94,7 +100,8 @@ void
 llm_executor_publish (LlmExecutor *self)
 {
   LlmExecutorFigures figures = {
-    .kv = self->earlier, .given_tail_bytes = self->tail_bytes, .sub_model = 100,
+    .kv = self->earlier, .stream = self->earlier_stream, .given_tail_bytes = self->tail_bytes,
+    .sub_model = 100,
   };
   gboolean is_urgent = FALSE;
 

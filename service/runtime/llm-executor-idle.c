@@ -191,6 +191,7 @@ llm_executor_work (LlmExecutor *self)
       llm_executor_reopen_storage (self);
       llm_executor_sweep_ids (self);
     }
+  llm_executor_keep_all_weights (self);
   if (llm_executor_read_ahead (self) || work_on_stores (self))
     return TRUE;
 

@@ -92,6 +92,7 @@ struct _LlmExecutor
   guint64 displaced_bytes;  /* that calls took from other contexts and no call asked back since */
   gint64 quotas_kept_us;    /* when all were last brought to their quota */
   LlmKvCounters earlier;    /* of stores that are gone */
+  LlmStreamFigures earlier_stream; /* counted, of instances that are gone */
 
   guint pace;               /* atomic LlmPace: of background requests */
   gboolean is_suspended;    /* the machine sleeps, nothing runs */
@@ -287,6 +288,9 @@ guint       llm_runner_find_level    (const LlmRunner *self,
                                       guint            percent);
 /* While memory is short: releases the weights behind the level in use. */
 void        llm_executor_drop_unused_tails (LlmExecutor *self);
+/* While nothing runs: where memory has room for all weights again they don't stream any more, and the
+ * buffers for that are given back. */
+void        llm_executor_keep_all_weights (LlmExecutor *self);
 /* Of the bytes of weights that stay between steps the instance has its part. */
 void        llm_runner_keep_weights  (LlmRunner     *self);
 /* A piece of what was reclaimed; TRUE when there is more. */

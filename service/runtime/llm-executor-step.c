@@ -8,6 +8,7 @@
 
 #include "base/llm-fail.h"
 #include "common/llmsvc-error.h"
+#include "model/llm-footprint.h"
 #include "runtime/llm-executor-private.h"
 
 G_STATIC_ASSERT (LLM_DRAFT_MAX_NODES == LLM_TREE_MAX_NODES);
@@ -353,6 +354,24 @@ has_other_levels (const LlmQueueStep *step)
   return FALSE;
 }
 
+/* Rows that a small budget has room for, beside what their chunks take: a step of fewer is slower, and
+ * one without room fails. */
+static guint
+count_rows_with_room (LlmRunner   *self,
+                      LlmQueueStep *step)
+{
+  const LlmHparams *hparams = llm_model_get_hparams (self->instance->model);
+  LlmLedger *ledger = self->executor->ledger;
+  guint64 limit = llm_ledger_get_limit (ledger);
+  guint64 taken = llm_ledger_get_anonymous (ledger);
+  guint64 room;
+
+  if (limit == G_MAXUINT64)
+    return LLM_BATCH_MAX_ROWS;
+  room = (limit - MIN (taken, limit)) / 2 + llm_forward_get_scratch (step->forward);
+  return (guint) CLAMP (room / llm_footprint_get_row (hparams), 1, LLM_BATCH_MAX_ROWS);
+}
+
 /* FALSE when no step began: nothing was left to run, or there was no room for it. */
 static gboolean
 begin_step (LlmRunner          *self,
@@ -362,6 +381,7 @@ begin_step (LlmRunner          *self,
 {
   LlmQueueStep *step = &self->steps[queue];
   g_autoptr(GError) error = NULL;
+  guint n_rows = count_rows_with_room (self, step);
 
   llm_queue_step_reset (step);
   for (guint i = 0; i < n_budgets; i++)
@@ -373,6 +393,7 @@ begin_step (LlmRunner          *self,
 
       if (!request->is_resident)
         continue;  /* it was preempted for one before it here */
+      budget.n_rows = MIN (budget.n_rows, MAX (n_rows - MIN (step->rows->len, n_rows), 1));
       llm_request_review_level (request);
       if (n_left == 0)
         llm_request_end (request, LLM_FINISH_STOP, NULL);

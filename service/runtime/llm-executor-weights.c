@@ -6,6 +6,7 @@
 
 #include "base/llm-fail.h"
 #include "common/llmsvc-error.h"
+#include "model/llm-footprint.h"
 #include "runtime/llm-executor-private.h"
 
 /* How often the kernel is asked what it has of the weights, and how much of a thread's time that may
@@ -16,10 +17,6 @@
 #define TOLD_PARTS 64
 /* Weights are read ahead in such pieces, so that a request never waits for more than one. */
 #define AHEAD_BYTES ((guint64) 16 << 20)
-/* Of the ring that weights stream through: a matrix of each kind of a model with 7 billion weights,
- * and what is read while a pass begins with those that stay; of smaller models a part. */
-#define RING_BYTES ((guint64) 128 << 20)
-#define RING_PARTS 8
 
 /* --- those that stream --- */
 
@@ -45,7 +42,7 @@ llm_runner_begin_stream (LlmRunner *self)
 {
   LlmDisk *disk = llm_executor_get_disk (self->executor);
   LlmWeights *weights = self->instance->weights;
-  const LlmStreamConfig config = { .bytes = MIN (RING_BYTES, weights->bytes / RING_PARTS) };
+  const LlmStreamConfig config = { .bytes = llm_footprint_get_ring (weights->bytes) };
   LlmWeightSource source;
 
   if (disk == NULL)
@@ -66,7 +63,31 @@ void
 llm_executor_keep_weights (LlmExecutor *self,
                            guint64      bytes)
 {
-  __atomic_store_n (&self->keep_bytes, bytes, __ATOMIC_RELAXED);
+  LlmExecutorFigures figures;
+
+  if (__atomic_exchange_n (&self->keep_bytes, bytes, __ATOMIC_RELAXED) >= bytes)
+    return;
+  llm_executor_get_figures (self, &figures);
+  if (figures.stream.pass_bytes > 0)
+    llm_executor_poke (self);
+}
+
+void
+llm_executor_keep_all_weights (LlmExecutor *self)
+{
+  guint64 keep = __atomic_load_n (&self->keep_bytes, __ATOMIC_RELAXED);
+  gboolean has_kept = FALSE;
+
+  LLM_EACH (LlmRunner, runner, self->runners)
+    {
+      if (!llm_weights_are_streaming (runner->instance->weights)
+          || keep < llm_ledger_get_used_backed (self->ledger))
+        continue;
+      llm_runner_keep_weights (runner);
+      has_kept = TRUE;
+    }
+  if (has_kept)
+    llm_executor_publish (self);
 }
 
 void
@@ -102,7 +123,9 @@ llm_runner_take_weights (LlmRunner *self,
       llm_executor_make_room (self->executor, missing);
       if (!llm_ledger_has_room (ledger, missing))
         return llm_fail (error, LLMSVC_ERROR_NO_MEMORY,
-                         "No room for the %ju bytes of the model's weights", missing);
+                         "No room for %ju bytes of the model's weights, of which no prepared copy could "
+                         "be kept that is read piece by piece; raise the budget, or see to the cache "
+                         "(“llmctl doctor”)", missing);
     }
   self->n_moved++;
   llm_weights_take (weights, bytes);

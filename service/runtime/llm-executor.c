@@ -40,6 +40,10 @@ runner_new (LlmExecutor *executor,
 static void
 runner_free (LlmRunner *self)
 {
+  LlmStreamFigures stream;
+
+  llm_weights_get_stream_figures (self->instance->weights, &stream);
+  llm_stream_figures_add_counts (&self->executor->earlier_stream, &stream);
   llm_runner_save_costs (self);
   llm_runner_close_store (self);
   g_clear_pointer (&self->check.sum, llm_file_sum_free);

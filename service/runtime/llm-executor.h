@@ -224,6 +224,7 @@ typedef struct
   guint sub_model;          /* percent of the service's own model that is held */
   guint64 backed_bytes;     /* of weights that are files', in memory or not */
   gboolean is_backed;       /* the weights are files' */
+  LlmStreamFigures stream;  /* of all instances; pass_us and shares are not */
 } LlmExecutorFigures;
 
 /* Any thread. */

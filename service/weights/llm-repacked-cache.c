@@ -23,6 +23,7 @@ struct _LlmRepackedCache
   gboolean is_shared;
   char *system_folder;   /* (nullable) */
   guint64 limit;
+  guint margin;
   LlmRepackProgress *progress;  /* (nullable) (unowned) */
 };
 
@@ -39,6 +40,7 @@ llm_repacked_cache_new (const char *folder,
   if (system_folder != NULL && g_strcmp0 (folder, system_folder) != 0)
     self->system_folder = g_build_filename (system_folder, SUBFOLDER, NULL);
   self->limit = limit;
+  self->margin = 1;
   return self;
 }
 
@@ -228,10 +230,42 @@ llm_repacked_cache_set_progress (LlmRepackedCache  *self,
   self->progress = progress;
 }
 
+void
+llm_repacked_cache_set_margin (LlmRepackedCache *self,
+                               guint             times)
+{
+  self->margin = times;
+}
+
+/* In memory that only we can give back. @reason: (nullable): why there is no file. */
+static LlmRepacked *
+make_in_memory (LlmRepackedPlan  *plan,
+                guint             n_threads,
+                guint             margin,
+                LlmLedger        *ledger,
+                const GError     *reason,
+                GError          **error)
+{
+  guint64 wanted = plan->bytes > G_MAXUINT64 / margin ? G_MAXUINT64 : plan->bytes * margin;
+
+  if (ledger != NULL && !llm_ledger_has_room (ledger, wanted))
+    return llm_gguf_fail_null (
+      plan->gguf, error, LLMSVC_ERROR_NO_MEMORY,
+      margin > 1 ? "the service crashed when it held its %ju bytes of weights in memory, and there is "
+                   "not much more room now; they can't be read from a prepared copy piece by piece: %s"
+                 : "its %ju bytes of weights have no room in memory, and can't be read from a prepared "
+                   "copy piece by piece: %s",
+      plan->bytes, reason != NULL ? reason->message : "no folder is set for copies");
+  if (reason != NULL)
+    g_message ("The model is prepared anew with each start: %s", reason->message);
+  return llm_repacked_new_in_memory (plan, n_threads, error);
+}
+
 LlmRepacked *
 llm_repacked_cache_get (LlmRepackedCache  *self,
                         LlmRepackedPlan   *plan,
                         guint              n_threads,
+                        LlmLedger         *ledger,
                         GError           **error)
 {
   g_autofree char *name = llm_repacked_plan_get_name (plan);
@@ -257,11 +291,10 @@ llm_repacked_cache_get (LlmRepackedCache  *self,
           g_propagate_error (error, g_steal_pointer (&local_error));
           return NULL;
         }
-      if (local_error != NULL)
-        g_message ("The model is prepared anew with each start: %s", local_error->message);
     }
   if (repacked == NULL)
-    repacked = llm_repacked_new_in_memory (plan, n_threads, error);
+    repacked = make_in_memory (plan, n_threads, self != NULL ? self->margin : 1, ledger, local_error,
+                               error);
   plan->progress = NULL;
   if (repacked != NULL)
     llm_repacked_start (repacked);

@@ -38,6 +38,11 @@ typedef struct
 void              llm_repacked_cache_set_progress (LlmRepackedCache  *self,
                                              LlmRepackProgress *progress);
 
+/* Before the cache is used. Where a model's copy can't be kept it is prepared in memory if that has room
+ * for so many times its bytes; once, where nothing is said. */
+void              llm_repacked_cache_set_margin (LlmRepackedCache  *self,
+                                             guint              times);
+
 /* (transfer full): makes the whole model's file if there is none, and waits until it is on the
  * disk: its path. @n_threads: for packing, 0 for as many as the machine gives. */
 char             *llm_repacked_cache_make   (LlmRepackedCache  *self,
@@ -53,7 +58,8 @@ void              llm_repacked_wait_for_all (void);
 /* Checks and life times are those of llm_weights_new_mapped(). Packs the matrices now, on
  * @n_threads (0 for as many as the machine gives), unless @cache (nullable) has
  * them; blocks meanwhile. Counts all of it in @ledger (nullable) as
- * LLM_HOLDER_WEIGHTS until freed; freeing gives the memory of both files back. */
+ * LLM_HOLDER_WEIGHTS until freed; freeing gives the memory of both files back. Where no copy can be
+ * kept, and @ledger has no room for the matrices, fails with NO_MEMORY, which says both. */
 LlmWeights       *llm_weights_new_repacked  (LlmGguf           *gguf,
                                              const LlmHparams  *hparams,
                                              const LlmSubModels *sub_models,

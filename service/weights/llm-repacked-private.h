@@ -211,11 +211,12 @@ void             llm_repacked_verify     (LlmRepacked           *self);
 /* --- llm-repacked-cache.c --- */
 
 /* What @plan describes: from a folder, or else packed now, into the folder or,
- * when that can't be (the log says why), into memory. @self: (nullable): always
+ * when that can't be, into memory, where @ledger (nullable) has room. @self: (nullable): always
  * memory. */
 LlmRepacked     *llm_repacked_cache_get  (LlmRepackedCache      *self,
                                           LlmRepackedPlan       *plan,
                                           guint                  n_threads,
+                                          LlmLedger             *ledger,
                                           GError               **error) G_GNUC_WARN_UNUSED_RESULT;
 
 /* Whether weights may be read from a file of @owner with @mode: nobody but @self,

@@ -495,6 +495,7 @@ llm_weight_stream_get_figures (LlmWeightStream  *self,
                                LlmStreamFigures *figures)
 {
   *figures = self->figures;
+  figures->pass_bytes = self->pass_bytes;
   if (self->measured_bytes > 0)
     figures->pass_us = (double) self->pass_bytes * self->measured_us / self->measured_bytes;
 }

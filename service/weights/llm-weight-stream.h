@@ -44,9 +44,22 @@ typedef struct
   guint64 n_expert_uses; /* experts that steps chose, */
   guint64 n_expert_hits; /* of these, that were there; */
   guint64 n_expert_reads; /* and reads of an expert */
+  guint64 pass_bytes;    /* that each pass reads now, without experts */
   double pass_us;        /* that reading what streams takes, at the rate of times when a step waited
                           * for it; 0 before there were any */
 } LlmStreamFigures;
+
+/* What is counted since the beginning: the other figures are of now. */
+static inline void
+llm_stream_figures_add_counts (LlmStreamFigures       *sum,
+                               const LlmStreamFigures *figures)
+{
+  sum->read_bytes += figures->read_bytes;
+  sum->n_mapped += figures->n_mapped;
+  sum->n_expert_uses += figures->n_expert_uses;
+  sum->n_expert_hits += figures->n_expert_hits;
+  sum->n_expert_reads += figures->n_expert_reads;
+}
 
 typedef struct _LlmWeightStream LlmWeightStream;
 

@@ -28,6 +28,7 @@ typedef struct
   LlmWeightStream *stream;  /* (nullable) */
   LlmExpertCache *experts;  /* (nullable): of a mixture of experts that streams */
   guint64 first_expert;     /* bytes of ranges before those of experts, which are the last */
+  LlmStreamFigures ended;   /* of streams before this one, what is counted */
   guint64 keeps;            /* as llm_weights_keep() was told, at most all */
   LlmStreamSums *sums;      /* (nullable): of what streams, where they are to be compared */
 } LlmFileWeights;

@@ -82,6 +82,7 @@ llm_weights_get_stream_figures (LlmWeights       *weights,
     llm_weight_stream_get_figures (self->stream, figures);
   if (self->experts != NULL)
     llm_expert_cache_add_figures (self->experts, figures);
+  llm_stream_figures_add_counts (figures, &self->ended);
 }
 
 /* Whether the range @by places behind @range in the file comes right before or after it in what
@@ -206,8 +207,12 @@ llm_weights_stream (LlmWeights            *weights,
   LlmFileWeights *self = (LlmFileWeights *) weights;
   g_autoptr(GArray) list = NULL;
   g_autofree char *path = NULL;
+  LlmStreamFigures figures;
   int fd;
 
+  llm_weights_get_stream_figures (weights, &figures);
+  self->ended = (LlmStreamFigures) { 0 };
+  llm_stream_figures_add_counts (&self->ended, &figures);
   g_clear_pointer (&self->experts, llm_expert_cache_free);
   g_clear_pointer (&self->stream, llm_weight_stream_free);
   llm_file_weights_set_staying (self);

@@ -586,7 +586,7 @@ llm_weights_new_repacked (LlmGguf             *gguf,
   if (parts != NULL)
     plan = llm_repacked_plan_new (gguf, hparams, sub_models, error);
   if (plan != NULL)
-    repacked = llm_repacked_cache_get (cache, plan, n_threads, error);
+    repacked = llm_repacked_cache_get (cache, plan, n_threads, ledger, error);
   return repacked != NULL ? new_weights (gguf, hparams, sub_models, g_steal_pointer (&parts),
                                          repacked, ledger)
                           : NULL;

@@ -14,6 +14,7 @@
 #include "kernels/llk.h"
 #include "runtime/llm-profile.h"
 #include "support/llm-test-folder.h"
+#include "support/llm-test-gguf.h"
 
 #define MIB (G_GUINT64_CONSTANT (1) << 20)
 #define SHORT "{'temperature': <0.0>, 'max-tokens': <uint32 4>}"
@@ -716,6 +717,46 @@ run_budget (Fixture           *fixture,
   wait_all (fixture, keys, before);
 }
 
+/* What stays is said again with each look at memory. @model: (nullable): a file. */
+static void
+stream (Fixture           *fixture,
+        const char        *model,
+        const char *const *keys)
+{
+  LlmSettings *settings = new_kv_settings (fixture, "auto", 100);
+
+  settings->model_file = g_strdup (model);
+  fixture->engine = start_engine_with (settings);
+  for (; *keys != NULL; keys++)
+    while (get (fixture, *keys) == 0)
+      {
+        g_autofree char *text = NULL;
+
+        llm_executor_keep_weights (
+          fixture->engine->executor,
+          llm_ledger_get_used_backed (fixture->engine->ledger) - 4096);
+        text = complete (fixture, "Hello", "{'max-tokens': <uint32 4>, 'raw': <true>}");
+      }
+}
+
+static void
+run_streaming (Fixture           *fixture,
+               const char *const *keys)
+{
+  stream (fixture, NULL, keys);
+}
+
+static void
+run_experts (Fixture           *fixture,
+             const char *const *keys)
+{
+  const LlmTestModel shape = { .n_layers = 4, .n_experts = 8, .type = LLK_Q8_0, .seed = 3 };
+  g_autofree char *path = g_build_filename (fixture->state, "experts.gguf", NULL);
+
+  llm_test_model_write (&shape, path);
+  stream (fixture, path, keys);
+}
+
 /* --- power --- */
 
 static void
@@ -813,6 +854,8 @@ static const Case cases[] = {
     { "lowered-classes", "lowered-calls", "held-sub-model", "unused-tail-bytes",
       "given-tail-bytes" } },
   { "group", run_group, { "group-limit-bytes", "group-usage-bytes" } },
+  { "streaming", run_streaming, { "streaming-bytes", "streamed-bytes", "stream-ring-bytes" } },
+  { "experts", run_experts, { "expert-uses", "expert-hits", "expert-room-bytes" } },
   { "budget", run_budget, { "budget-now-bytes", "budget-allowed-bytes" } },
   { "power", run_power, { "on-battery", "power-saver", "background-pace", "suspends" } },
 };

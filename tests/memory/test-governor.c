@@ -199,11 +199,11 @@ test_allowed (Fixture      *fixture,
   look (fixture);
   g_assert_cmpuint (llm_governor_get_state (fixture->governor)->allowed, ==, 6144 * MIB);
   g_assert_true (llm_ledger_has_room (fixture->ledger, 2000 * MIB));
-  /* what is over an administrator's budget goes, cheap things only */
+  /* what is over an administrator's budget goes, contexts before pages */
   llm_governor_set_allowed (fixture->governor, 500 * MIB);
   look (fixture);
   g_assert_cmpuint (fixture->kv, ==, 0);
-  g_assert_cmpuint (fixture->pages, ==, 600 * MIB);
+  g_assert_cmpuint (fixture->pages, ==, 500 * MIB);
 }
 
 /* The machine has nothing left: what is anonymous goes, as much as is needed, then what can be read

@@ -36,12 +36,18 @@ test_absent (void)
   g_assert_cmpuint (llm_ledger_get (ledger, LLM_HOLDER_KV), ==, 30);
   g_assert_cmpuint (llm_ledger_get_total (ledger), ==, 70);
   g_assert_cmpuint (llm_ledger_get (ledger, LLM_LEDGER_BACKED), ==, 30);
-  g_assert_cmpuint (llm_ledger_get_counted (ledger), ==, 130);
   g_assert_cmpuint (llm_ledger_get_used_backed (ledger), ==, 90);
   g_assert_cmpuint (llm_ledger_get_anonymous (ledger), ==, 40);
-  llm_ledger_set_budget (ledger, 150);
-  g_assert_true (llm_ledger_has_room (ledger, 20));
-  g_assert_false (llm_ledger_has_room (ledger, 21));
+  /* where both fit weights keep their place; where they don't, the rest has half */
+  llm_ledger_set_budget (ledger, 200);
+  g_assert_true (llm_ledger_has_room (ledger, 70));
+  g_assert_false (llm_ledger_has_room (ledger, 71));
+  llm_ledger_set_budget (ledger, 100);
+  g_assert_true (llm_ledger_has_room (ledger, 10));
+  g_assert_false (llm_ledger_has_room (ledger, 11));
+  llm_ledger_set_budget (ledger, 60);
+  g_assert_false (llm_ledger_has_room (ledger, 0));
+  g_assert_cmpuint (llm_ledger_get_excess (ledger), ==, 10);
   llm_ledger_remove (ledger, LLM_LEDGER_ABSENT, 60);
   g_assert_cmpuint (llm_ledger_get_total (ledger), ==, 130);
 }

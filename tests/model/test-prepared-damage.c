@@ -329,7 +329,7 @@ test_verify (Fixture       *fixture,
 
   /* all is well */
   age (file, plan);
-  copy = llm_repacked_cache_get (cache, plan, 2, &error);
+  copy = llm_repacked_cache_get (cache, plan, 2, NULL, &error);
   llm_repacked_verify (copy);
   g_assert_false (llm_file_map_is_damaged (copy->map));
   g_assert_true (g_file_test (file, G_FILE_TEST_EXISTS));
@@ -341,7 +341,7 @@ test_verify (Fixture       *fixture,
   g_assert_no_error (error);
   age (file, plan);
   overwrite (file, -700, "x", 1, TRUE);
-  copy = llm_repacked_cache_get (cache, plan, 2, &error);
+  copy = llm_repacked_cache_get (cache, plan, 2, NULL, &error);
   g_assert_false (llm_file_map_is_damaged (copy->map));
   llm_repacked_verify (copy);
   g_assert_true (llm_file_map_is_damaged (copy->map));

@@ -107,7 +107,8 @@ typedef struct
   guint n_heads;            /* [4] */
   guint n_kv_heads;         /* [n_heads] */
   guint head_dim;           /* [n_embd / n_heads] */
-  guint n_ff;               /* [96] */
+  guint n_ff;               /* [96] of each expert, where there are any */
+  guint n_experts;          /* [0] two of them are used by each row */
   guint n_ctx;              /* [256] */
   guint n_vocab;            /* [384] below 262 there are no byte tokens; at least 8 */
   LlkType type;             /* of the matrices [F32] */

@@ -167,6 +167,11 @@ llm_test_model_add_keys (const LlmTestModel *shape,
   add_arch_int (&full, gguf, "rope.dimension_count", full.head_dim);
   add_arch_double (&full, gguf, "rope.freq_base", full.rope_base);
   add_arch_double (&full, gguf, "attention.layer_norm_rms_epsilon", 1e-5);
+  if (full.n_experts > 0)
+    {
+      add_arch_int (&full, gguf, "expert_count", full.n_experts);
+      add_arch_int (&full, gguf, "expert_used_count", 2);
+    }
   add_arch_int (&full, gguf, "vocab_size", full.n_vocab);
   add_vocabulary (&full, gguf);
 }
@@ -179,15 +184,16 @@ add_matrix (LlmTestGguf *gguf,
             LlkType      type,
             guint        n_in,
             guint        n_out,
+            guint        n_experts,
             float        gain)
 {
-  guint64 dims[] = { n_in, n_out };
-  gsize n_values = (gsize) n_in * n_out;
+  guint64 dims[] = { n_in, n_out, n_experts };
+  gsize n_values = (gsize) n_in * n_out * MAX (n_experts, 1);
   g_autofree float *values = g_new (float, n_values);
 
   for (gsize i = 0; i < n_values; i++)
     values[i] = next_float (random) * gain / sqrtf ((float) n_in);
-  llm_test_gguf_add_tensor (gguf, name, type, 2, dims, values);
+  llm_test_gguf_add_tensor (gguf, name, type, n_experts > 0 ? 3 : 2, dims, values);
 }
 
 static void
@@ -215,11 +221,13 @@ add_layer (const LlmTestModel *shape,
            guint               layer)
 {
   guint n_q = shape->n_heads * shape->head_dim, n_kv = shape->n_kv_heads * shape->head_dim;
+  const char *suffix = shape->n_experts > 0 ? "_exps" : "";
   const struct
   {
     const char *name;
     guint n_in, n_out;
     float gain;
+    gboolean is_of_experts;
   } tensors[] = {
     { "attn_norm", shape->n_embd, 0, 0 },
     { "attn_q", shape->n_embd, n_q, 1.5f },
@@ -227,20 +235,27 @@ add_layer (const LlmTestModel *shape,
     { "attn_v", shape->n_embd, n_kv, 1.5f },
     { "attn_output", n_q, shape->n_embd, 1.5f },
     { "ffn_norm", shape->n_embd, 0, 0 },
-    { "ffn_gate", shape->n_embd, shape->n_ff, 1.5f },
-    { "ffn_up", shape->n_embd, shape->n_ff, 1.5f },
-    { "ffn_down", shape->n_ff, shape->n_embd, 1 },
+    { "ffn_gate", shape->n_embd, shape->n_ff, 1.5f, TRUE },
+    { "ffn_up", shape->n_embd, shape->n_ff, 1.5f, TRUE },
+    { "ffn_down", shape->n_ff, shape->n_embd, 1, TRUE },
   };
 
   for (guint i = 0; i < G_N_ELEMENTS (tensors); i++)
     {
-      g_autofree char *name = g_strdup_printf ("blk.%u.%s.weight", layer, tensors[i].name);
+      g_autofree char *name = g_strdup_printf ("blk.%u.%s%s.weight", layer, tensors[i].name,
+                                               tensors[i].is_of_experts ? suffix : "");
 
       if (tensors[i].n_out == 0)
         add_vector (gguf, random, name, tensors[i].n_in, 1, 0.1f);
       else
         add_matrix (gguf, random, name, shape->type, tensors[i].n_in, tensors[i].n_out,
-                    tensors[i].gain);
+                    tensors[i].is_of_experts ? shape->n_experts : 0, tensors[i].gain);
+    }
+  if (shape->n_experts > 0)
+    {
+      g_autofree char *name = g_strdup_printf ("blk.%u.ffn_gate_inp.weight", layer);
+
+      add_matrix (gguf, random, name, LLK_F32, shape->n_embd, shape->n_experts, 0, 1);
     }
 }
 
@@ -251,14 +266,14 @@ llm_test_model_add_tensors (const LlmTestModel *shape,
   LlmTestModel full = fill_in (shape);
   Random random = { full.seed };
 
-  add_matrix (gguf, &random, "token_embd.weight", full.type, full.n_embd, full.n_vocab, 2.5f);
+  add_matrix (gguf, &random, "token_embd.weight", full.type, full.n_embd, full.n_vocab, 0, 2.5f);
   if (full.has_rope_factors)
     add_vector (gguf, &random, "rope_freqs.weight", full.head_dim / 2, 3, 1);
   for (guint i = 0; i < full.n_layers; i++)
     add_layer (&full, gguf, &random, i);
   add_vector (gguf, &random, "output_norm.weight", full.n_embd, 1, 0.1f);
   if (full.is_untied)
-    add_matrix (gguf, &random, "output.weight", full.type, full.n_embd, full.n_vocab, 2.5f);
+    add_matrix (gguf, &random, "output.weight", full.type, full.n_embd, full.n_vocab, 0, 2.5f);
 }
 
 GBytes *

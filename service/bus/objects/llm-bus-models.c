@@ -27,6 +27,7 @@ list_properties (LlmBus  *bus,
 {
   const LlmModelInfo *info = object;
   const char *draft = llm_engine_find_draft (bus->engine, info->id);
+  g_autofree char *draft_reason = llm_engine_explain_draft (bus->engine, info);
   const LlmDraftSums sums = llm_engine_sum_drafts (bus->engine, info->id);
   g_auto(GStrv) sub_models = llm_engine_list_sub_models (bus->engine, info);
   guint held = llm_engine_get_held_sub_model (bus->engine, info);
@@ -35,15 +36,17 @@ list_properties (LlmBus  *bus,
 
   return g_variant_new_parsed ("{'Id': <%s>, 'Title': <%s>, 'Info': <@a{sv} {"
                                "'architecture': <%s>, 'parameters': <%t>, 'file-bytes': <%t>, "
+                               "'least-budget': <%t>, "
                                "'context-length': <%u>, 'quantization': <%s>, 'license': <%s>, "
                                "'usable': <%b>, 'reason': <%s>, "
-                               "'sub-models': <%^as>, 'held-sub-model': <%u>, 'draft': <%s>, "
+                               "'sub-models': <%^as>, 'held-sub-model': <%u>, 'draft': <%s>, 'draft-reason': <%s>, "
                                "'drafted-tokens': <%t>, 'accepted-tokens': <%t>}>}",
                                info->id, info->title, info->architecture,
                                (guint64) info->parameters, (guint64) info->file_bytes,
+                               info->footprint.least,
                                (guint32) info->context_length, info->quantization, info->license,
                                info->error == NULL, reason != NULL ? reason : "", sub_models, held,
-                               draft != NULL ? draft : "", sums.n_drafted, sums.n_accepted);
+                               draft != NULL ? draft : "", draft_reason, sums.n_drafted, sums.n_accepted);
 }
 
 const LlmBusInterface llm_bus_model_interface = { LLMSVC_MODEL_INTERFACE, NULL, list_properties };

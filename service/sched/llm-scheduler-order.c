@@ -151,7 +151,13 @@ llm_scheduler_compare (gconstpointer a,
   const LlmSchedEntry *right = *(LlmSchedEntry *const *) b;
   const LlmScheduler *self = scheduler;
   LlmSloClass slo_class = left->slo.class;
+  gboolean are_ahead = left->ahead == LLM_AHEAD_USER && right->ahead == LLM_AHEAD_USER;
   const int orders[] = {
+    /* between users what they were served decides, and not the class */
+    ORDER (left->ahead == LLM_AHEAD_USER, right->ahead == LLM_AHEAD_USER),
+    are_ahead ? ORDER (left->account->parent->served_us[slo_class],
+                       right->account->parent->served_us[slo_class])
+              : 0,
     ORDER (left->slo.class, right->slo.class),
     ORDER (left->ahead, right->ahead),
     ORDER (left->is_lost, right->is_lost),
@@ -168,17 +174,24 @@ llm_scheduler_compare (gconstpointer a,
   return ORDER (left->arrival, right->arrival);
 }
 
+static LlmAhead
+find_ahead (const LlmSchedEntry *entry,
+            double               lead_us)
+{
+  const LlmAccount *ahead = llm_account_find_ahead (entry->account, entry->slo.class, lead_us);
+
+  if (ahead == NULL)
+    return LLM_AHEAD_NONE;
+  return llm_account_is_user (ahead) ? LLM_AHEAD_USER : LLM_AHEAD_APP;
+}
+
 void
 llm_scheduler_look_at (LlmScheduler  *self,
                        LlmSchedEntry *entry,
                        gint64         now_us)
 {
-  const LlmAccount *ahead = llm_account_find_ahead (entry->account, entry->slo.class,
-                                                    llm_scheduler_get_lead_us (self));
-
-  entry->ahead = ahead == NULL                 ? LLM_AHEAD_NONE
-                 : llm_account_is_user (ahead) ? LLM_AHEAD_USER
-                                               : LLM_AHEAD_APP;
+  entry->ahead = find_ahead (entry, llm_scheduler_get_lead_us (self));
+  entry->over = find_ahead (entry, self->accounts->burst_us);
   if (entry->n_prompt == 0)
     {
       entry->left_us = 0;
@@ -204,13 +217,12 @@ hold_decodes (LlmScheduler *self,
     entry->account->n_rows = entry->account->parent->n_rows = 0;
   LLM_EACH (LlmSchedEntry, entry, self->entries)
     {
-      LlmAccount *over;
+      LlmAccount *over = entry->over == LLM_AHEAD_USER ? entry->account->parent : entry->account;
 
       entry->is_held = FALSE;
       if (entry->n_prompt > 0 || !llm_scheduler_may_run (self, entry, now_us))
         continue;
-      over = llm_account_find_ahead (entry->account, entry->slo.class, self->accounts->burst_us);
-      if (over == NULL)
+      if (entry->over == LLM_AHEAD_NONE)
         self->decode_class = MIN (self->decode_class, entry->slo.class);
       else
         entry->is_held = over->n_rows++ > 0;
@@ -283,9 +295,9 @@ gboolean
 llm_scheduler_must_yield (LlmScheduler        *self,
                           const LlmSchedEntry *entry)
 {
-  return self->decode_class <= entry->slo.class
-         && llm_account_find_ahead (entry->account, entry->slo.class, self->accounts->burst_us)
-              != NULL;
+  if (entry->over == LLM_AHEAD_USER)
+    return self->decode_class < LLM_N_SLO_CLASSES;
+  return entry->over == LLM_AHEAD_APP && self->decode_class <= entry->slo.class;
 }
 
 /* Of those that are not among the @waiting, and of those over their share or the others. */

@@ -14,7 +14,8 @@
  * time and not in tokens or calls. One that is far ahead prefills beside decodes of the others no
  * more than its fair part, and has one row of each of their steps. Classes come in order, but a
  * prefill may go before a higher class if it would be late otherwise and makes none late, and each
- * class has a guaranteed part of the time. Prefills have what is left until the tokens of the
+ * class has a guaranteed part of the time. Between users no class counts: who is ahead of another
+ * goes behind it in any. Prefills have what is left until the tokens of the
  * decodes are due. The cost of steps is learned (llm-cost-model.h); the wait of a new request is
  * forecast from it.
  *

@@ -127,8 +127,8 @@ llm_scheduler_choose_decodes (LlmScheduler *self,
       n_all++;
       n_wanted += entry->n_decode;
       depth += entry->depth;
-      /* a user over its share has a row where there is a step, but no say in when and how long */
-      if (entry->over == LLM_AHEAD_USER)
+      /* a user that is ahead of others has its rows, but no say in when a step is and how long */
+      if (entry->ahead == LLM_AHEAD_USER)
         continue;
       due_us = MIN (due_us, entry->due_us);
       *slo_class = MIN (*slo_class, entry->slo.class);

@@ -313,18 +313,25 @@ is_prefilling (LlmScheduler  *self,
          && llm_scheduler_must_yield (self, entry) == yields;
 }
 
-/* Of those that others went before for long enough: the first. Who is ahead went before
- * himself. */
+/* Of those that others went before for long enough: the first. Who is ahead went before himself;
+ * but when the turn is that user's, no class of its own waits for ever. */
 static LlmSchedEntry *
 find_owed_prefill (LlmScheduler *self,
                    gint64        now_us,
-                   guint         waiting)
+                   guint         waiting,
+                   gboolean      yields)
 {
+  const LlmAccount *user = NULL;
+
   LLM_EACH (LlmSchedEntry, entry, self->entries)
     {
       guint prefills = llm_sched_entry_get_group (entry);
 
-      if (!is_prefilling (self, entry, now_us, waiting, FALSE) || entry->ahead != LLM_AHEAD_NONE)
+      if (!is_prefilling (self, entry, now_us, waiting, yields))
+        continue;
+      user = user != NULL ? user : entry->account->parent;
+      if (entry->ahead == LLM_AHEAD_APP
+          || (entry->ahead == LLM_AHEAD_USER && entry->account->parent != user))
         continue;
       self->is_paying[prefills] = self->is_paying[prefills] || self->owed_us[prefills] >= OWED_US;
       if (self->is_paying[prefills])
@@ -378,13 +385,15 @@ llm_scheduler_find_prefill (LlmScheduler *self,
                             guint         waiting,
                             gboolean     *is_urgent)
 {
-  LlmSchedEntry *first = find_owed_prefill (self, now_us, waiting);
+  LlmSchedEntry *first = NULL;
 
   *is_urgent = FALSE;
-  if (first == NULL)
-    first = find_first_prefill (self, now_us, waiting, FALSE, is_urgent);
-  if (first == NULL)
-    first = find_first_prefill (self, now_us, waiting, TRUE, is_urgent);
+  for (guint yields = FALSE; yields <= TRUE && first == NULL; yields++)
+    {
+      first = find_owed_prefill (self, now_us, waiting, yields);
+      if (first == NULL)
+        first = find_first_prefill (self, now_us, waiting, yields, is_urgent);
+    }
   return first;
 }
 

@@ -215,12 +215,13 @@ test_higher_class (void)
     { LLM_SLO_BACKGROUND, LLM_SLO_RESPONSIVE },
     { LLM_SLO_BACKGROUND, LLM_SLO_INTERACTIVE },
   };
-  static const guint n_users[] = { 2, 4, 8 }, n_flood[] = { 1, 4, 16 };
+  static const guint n_users[] = { 2, 8 }, n_flood[] = { 1, 4, 16 };
 
   for (guint pair = 0; pair < G_N_ELEMENTS (pairs); pair++)
     for (guint i = 0; i < G_N_ELEMENTS (n_users); i++)
       for (guint j = 0; j < G_N_ELEMENTS (n_flood); j++)
-        for (guint decodes = 0; decodes < 2; decodes++)
+        /* a single call that decodes is an ordinary one */
+        for (guint decodes = 0; decodes < (n_flood[j] > 1 ? 2 : 1); decodes++)
           check (&(Case) { n_users[i], FALSE, pairs[pair][0], pairs[pair][1], n_flood[j], decodes });
 }
 

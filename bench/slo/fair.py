@@ -16,8 +16,9 @@ SIDES = ("ordinary", "flooded")
 
 
 class Case:
-    """So many users, of whom one floods in a class. calls: (milliseconds to the first token, tokens a second, tokens of the
-    prompt) by side and user. totals: seconds, tokens read and written, tokens read, by side."""
+    """So many users, of whom one floods in a class. calls: (milliseconds to the first token, tokens
+    a second, tokens of the prompt) by side and user. totals: seconds, tokens read and written,
+    tokens read, by side."""
 
     def __init__(self, n_users, flood_class):
         self.n_users = n_users
@@ -106,8 +107,8 @@ def print_notes(options, cases):
         kept = (f"each of the others keeps at least {kept_ttft:.2f} of its TTFT and "
                 f"{kept_rate:.2f} of its tokens/s ({GOAL:.1f} is wanted)" if kept_rate > 0 else
                 "not every user had a call that counts, more --seconds are needed")
-        print(f"- {case.n_users} users, flood {case.flood_class}: {kept}; the model read and wrote {speeds[0]:.0f} / "
-              f"{speeds[1]:.0f} tokens/s, of these {read[0]:.0f} / {read[1]:.0f} of prompts")
+        print(f"- {case.n_users} users, flood {case.flood_class}: {kept}; the model read and "
+              f"wrote {speeds[0]:.0f} / {speeds[1]:.0f} tokens/s, of these {read[0]:.0f} / {read[1]:.0f} of prompts")
     print(f"\nclass {options.slo_class}, seed {options.seed}, {options.rounds} × "
           f"{options.seconds:g} s of each, {options.threads} threads")
 
@@ -115,8 +116,8 @@ def print_notes(options, cases):
 def run(options, cache):
     cases = [Case(n, name) for name in options.flood_class for n in options.users]
     if not options.json:
-        print("\n| users | flood | user | calls, ordinary / flooded | TTFT p50, ms | kept | tokens/s p50 "
-              "| kept |\n|---|---|---|---|---|---|---|---|")
+        print("\n| users | flood | user | calls, ordinary / flooded | TTFT p50, ms | kept "
+              "| tokens/s p50 | kept |\n|---|---|---|---|---|---|---|---|")
     for case in play(options, cache, cases):
         if not options.json:
             case.print()

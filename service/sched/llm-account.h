@@ -2,8 +2,8 @@
 
 /*
  * What users, and the applications of each, were served, in µs of the machine's time. Users are
- * compared in all that they were served, whatever the class: the figures of all classes are the same.
- * An application is compared with those of the same user in the same class.
+ * compared in all that they were served, whatever the class: their figures of all classes are the
+ * same. An application is compared with those of the same user in the same class.
  *
  * A tree of depth two, which belongs to the scheduler and is of its thread.
  */

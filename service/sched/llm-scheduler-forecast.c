@@ -67,7 +67,8 @@ weigh_rows (LlmScheduler        *self,
 }
 
 /* Counts rows that would be prefilled before @entry, in the accounts of their applications and
- * users; returns those of other classes of @user (nullable: not known), which no fairness limits. */
+ * users; returns those of other classes of @user (nullable: not known), which no fairness limits.
+ */
 static guint
 sum_rows (LlmScheduler        *self,
           const LlmSchedEntry *entry,

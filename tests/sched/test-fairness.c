@@ -160,11 +160,12 @@ check (const Case *test)
       Had after = sum_up (flooded, who);
 
       all_us += after.served_us;
-      g_test_message ("%u, classes %d and %d%s, %u calls%s: TTFT %.0f for %.0f ms, %.1f for %.1f tokens/s, "
-                      "%.0f for %.0f %% of the time, flood %.0f %%, %u calls", test->n,
+      g_test_message ("%u, classes %d and %d%s, %u calls%s: TTFT %.0f for %.0f ms, "
+                      "%.1f for %.1f tokens/s, %.0f for %.0f %% of the time, flood %.0f %%, %u calls", test->n,
                       test->slo_class, test->flood_class, test->by_app ? ", applications" : "",
                       test->n_flood > 0 ? test->n_flood : N_FLOOD,
-                      test->decodes ? " that decode" : "", after.ttft_ms, before.ttft_ms, after.rate, before.rate,
+                      test->decodes ? " that decode" : "", after.ttft_ms, before.ttft_ms,
+                      after.rate, before.rate,
                       after.served_us * 100 / UNTIL_US, before.served_us * 100 / UNTIL_US,
                       flood.served_us * 100 / UNTIL_US, flood.n_calls);
       g_assert_cmpuint (after.n_calls, >=, 5);
@@ -222,7 +223,8 @@ test_higher_class (void)
       for (guint j = 0; j < G_N_ELEMENTS (n_flood); j++)
         /* a single call that decodes is an ordinary one */
         for (guint decodes = 0; decodes < (n_flood[j] > 1 ? 2 : 1); decodes++)
-          check (&(Case) { n_users[i], FALSE, pairs[pair][0], pairs[pair][1], n_flood[j], decodes });
+          check (&(Case) { n_users[i], FALSE, pairs[pair][0], pairs[pair][1], n_flood[j],
+                           decodes });
 }
 
 int

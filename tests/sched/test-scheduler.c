@@ -386,8 +386,8 @@ test_step_stands_still (Rig          *rig,
   g_assert_cmpint (llm_scheduler_choose (rig->scheduler, rig->now_us, 0), ==, lane);
 }
 
-/* The class of their calls is no way around it: beside another user's answer in the lowest class one
- * of each step is theirs, and their prompts go behind. */
+/* The class of their calls is no way around it: beside another user's answer in the lowest class
+ * one of each step is theirs, and their prompts go behind. */
 static void
 test_class_is_no_way_around (Rig          *rig,
                              gconstpointer data)

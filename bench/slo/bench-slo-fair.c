@@ -9,6 +9,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "bench-random.h"
 #include "engine/llm-engine.h"
@@ -34,6 +35,7 @@ typedef struct
 {
   /* what is asked for */
   const char *slo_class;
+  const char *flood_class; /* of the case */
   double seconds;          /* of one run that count */
   guint n_threads;
   guint64 seed;
@@ -181,16 +183,17 @@ make_text (Play   *play,
 }
 
 static LlmCallOptions *
-make_options (Play    *play,
-              guint    n_output,
-              GError **error)
+make_options (Play       *play,
+              const char *slo_class,
+              guint       n_output,
+              GError    **error)
 {
   static const char *const features[] = { NULL };
   g_autoptr(GVariant) options = NULL;
   GVariantDict dict;
 
   g_variant_dict_init (&dict, NULL);
-  g_variant_dict_insert (&dict, "slo", "s", play->slo_class);
+  g_variant_dict_insert (&dict, "slo", "s", slo_class);
   g_variant_dict_insert (&dict, "temperature", "d", 0.0);
   g_variant_dict_insert (&dict, "max-tokens", "u", n_output);
   g_variant_dict_insert_value (&dict, "logit-bias", play->bias);
@@ -202,6 +205,7 @@ static void
 begin_call (Caller *caller)
 {
   Play *play = caller->play;
+  const char *slo_class = caller->floods ? play->flood_class : play->slo_class;
   guint divisor = play->divisor;
   BenchRandom random = bench_random_derive (play->seed,
                                             (((guint64) caller->user << 32) + caller->number) * 2
@@ -216,7 +220,8 @@ begin_call (Caller *caller)
   g_autoptr(LlmCaller) who = llm_caller_new (FIRST_UID + caller->user, app, connection,
                                              LLM_CALLER_HOST);
   g_autoptr(GError) error = NULL;
-  g_autoptr(LlmCallOptions) options = make_options (play, MAX (n_output / divisor, 4), &error);
+  g_autoptr(LlmCallOptions) options = make_options (play, slo_class, MAX (n_output / divisor, 4),
+                                                    &error);
   static const LlmSinkClass class = { call_accept, call_finish, call_clear };
   g_autoptr(Call) call = NULL;
 
@@ -302,13 +307,16 @@ play_run (Play       *play,
   return TRUE;
 }
 
-/* Both sides in turns, which of them first in turns as well. */
+/* Both sides in turns, which of them first in turns as well. @text: USERS:CLASS, of the flood. */
 static gboolean
-play_case (Play  *play,
-           int    number,
-           guint  n_users,
-           guint  n_rounds)
+play_case (Play       *play,
+           int         number,
+           const char *text,
+           guint       n_rounds)
 {
+  guint n_users = (guint) atoi (text);
+
+  play->flood_class = strchr (text, ':') + 1;
   for (guint i = 0; i < 2 * n_rounds; i++)
     if (!play_run (play, number, n_users, (i / 2 + i) % 2, i + 1 < 2 * n_rounds ? "run" : "last"))
       return FALSE;
@@ -347,7 +355,7 @@ parse_bias (const char *text)
   return bias;
 }
 
-/* slo-fair MODEL CACHE BIAS CLASS SECONDS ROUNDS THREADS SEED DIVISOR USERS… */
+/* slo-fair MODEL CACHE BIAS CLASS SECONDS ROUNDS THREADS SEED DIVISOR USERS:FLOOD-CLASS… */
 int
 bench_slo_fair (int    argc,
                 char **argv)
@@ -369,7 +377,7 @@ bench_slo_fair (int    argc,
   /* what the engine learns of the machine, and does for the first time only */
   is_done = play_run (&play, -1, 2, 0, NULL);
   for (int i = 10; i < argc && is_done; i++)
-    is_done = play_case (&play, i - 10, (guint) atoi (argv[i]), (guint) atoi (argv[6]));
+    is_done = play_case (&play, i - 10, argv[i], (guint) atoi (argv[6]));
   if (!is_done)
     g_printerr ("llmsvc-bench: %s\n", play.error->message);
   g_clear_error (&play.error);

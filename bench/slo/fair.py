@@ -16,11 +16,13 @@ SIDES = ("ordinary", "flooded")
 
 
 class Case:
-    """So many users. calls: (milliseconds to the first token, tokens a second, tokens of the
-    prompt) by side and user. totals: seconds, tokens read and written, tokens read, by side."""
+    """So many users, of whom one floods in a class. calls: (milliseconds to the first token, tokens
+    a second, tokens of the prompt) by side and user. totals: seconds, tokens read and written,
+    tokens read, by side."""
 
-    def __init__(self, n_users):
+    def __init__(self, n_users, flood_class):
         self.n_users = n_users
+        self.flood_class = flood_class
         self.calls = collections.defaultdict(list)
         self.totals = {side: [0.0, 0.0, 0.0] for side in SIDES}
 
@@ -53,7 +55,8 @@ class Case:
             (ordinary, flooded), kept_ttft, kept_rate = self.compare(user)
             floods = user + 1 == self.n_users
             shows = not floods and kept_rate > 0
-            print(f"| {self.n_users} | {'floods, ' if floods else ''}{user + 1} | "
+            print(f"| {self.n_users} | {self.flood_class} | "
+                  f"{'floods, ' if floods else ''}{user + 1} | "
                   f"{ordinary['calls']} / {flooded['calls']} | "
                   f"{ordinary['ttft-ms']:.0f} / {flooded['ttft-ms']:.0f} | "
                   f"{f'{kept_ttft:.2f} ' if shows else ''}| "
@@ -69,7 +72,8 @@ class Case:
     def to_json(self):
         kept_ttft, kept_rate = self.find_least()
         speeds = self.get_rates(1)
-        return {"n": self.n_users, "users": list(map(self.describe_user, range(self.n_users))),
+        return {"n": self.n_users, "flood-class": self.flood_class,
+                "users": list(map(self.describe_user, range(self.n_users))),
                 "least-kept-ttft": kept_ttft, "least-kept-rate": kept_rate,
                 "ordinary-tokens-per-second": speeds[0], "flooded-tokens-per-second": speeds[1]}
 
@@ -79,7 +83,7 @@ def play(options, cache, cases):
     with Model(options.model) as model:
         bias = "{" + ", ".join(f"{token}: -100.0" for token in model.ends) + "}"
     numbers = [options.slo_class, options.seconds, options.rounds, options.threads, options.seed,
-               options.divisor, *options.users]
+               options.divisor, *(f"{case.n_users}:{case.flood_class}" for case in cases)]
     program = subprocess.Popen([find_bench(), "slo-fair", options.model, cache, bias,
                                 *map(str, numbers)], stdout=subprocess.PIPE, text=True)
     for line in program.stdout:
@@ -103,17 +107,17 @@ def print_notes(options, cases):
         kept = (f"each of the others keeps at least {kept_ttft:.2f} of its TTFT and "
                 f"{kept_rate:.2f} of its tokens/s ({GOAL:.1f} is wanted)" if kept_rate > 0 else
                 "not every user had a call that counts, more --seconds are needed")
-        print(f"- {case.n_users} users: {kept}; the model read and wrote {speeds[0]:.0f} / "
-              f"{speeds[1]:.0f} tokens/s, of these {read[0]:.0f} / {read[1]:.0f} of prompts")
+        print(f"- {case.n_users} users, flood {case.flood_class}: {kept}; the model read and "
+              f"wrote {speeds[0]:.0f} / {speeds[1]:.0f} tokens/s, of these {read[0]:.0f} / {read[1]:.0f} of prompts")
     print(f"\nclass {options.slo_class}, seed {options.seed}, {options.rounds} × "
           f"{options.seconds:g} s of each, {options.threads} threads")
 
 
 def run(options, cache):
-    cases = [Case(n) for n in options.users]
+    cases = [Case(n, name) for name in options.flood_class for n in options.users]
     if not options.json:
-        print("\n| users | user | calls, ordinary / flooded | TTFT p50, ms | kept | tokens/s p50 "
-              "| kept |\n|---|---|---|---|---|---|---|")
+        print("\n| users | flood | user | calls, ordinary / flooded | TTFT p50, ms | kept "
+              "| tokens/s p50 | kept |\n|---|---|---|---|---|---|---|---|")
     for case in play(options, cache, cases):
         if not options.json:
             case.print()

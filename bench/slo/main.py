@@ -2,8 +2,8 @@
 """How many calls meet their latency targets as the load rises.
 
 Of the service, of the service when it takes calls in their order, and of other programs, with the
-same calls at the same moments. With --fair, what users keep beside one who floods the service.
-docs/benchmarks/slo.md tells how.
+same calls at the same moments. With --fair, what users keep beside one who floods the service,
+in their class or another. docs/benchmarks/slo.md tells how.
 """
 import math
 import shutil
@@ -31,8 +31,8 @@ def parse_list(text, kind, most, is_right):
 
 
 def check(parser, options):
-    if options.users or options.slo_class:
-        parser.error("--users and --class go with --fair")
+    if options.users or options.slo_class or options.flood_class:
+        parser.error("--users, --class and --flood-class go with --fair")
     if not options.daemon or not options.model:
         parser.error("--daemon FILE and --model FILE are needed")
     if not (0 <= options.seconds <= 86400 and 0 <= options.calls <= 10000 and
@@ -71,6 +71,9 @@ def check_fair(parser, options):
     options.slo_class = options.slo_class or "interactive"
     if options.slo_class not in LAWS:
         parser.error("--class takes interactive, responsive or background")
+    options.flood_class = (options.flood_class or options.slo_class).split(",")
+    if not set(options.flood_class) <= set(LAWS):
+        parser.error("--flood-class takes interactive, responsive and background, with commas")
     options.users = parse_list(options.users or ("2" if options.quick else "2,4,8"), int, MAX_CASES,
                                lambda n: 2 <= n <= MAX_USERS)
     if not options.users:
@@ -100,7 +103,9 @@ def parse(arguments):
     parser.add_flag("fair", "What users keep beside one who floods the service; needs --model only")
     parser.add("users", meta="LIST", help="With --fair: how many there are, rising (2,4,8)")
     parser.add("class", meta="CLASS", dest="slo_class",
-               help="With --fair: of all calls (interactive)")
+               help="With --fair: of the calls that are measured (interactive)")
+    parser.add("flood-class", meta="LIST",
+               help="With --fair: of the flood, one or several (that of --class)")
     parser.add_flag("quick", "Two loads, short runs and prompts")
     parser.add("folder", meta="FOLDER", help="Where prepared copies are kept meanwhile (the folder "
                "for temporary files)")

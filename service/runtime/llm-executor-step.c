@@ -621,7 +621,18 @@ run_instance (LlmRunner *self)
   return has_waited ? LLM_TURN_WAITS : LLM_TURN_NONE;
 }
 
-/* Of the instances not in @tried with requests: that with the highest class, and of equals that
+static gboolean
+is_candidate (LlmExecutor *self,
+              guint        place,
+              guint64      tried)
+{
+  const LlmRunner *runner = g_ptr_array_index (self->runners, place);
+
+  return runner->n_requests > 0 && (tried & ((guint64) 1 << place)) == 0;
+}
+
+/* Of the instances not in @tried with requests: that with the highest class of users that are not
+ * ahead of others, or a user's class would keep the models of others waiting; and of equals that
  * which was served least. */
 static LlmRunner *
 choose_instance (LlmExecutor *self,
@@ -630,15 +641,23 @@ choose_instance (LlmExecutor *self,
   gint64 now = llm_clock_now_us ();
   LlmRunner *best = NULL;
   guint best_class = LLM_N_SLO_CLASSES;
+  double least_us = G_MAXDOUBLE;
 
+  for (guint i = 0; i < self->runners->len; i++)
+    {
+      LlmRunner *runner = g_ptr_array_index (self->runners, i);
+
+      if (is_candidate (self, i, tried))
+        least_us = MIN (least_us, llm_scheduler_get_least_us (runner->scheduler, now));
+    }
   for (guint i = 0; i < self->runners->len; i++)
     {
       LlmRunner *runner = g_ptr_array_index (self->runners, i);
       guint class;
 
-      if (runner->n_requests == 0 || (tried & ((guint64) 1 << i)) != 0)
+      if (!is_candidate (self, i, tried))
         continue;
-      class = llm_scheduler_get_class (runner->scheduler, now);
+      class = llm_scheduler_get_class (runner->scheduler, now, least_us);
       if (best == NULL || class < best_class
           || (class == best_class && runner->served_us < best->served_us))
         {

@@ -43,13 +43,14 @@ llm_account_is_user (const LlmAccount *self)
   return self->parent != NULL && self->parent->parent == NULL;
 }
 
-/* Whether calls of class @slo_class count among those of @level. */
+/* Whether calls of class @slo_class count among those of @level: of a user all do, or one that asks
+ * for a better class would have more than its fair part. */
 static gboolean
 counts (const LlmAccount *self,
         LlmSloClass       slo_class,
         LlmSloClass       level)
 {
-  return slo_class == level || (slo_class < level && llm_account_is_user (self));
+  return slo_class == level || llm_account_is_user (self);
 }
 
 /* --- virtual time --- */

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * What users, and the applications of each, were served, in µs of the machine's time: by SLO class,
- * as calls are compared only with those that they compete with. A user's calls compete with those of
- * other users in the same class and in higher ones, so what it had in lower ones does not count; an
- * application's with those of the same user in the same class.
+ * What users, and the applications of each, were served, in µs of the machine's time. Users are
+ * compared in all that they were served, whatever the class: their figures of all classes are the
+ * same. An application is compared with those of the same user in the same class.
  *
  * A tree of depth two, which belongs to the scheduler and is of its thread.
  */

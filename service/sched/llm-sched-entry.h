@@ -55,6 +55,7 @@ typedef struct
   double left_us;           /* of work, until its prompt is computed */
   gint64 due_us;            /* when its next token is */
   guint ahead;              /* LlmAhead */
+  guint over;               /* LlmAhead: of those that are over their share */
   gboolean is_held;         /* it decodes, but its user or application has its row of the step */
   gboolean is_lost;         /* its first token will be late in any case */
   gboolean is_taken;        /* while those that decode are chosen */

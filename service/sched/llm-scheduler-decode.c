@@ -24,7 +24,7 @@ llm_scheduler_get_decode_share (LlmScheduler *self)
   LLM_EACH (LlmSchedEntry, entry, self->entries)
     {
       if (entry->is_suspended || entry->is_held || entry->n_prompt > 0
-          || entry->slo.class == LLM_SLO_BACKGROUND)
+          || entry->over == LLM_AHEAD_USER || entry->slo.class == LLM_SLO_BACKGROUND)
         continue;
       least_us = MIN (least_us, llm_sched_entry_get_pace_us (entry));
       depth += (double) entry->n_decode * entry->depth;
@@ -127,6 +127,9 @@ llm_scheduler_choose_decodes (LlmScheduler *self,
       n_all++;
       n_wanted += entry->n_decode;
       depth += entry->depth;
+      /* a user that is ahead of others has its rows, but no say in when a step is and how long */
+      if (entry->ahead == LLM_AHEAD_USER)
+        continue;
       due_us = MIN (due_us, entry->due_us);
       *slo_class = MIN (*slo_class, entry->slo.class);
       if (entry->slo.class < LLM_SLO_BACKGROUND)
@@ -144,6 +147,8 @@ llm_scheduler_choose_decodes (LlmScheduler *self,
   n_rows = MIN (n_rows, n_wanted);
   if (decodes != NULL)
     llm_scheduler_spread_rows (decodes, n, n_rows - n);
+  if (due_us == G_MAXINT64)
+    return n;
   *latest_us = due_us - SLACK_US
                - (gint64) (llm_cost_model_predict (&self->costs, LLM_COST_DECODE, n_rows,
                                                    n_rows * depth)

@@ -16,6 +16,8 @@ is_before (LlmScheduler        *self,
 {
   if (!latest || self->kind == LLM_SCHEDULER_FIFO)
     return llm_scheduler_compare (&other, &entry, self) < 0;
+  if ((other->ahead == LLM_AHEAD_USER) != (entry->ahead == LLM_AHEAD_USER))
+    return entry->ahead == LLM_AHEAD_USER;
   return other->slo.class < entry->slo.class
          || (other->slo.class == entry->slo.class && other->ahead <= entry->ahead);
 }
@@ -64,11 +66,13 @@ weigh_rows (LlmScheduler        *self,
                                                       entry->lacking));
 }
 
-/* Counts rows of calls of this class that would be prefilled before @entry, in the accounts of
- * their applications and users; returns those of higher classes. */
+/* Counts rows that would be prefilled before @entry, in the accounts of their applications and
+ * users; returns those of other classes of @user (nullable: not known), which no fairness limits.
+ */
 static guint
 sum_rows (LlmScheduler        *self,
           const LlmSchedEntry *entry,
+          const LlmAccount    *user,
           gboolean             latest,
           gint64               now_us)
 {
@@ -83,7 +87,8 @@ sum_rows (LlmScheduler        *self,
       if (!llm_scheduler_may_run (self, other, now_us)
           || !is_before (self, other, entry, latest))
         continue;
-      if (other->slo.class != entry->slo.class || self->kind != LLM_SCHEDULER_DEADLINE)
+      if (self->kind != LLM_SCHEDULER_DEADLINE
+          || (other->account->parent == user && other->slo.class != entry->slo.class))
         {
           n_rows += n;
           continue;
@@ -133,7 +138,7 @@ count_decodes (LlmScheduler        *self,
       if (other->n_prompt > 0 || other->is_suspended || other->is_held)
         continue;
       if (of_users)
-        n += other->account->parent != user && other->slo.class <= entry->slo.class;
+        n += other->account->parent != user;
       else
         n += other->account->parent == user && other->account != app
              && other->slo.class == entry->slo.class;
@@ -183,7 +188,7 @@ find_wait (LlmScheduler        *self,
   double row_us = llm_cost_model_get_row_us (&self->costs);
   double work_us = get_running_us (self, entry);
   double yielding_us = 0;
-  guint n_rows = sum_rows (self, entry, latest, now_us);
+  guint n_rows = sum_rows (self, entry, user, latest, now_us);
   guint n_counted = latest ? 0 : entry->n_prompt;
   guint n_own = entry->n_prompt;
 
@@ -196,12 +201,14 @@ find_wait (LlmScheduler        *self,
       if (user != NULL)
         n_own += count_fair_rows (self, user, app, slo_class, n_own,
                                   entry->account->served_us[slo_class]);
+      /* all that its user has before it is of the user's fair part */
+      n_own += n_rows;
       yielding_us = MAX (yielding_us,
                          find_yielding (self, entry, entry->account->parent,
                                         (n_own - entry->n_prompt + n_counted) * row_us,
                                         count_decodes (self, entry, app, user, TRUE)));
-      n_rows += count_fair_rows (self, self->accounts, user, slo_class, n_own,
-                                 entry->account->parent->served_us[slo_class]);
+      n_rows = count_fair_rows (self, self->accounts, user, slo_class, n_own,
+                                entry->account->parent->served_us[slo_class]);
     }
   work_us += llm_cost_model_predict_prompt (&self->costs, n_rows + n_own, entry->depth,
                                             self->max_rows)

@@ -151,7 +151,13 @@ llm_scheduler_compare (gconstpointer a,
   const LlmSchedEntry *right = *(LlmSchedEntry *const *) b;
   const LlmScheduler *self = scheduler;
   LlmSloClass slo_class = left->slo.class;
+  gboolean are_ahead = left->ahead == LLM_AHEAD_USER && right->ahead == LLM_AHEAD_USER;
   const int orders[] = {
+    /* between users what they were served decides, and not the class */
+    ORDER (left->ahead == LLM_AHEAD_USER, right->ahead == LLM_AHEAD_USER),
+    are_ahead ? ORDER (left->account->parent->served_us[slo_class],
+                       right->account->parent->served_us[slo_class])
+              : 0,
     ORDER (left->slo.class, right->slo.class),
     ORDER (left->ahead, right->ahead),
     ORDER (left->is_lost, right->is_lost),
@@ -168,17 +174,24 @@ llm_scheduler_compare (gconstpointer a,
   return ORDER (left->arrival, right->arrival);
 }
 
+static LlmAhead
+find_ahead (const LlmSchedEntry *entry,
+            double               lead_us)
+{
+  const LlmAccount *ahead = llm_account_find_ahead (entry->account, entry->slo.class, lead_us);
+
+  if (ahead == NULL)
+    return LLM_AHEAD_NONE;
+  return llm_account_is_user (ahead) ? LLM_AHEAD_USER : LLM_AHEAD_APP;
+}
+
 void
 llm_scheduler_look_at (LlmScheduler  *self,
                        LlmSchedEntry *entry,
                        gint64         now_us)
 {
-  const LlmAccount *ahead = llm_account_find_ahead (entry->account, entry->slo.class,
-                                                    llm_scheduler_get_lead_us (self));
-
-  entry->ahead = ahead == NULL                 ? LLM_AHEAD_NONE
-                 : llm_account_is_user (ahead) ? LLM_AHEAD_USER
-                                               : LLM_AHEAD_APP;
+  entry->ahead = find_ahead (entry, llm_scheduler_get_lead_us (self));
+  entry->over = find_ahead (entry, self->accounts->burst_us);
   if (entry->n_prompt == 0)
     {
       entry->left_us = 0;
@@ -204,13 +217,12 @@ hold_decodes (LlmScheduler *self,
     entry->account->n_rows = entry->account->parent->n_rows = 0;
   LLM_EACH (LlmSchedEntry, entry, self->entries)
     {
-      LlmAccount *over;
+      LlmAccount *over = entry->over == LLM_AHEAD_USER ? entry->account->parent : entry->account;
 
       entry->is_held = FALSE;
       if (entry->n_prompt > 0 || !llm_scheduler_may_run (self, entry, now_us))
         continue;
-      over = llm_account_find_ahead (entry->account, entry->slo.class, self->accounts->burst_us);
-      if (over == NULL)
+      if (entry->over == LLM_AHEAD_NONE)
         self->decode_class = MIN (self->decode_class, entry->slo.class);
       else
         entry->is_held = over->n_rows++ > 0;
@@ -283,9 +295,9 @@ gboolean
 llm_scheduler_must_yield (LlmScheduler        *self,
                           const LlmSchedEntry *entry)
 {
-  return self->decode_class <= entry->slo.class
-         && llm_account_find_ahead (entry->account, entry->slo.class, self->accounts->burst_us)
-              != NULL;
+  if (entry->over == LLM_AHEAD_USER)
+    return self->decode_class < LLM_N_SLO_CLASSES;
+  return entry->over == LLM_AHEAD_APP && self->decode_class <= entry->slo.class;
 }
 
 /* Of those that are not among the @waiting, and of those over their share or the others. */
@@ -301,18 +313,25 @@ is_prefilling (LlmScheduler  *self,
          && llm_scheduler_must_yield (self, entry) == yields;
 }
 
-/* Of those that others went before for long enough: the first. Who is ahead went before
- * himself. */
+/* Of those that others went before for long enough: the first. Who is ahead went before himself;
+ * but when the turn is that user's, no class of its own waits for ever. */
 static LlmSchedEntry *
 find_owed_prefill (LlmScheduler *self,
                    gint64        now_us,
-                   guint         waiting)
+                   guint         waiting,
+                   gboolean      yields)
 {
+  const LlmAccount *user = NULL;
+
   LLM_EACH (LlmSchedEntry, entry, self->entries)
     {
       guint prefills = llm_sched_entry_get_group (entry);
 
-      if (!is_prefilling (self, entry, now_us, waiting, FALSE) || entry->ahead != LLM_AHEAD_NONE)
+      if (!is_prefilling (self, entry, now_us, waiting, yields))
+        continue;
+      user = user != NULL ? user : entry->account->parent;
+      if (entry->ahead == LLM_AHEAD_APP
+          || (entry->ahead == LLM_AHEAD_USER && entry->account->parent != user))
         continue;
       self->is_paying[prefills] = self->is_paying[prefills] || self->owed_us[prefills] >= OWED_US;
       if (self->is_paying[prefills])
@@ -366,13 +385,15 @@ llm_scheduler_find_prefill (LlmScheduler *self,
                             guint         waiting,
                             gboolean     *is_urgent)
 {
-  LlmSchedEntry *first = find_owed_prefill (self, now_us, waiting);
+  LlmSchedEntry *first = NULL;
 
   *is_urgent = FALSE;
-  if (first == NULL)
-    first = find_first_prefill (self, now_us, waiting, FALSE, is_urgent);
-  if (first == NULL)
-    first = find_first_prefill (self, now_us, waiting, TRUE, is_urgent);
+  for (guint yields = FALSE; yields <= TRUE && first == NULL; yields++)
+    {
+      first = find_owed_prefill (self, now_us, waiting, yields);
+      if (first == NULL)
+        first = find_first_prefill (self, now_us, waiting, yields, is_urgent);
+    }
   return first;
 }
 

@@ -134,14 +134,35 @@ llm_sched_entry_note_token (LlmSchedEntry *entry,
     entry->first_us = now_us;
 }
 
-guint
-llm_scheduler_get_class (LlmScheduler *self,
-                         gint64        now_us)
+/* What its user was served, of all classes. */
+static double
+get_served_us (const LlmSchedEntry *entry)
 {
-  guint class = LLM_N_SLO_CLASSES;
+  return entry->account->parent->served_us[entry->slo.class];
+}
+
+double
+llm_scheduler_get_least_us (LlmScheduler *self,
+                            gint64        now_us)
+{
+  double least_us = G_MAXDOUBLE;
 
   LLM_EACH (const LlmSchedEntry, entry, self->entries)
     if (llm_scheduler_may_run (self, entry, now_us))
+      least_us = MIN (least_us, get_served_us (entry));
+  return least_us;
+}
+
+guint
+llm_scheduler_get_class (LlmScheduler *self,
+                         gint64        now_us,
+                         double        least_us)
+{
+  double most_us = least_us + llm_scheduler_get_lead_us (self);
+  guint class = LLM_N_SLO_CLASSES;
+
+  LLM_EACH (const LlmSchedEntry, entry, self->entries)
+    if (llm_scheduler_may_run (self, entry, now_us) && get_served_us (entry) <= most_us)
       class = MIN (class, entry->slo.class);
   return class;
 }

@@ -14,7 +14,8 @@
  * time and not in tokens or calls. One that is far ahead prefills beside decodes of the others no
  * more than its fair part, and has one row of each of their steps. Classes come in order, but a
  * prefill may go before a higher class if it would be late otherwise and makes none late, and each
- * class has a guaranteed part of the time. Prefills have what is left until the tokens of the
+ * class has a guaranteed part of the time. Between users no class counts: who is ahead of another
+ * goes behind it in any. Prefills have what is left until the tokens of the
  * decodes are due. The cost of steps is learned (llm-cost-model.h); the wait of a new request is
  * forecast from it.
  *
@@ -55,8 +56,8 @@ typedef struct
 typedef struct
 {
   double first_us;          /* until its first token, if no other request comes */
-  double latest_us;         /* when all that wait in its class, and above it, go before it: what
-                             * comes of it when more and more calls do */
+  double latest_us;         /* when all that wait in its class, and above it, go before it, of other
+                             * users as much as is fair: what comes of it when more calls do */
   double alone_us;          /* of its own work until then, with its sub-model */
   double token_us;          /* each further token, if it ran alone */
 } LlmForecast;
@@ -151,9 +152,14 @@ void          llm_scheduler_add          (LlmScheduler        *self,
 void          llm_scheduler_remove       (LlmScheduler        *self,
                                           LlmSchedEntry       *entry);
 
-/* The highest class of those that may run; LLM_N_SLO_CLASSES: none may. */
-guint         llm_scheduler_get_class    (LlmScheduler        *self,
+/* The least that a user was served whose requests may run; G_MAXDOUBLE: none may. */
+double        llm_scheduler_get_least_us (LlmScheduler        *self,
                                           gint64               now_us);
+/* The highest class of those that may run, of users that are not ahead of one that was served
+ * @least_us; LLM_N_SLO_CLASSES: none is there. */
+guint         llm_scheduler_get_class    (LlmScheduler        *self,
+                                          gint64               now_us,
+                                          double               least_us);
 /* The queue that runs next, or NONE when no request may run. @waiting: queues (bits
  * 1 << LlmQueueKind) that could not go on. */
 LlmQueueKind  llm_scheduler_choose       (LlmScheduler        *self,

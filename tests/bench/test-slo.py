@@ -134,11 +134,12 @@ class Run(unittest.TestCase):
     def test_options(self):
         for wrong in (("--policy", "luck"), ("--loads", "0.5,0.3"), ("--loads", "x"),
                       ("--loads", ""), ("--rounds", "0"), ("--slots", "0"), ("--seconds", "-1"),
-                      ("--users", "2")):
+                      ("--users", "2"), ("--flood-class", "interactive")):
             self.check_options("--daemon", "d", "--model", "m", *wrong)
         self.check_options("--fair")
         for wrong in (("--users", "1"), ("--users", "2,2"), ("--users", "17"), ("--users", "x"),
-                      ("--class", "urgent"), ("--rounds", "0"), ("--seconds", "-1"),
+                      ("--class", "urgent"), ("--flood-class", "interactive,urgent"),
+                      ("--rounds", "0"), ("--seconds", "-1"),
                       ("--daemon", "d"), ("--loads", "1")):
             self.check_options("--fair", "--model", "m", *wrong)
 
@@ -157,10 +158,13 @@ class Fair(unittest.TestCase):
 
     def test_run(self):
         data = rig.read_json("slo", "--fair", "--quick", "--users", "2,3", "--class", "responsive",
-                             "--seconds", "0.5", "--model", rig.MODEL, "--json")
+                             "--flood-class", "interactive,responsive", "--seconds", "0.5",
+                             "--model", rig.MODEL, "--json")
         self.assertEqual(data["class"], "responsive")
         self.assertEqual(data["goal"], 0.8)
-        self.assertEqual([case["n"] for case in data["cases"]], [2, 3])
+        self.assertEqual([(case["n"], case["flood-class"]) for case in data["cases"]],
+                         [(2, "interactive"), (3, "interactive"),
+                          (2, "responsive"), (3, "responsive")])
         # A slow machine may not come to a token in one of the runs.
         speeds = [case[f"{side}-tokens-per-second"] for case in data["cases"]
                   for side in ("ordinary", "flooded")]

@@ -15,6 +15,9 @@
 #define CHAIN 200
 /* Of what they have beside an ordinary user. */
 #define KEPT 0.8
+/* Of what a call alone on the machine has, over the number of users. */
+#define KEPT_TTFT_PART 0.8
+#define KEPT_RATE_PART 0.5
 
 typedef struct
 {
@@ -30,6 +33,8 @@ typedef struct
   gboolean by_app;
   LlmSloClass slo_class; /* of the ordinary calls */
   LlmSloClass flood_class;
+  guint n_flood;         /* calls of the flood under way at a time; 0: N_FLOOD */
+  gboolean decodes;      /* the flood's calls are like the ordinary ones: most of it decodes */
 } Case;
 
 static SimCall
@@ -58,21 +63,31 @@ add_chain (GArray  *calls,
     }
 }
 
-/* The ordinary ones have the same calls in both runs. */
+/* The ordinary ones have the same calls in both runs. In the place of a flood of calls that decode
+ * is an ordinary user of its class: they are served as much as the others, and of these a better
+ * class goes first. */
 static GArray *
 new_calls (const Case *test,
            gboolean    floods)
 {
   GArray *calls = g_array_new (FALSE, TRUE, sizeof (SimCall));
+  guint n_flood = test->n_flood > 0 ? test->n_flood : N_FLOOD;
 
   for (guint who = 0; who + floods < test->n; who++)
     {
       g_autoptr(GRand) random = g_rand_new_with_seed (who + 1);
+      gboolean replaces = who + 1 == test->n && test->decodes;
 
-      add_chain (calls, new_call (test, who, test->slo_class), random);
+      add_chain (calls, new_call (test, who, replaces ? test->flood_class : test->slo_class),
+                 random);
     }
-  for (guint i = 0; floods && i < N_FLOOD; i++)
-    add_chain (calls, new_call (test, test->n - 1, test->flood_class), NULL);
+  for (guint i = 0; floods && i < n_flood; i++)
+    {
+      g_autoptr(GRand) random = g_rand_new_with_seed (test->n + i);
+
+      add_chain (calls, new_call (test, test->n - 1, test->flood_class),
+                 test->decodes ? random : NULL);
+    }
   return calls;
 }
 
@@ -134,7 +149,9 @@ check (const Case *test)
 {
   g_autoptr(GArray) ordinary = run (test, FALSE);
   g_autoptr(GArray) flooded = run (test, TRUE);
+  g_autoptr(GArray) single = run (&(Case) { .n = 1, .slo_class = test->slo_class }, FALSE);
   Had flood = sum_up (flooded, test->n - 1);
+  Had alone = sum_up (single, 0);
   double all_us = flood.served_us;
 
   for (guint who = 0; who + 1 < test->n; who++)
@@ -143,15 +160,19 @@ check (const Case *test)
       Had after = sum_up (flooded, who);
 
       all_us += after.served_us;
-      g_test_message ("%u, classes %d and %d%s: TTFT %.0f for %.0f ms, %.1f for %.1f tokens/s, "
-                      "%.0f for %.0f %% of the time, flood %.0f %%, %u calls", test->n,
+      g_test_message ("%u, classes %d and %d%s, %u calls%s: TTFT %.0f for %.0f ms, "
+                      "%.1f for %.1f tokens/s, %.0f for %.0f %% of the time, flood %.0f %%, %u calls", test->n,
                       test->slo_class, test->flood_class, test->by_app ? ", applications" : "",
-                      after.ttft_ms, before.ttft_ms, after.rate, before.rate,
+                      test->n_flood > 0 ? test->n_flood : N_FLOOD,
+                      test->decodes ? " that decode" : "", after.ttft_ms, before.ttft_ms,
+                      after.rate, before.rate,
                       after.served_us * 100 / UNTIL_US, before.served_us * 100 / UNTIL_US,
                       flood.served_us * 100 / UNTIL_US, flood.n_calls);
       g_assert_cmpuint (after.n_calls, >=, 5);
       g_assert_cmpfloat (after.ttft_ms, <=, before.ttft_ms / KEPT);
       g_assert_cmpfloat (after.rate, >=, before.rate * KEPT);
+      g_assert_cmpfloat (after.ttft_ms, <=, alone.ttft_ms * test->n / KEPT_TTFT_PART);
+      g_assert_cmpfloat (after.rate, >=, alone.rate / test->n * KEPT_RATE_PART);
     }
   g_assert_cmpfloat (all_us, >, 0.999 * UNTIL_US);
   g_assert_cmpuint (flood.n_calls, >=, 1);
@@ -186,6 +207,26 @@ test_lower_class (void)
   check (&(Case) { 8, FALSE, LLM_SLO_INTERACTIVE, LLM_SLO_RESPONSIVE });
 }
 
+/* Nor is one in a higher class, however many calls it has at a time. */
+static void
+test_higher_class (void)
+{
+  static const LlmSloClass pairs[][2] = {
+    { LLM_SLO_RESPONSIVE, LLM_SLO_INTERACTIVE },
+    { LLM_SLO_BACKGROUND, LLM_SLO_RESPONSIVE },
+    { LLM_SLO_BACKGROUND, LLM_SLO_INTERACTIVE },
+  };
+  static const guint n_users[] = { 2, 8 }, n_flood[] = { 1, 4, 16 };
+
+  for (guint pair = 0; pair < G_N_ELEMENTS (pairs); pair++)
+    for (guint i = 0; i < G_N_ELEMENTS (n_users); i++)
+      for (guint j = 0; j < G_N_ELEMENTS (n_flood); j++)
+        /* a single call that decodes is an ordinary one */
+        for (guint decodes = 0; decodes < (n_flood[j] > 1 ? 2 : 1); decodes++)
+          check (&(Case) { n_users[i], FALSE, pairs[pair][0], pairs[pair][1], n_flood[j],
+                           decodes });
+}
+
 int
 main (int    argc,
       char **argv)
@@ -194,5 +235,6 @@ main (int    argc,
   g_test_add_func ("/fairness/users", test_users);
   g_test_add_func ("/fairness/applications", test_apps);
   g_test_add_func ("/fairness/lower-class", test_lower_class);
+  g_test_add_func ("/fairness/higher-class", test_higher_class);
   return g_test_run ();
 }

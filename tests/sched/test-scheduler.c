@@ -386,6 +386,73 @@ test_step_stands_still (Rig          *rig,
   g_assert_cmpint (llm_scheduler_choose (rig->scheduler, rig->now_us, 0), ==, lane);
 }
 
+/* The class of their calls is no way around it: beside another user's answer in the lowest class
+ * one of each step is theirs, and their prompts go behind. */
+static void
+test_class_is_no_way_around (Rig          *rig,
+                             gconstpointer data)
+{
+  LlmSchedEntry *writer = add_for (rig, 1, "a", LLM_SLO_BACKGROUND, 0);
+  LlmSchedEntry *greedy[8];
+  LlmSchedEntry *reader;
+
+  go_over (rig, greedy, G_N_ELEMENTS (greedy));
+  for (guint i = 0; i < 8; i++)
+    {
+      memset (shares, 0, sizeof shares);
+      g_assert_cmpuint (write_row (rig, writer), ==, 1);
+      g_assert_cmpuint (count_rows (greedy, G_N_ELEMENTS (greedy)), ==, 1);
+    }
+
+  add_for (rig, 2, "b", LLM_SLO_INTERACTIVE, 1000);
+  g_assert_cmpint (llm_scheduler_choose (rig->scheduler, rig->now_us, 0), ==, LLM_QUEUE_DECODE);
+  reader = add_for (rig, 1, "a", LLM_SLO_BACKGROUND, 1000);
+  g_assert_cmpuint (read_rows (rig, reader), ==, MAX_ROWS);
+}
+
+/* Nor with a model of its own: the turn between models is by users, then by class. */
+static void
+test_class_between_models (Rig          *rig,
+                           gconstpointer data)
+{
+  g_autoptr(LlmScheduler) scheduler = llm_scheduler_new (LLM_SCHEDULER_DEADLINE, MAX_ROWS,
+                                                         rig->accounts);
+  Rig second = { scheduler, rig->now_us, rig->accounts, rig->entries };
+  LlmSchedEntry *modest = add_for (rig, 1, "a", LLM_SLO_BACKGROUND, 100000);
+  LlmSchedEntry *greedy = add_for (&second, 2, "b", LLM_SLO_INTERACTIVE, 100000);
+  double least_us = llm_scheduler_get_least_us (rig->scheduler, rig->now_us);
+
+  g_assert_cmpuint (llm_scheduler_get_class (rig->scheduler, rig->now_us, least_us), ==,
+                    LLM_SLO_BACKGROUND);
+  g_assert_cmpuint (llm_scheduler_get_class (scheduler, rig->now_us, least_us), ==,
+                    LLM_SLO_INTERACTIVE);
+  for (guint i = 0; i < 30; i++)
+    read_rows (&second, greedy);
+  g_assert_cmpfloat (llm_scheduler_get_least_us (scheduler, rig->now_us), >, least_us);
+  g_assert_cmpuint (llm_scheduler_get_class (scheduler, rig->now_us, least_us), ==,
+                    LLM_N_SLO_CLASSES);
+  llm_scheduler_remove (rig->scheduler, modest);
+  llm_scheduler_remove (scheduler, greedy);
+}
+
+/* Who is over his share has less, but not one of his classes nothing. */
+static void
+test_no_class_starves_over_share (Rig          *rig,
+                                  gconstpointer data)
+{
+  LlmSchedEntry *background;
+  guint served = 0;
+
+  add_for (rig, 1, "a", LLM_SLO_INTERACTIVE, 0);
+  go_over (rig, NULL, 0);
+  add_for (rig, 2, "b", LLM_SLO_INTERACTIVE, 100000);
+  background = add_for (rig, 2, "b", LLM_SLO_BACKGROUND, 100000);
+  for (guint i = 0; i < 100; i++)
+    served += read_rows (rig, background);
+  g_assert_cmpuint (served, >=, 2 * MAX_ROWS);
+  g_assert_cmpuint (served, <=, 10 * MAX_ROWS);
+}
+
 static void
 test_background_is_not_starved (Rig          *rig,
                                 gconstpointer data)
@@ -717,6 +784,34 @@ test_forecast_over_share (Rig          *rig,
   g_assert_cmpfloat (alone.latest_us, >, 3 * other.latest_us);
 }
 
+/* Another user's many calls in a higher class make no forecast longer than is fair. */
+static void
+test_forecast_of_lower_class (Rig          *rig,
+                              gconstpointer data)
+{
+  g_autoptr(LlmApp) app = llm_app_intern (1, "a");
+  LlmSchedEntry config = {
+    .app = app,
+    .slo = llm_slo_for_class (LLM_SLO_RESPONSIVE),
+    .arrived_us = rig->now_us,
+    .n_prompt = 64,
+  };
+  LlmForecast forecast;
+
+  teach (&rig->scheduler->costs);
+  for (guint i = 0; i < 100; i++)
+    add_for (rig, 2, "b", LLM_SLO_INTERACTIVE, 64);
+  llm_scheduler_forecast (rig->scheduler, &config, rig->now_us, &forecast);
+  g_assert_cmpfloat (forecast.latest_us, <, 10 * 64000);
+  g_assert_cmpfloat (forecast.first_us, <, 10 * 64000);
+
+  /* its own user's do */
+  for (guint i = 0; i < 100; i++)
+    add_for (rig, 1, "a", LLM_SLO_INTERACTIVE, 64);
+  llm_scheduler_forecast (rig->scheduler, &config, rig->now_us, &forecast);
+  g_assert_cmpfloat (forecast.latest_us, >, 100 * 64000);
+}
+
 /* A request may have several rows of a step of decode, as far as the step has time for them; every
  * other one has its row first. */
 static void
@@ -847,6 +942,9 @@ main (int    argc,
   ADD ("/scheduler/parked-user-gets-no-arrears", test_parked_user_gets_no_arrears);
   ADD ("/scheduler/rows-by-user", test_rows_by_user);
   ADD ("/scheduler/step-stands-still", test_step_stands_still);
+  ADD ("/scheduler/class-is-no-way-around", test_class_is_no_way_around);
+  ADD ("/scheduler/class-between-models", test_class_between_models);
+  ADD ("/scheduler/no-class-starves-over-share", test_no_class_starves_over_share);
   ADD ("/scheduler/background-is-not-starved", test_background_is_not_starved);
   ADD ("/scheduler/parked", test_parked);
   ADD ("/scheduler/many-writers", test_many_writers);
@@ -859,6 +957,7 @@ main (int    argc,
   ADD ("/scheduler/pace", test_pace);
   ADD ("/scheduler/forecast", test_forecast);
   ADD ("/scheduler/forecast-over-share", test_forecast_over_share);
+  ADD ("/scheduler/forecast-of-lower-class", test_forecast_of_lower_class);
   ADD ("/scheduler/count-ahead", test_count_ahead);
   ADD ("/scheduler/row-budgets", test_row_budgets);
   ADD ("/scheduler/fifo", test_fifo);

@@ -308,6 +308,34 @@ test_gives_up (gconstpointer data)
   llm_test_folder_remove (root);
 }
 
+/* Another program takes what the weights would need, and there is no group: they stream, and answers
+ * are the same; when it has ended they stay again. */
+static void
+test_hog (void)
+{
+  Fixture fixture = { 0 };
+  g_autofree char *root = llm_test_folder_new ();
+  g_autofree char *prompt = make_prompt (10);
+  g_autofree char *expected = NULL;
+  g_autofree char *found = NULL;
+
+  put_available (root, 6000 * MIB);
+  start (&fixture, IN_FILE, root, 0);
+  expected = complete (&fixture, prompt, GREEDY);
+  g_assert_cmpuint (get_statistic (&fixture, "streaming-bytes"), ==, 0);
+  put_available (root, SYSTEM_RESERVE + 7 * MIB);
+  WAIT_FOR (get_statistic (&fixture, "keep-backed-bytes")
+            < get_statistic (&fixture, "used-backed-bytes"));
+  found = complete (&fixture, prompt, GREEDY);
+  g_assert_cmpstr (found, ==, expected);
+  g_assert_cmpuint (get_statistic (&fixture, "streamed-bytes"), >, 0);
+  g_assert_cmpuint (get_statistic (&fixture, "streaming-bytes"), >, 0);
+  put_available (root, 6000 * MIB);
+  WAIT_FOR (get_statistic (&fixture, "streaming-bytes") == 0);
+  tear_down (&fixture, NULL);
+  llm_test_folder_remove (root);
+}
+
 #define ADD(path, func)                                                                    \
   g_test_add_data_func ("/pressure/file/" path, GUINT_TO_POINTER (IN_FILE), func);         \
   g_test_add_data_func ("/pressure/memory/" path, GUINT_TO_POINTER (IN_MEMORY), func)
@@ -339,5 +367,6 @@ main (int    argc,
   ADD ("gives-up", test_gives_up);
   g_test_add_data_func ("/pressure/streams/auto", "auto", test_streams);
   g_test_add_data_func ("/pressure/streams/off", "off", test_streams);
+  g_test_add_func ("/pressure/hog", test_hog);
   return g_test_run ();
 }

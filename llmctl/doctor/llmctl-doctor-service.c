@@ -115,20 +115,12 @@ check_service (LlmctlDoctor *self)
                                          LLMCTL_MODEL_INTERFACE, NULL);
 }
 
-/* A limit that nobody sees from outside, and what it does. */
 static void
-tell_of_limits (LlmctlDoctor *self)
+tell_of_streaming (LlmctlDoctor *self)
 {
-  guint64 limit = llmctl_dict_get_number (self->statistics, "group-limit-bytes");
   guint64 streaming = llmctl_dict_get_number (self->statistics, "streaming-bytes");
-  g_autofree char *limit_size = llmctl_format_bytes (limit);
-  g_autofree char *used_size =
-    llmctl_format_bytes (llmctl_dict_get_number (self->statistics, "group-usage-bytes"));
   g_autofree char *streaming_size = llmctl_format_bytes (streaming);
 
-  if (limit > 0)
-    tell_note (self, _("Its control group may have %s, of which %s are used"), limit_size,
-               used_size);
   if (streaming > 0)
     tell_warn (self,
                _("It is as slow as the disk: raise the limit or the budget, close other programs, or "
@@ -146,7 +138,7 @@ check_memory (LlmctlDoctor *self)
   if (self->memory == NULL)
     return;
   if (self->statistics != NULL)
-    tell_of_limits (self);
+    tell_of_streaming (self);
 
   pressure = llmctl_dict_get_string (self->memory, "Pressure");
   held = llmctl_format_bytes (llmctl_dict_get_number (self->memory, "Resident"));
@@ -257,25 +249,25 @@ tell_of_room (LlmctlDoctor *self,
   guint64 limit = self->statistics != NULL
                     ? llmctl_dict_get_number (self->statistics, "group-limit-bytes")
                     : 0;
+  guint64 used = limit > 0 ? llmctl_dict_get_number (self->statistics, "group-usage-bytes") : 0;
+  g_autofree char *limit_size = llmctl_format_bytes (limit);
   g_autofree char *model_size = llmctl_format_bytes (bytes);
   g_autofree char *total_size = llmctl_format_bytes (total);
-  g_autofree char *available_size = llmctl_format_bytes (available);
+  g_autofree char *available_size = NULL;
   g_autofree char *small_hint =
     g_strdup_printf (_("Choose a smaller one: llmctl model list, %sllmctl model use ID"),
                      llmctl_place_get_sudo (self->bus_type));
 
   if (total == 0 || bytes == 0)
     return;
-  if (limit > 0 && bytes > limit)
-    {
-      g_autofree char *limit_size = llmctl_format_bytes (limit);
-
-      tell_warn (self, small_hint, _("The model has %s, the control group of the service %s"),
-                 model_size, limit_size);
-      return;
-    }
+  if (limit > 0)
+    available = MIN (available, limit - MIN (used, limit));
+  available_size = llmctl_format_bytes (available);
   /* contexts and other programs want the rest */
-  if (bytes > total / 4 * 3)
+  if (limit > 0 && bytes > limit)
+    tell_warn (self, small_hint, _("The model has %s, the control group of the service %s"),
+               model_size, limit_size);
+  else if (bytes > total / 4 * 3)
     tell_fail (self, small_hint,
                _("The model has %s, the machine %s of memory"), model_size, total_size);
   else if (bytes > available + held)

@@ -320,6 +320,38 @@ test_default_model (void)
   llm_test_folder_remove (folder);
 }
 
+/* What guesses for others is no model for all, and one that is not there is told. */
+static void
+test_drafts (void)
+{
+  g_autofree char *folder = llm_test_folder_new ();
+  g_autofree char *small = g_build_filename (folder, "a-small.gguf", NULL);
+  g_autofree char *large = g_build_filename (folder, "b-large.gguf", NULL);
+  g_autofree char *reason = NULL;
+  g_autofree char *none = NULL;
+  LlmSettings *settings = llm_settings_new ();
+  Fixture fixture = { .caller = llm_caller_new (0, "", ":1.1", LLM_CALLER_HOST) };
+  const LlmTestModel shape = { .seed = 1 };
+
+  llm_test_model_write (&shape, small);
+  llm_test_model_write (&shape, large);
+  g_strfreev (settings->model_folders);
+  settings->model_folders = g_strdupv ((char *[]) { folder, NULL });
+  settings->drafts = g_strdupv ((char *[]) { "b-large:a-small", "a-small:typo", NULL });
+  fixture.engine = llm_engine_new (settings);
+  llm_engine_start (fixture.engine);
+  WAIT_FOR (has_model (fixture.engine, "b-large"));
+  g_assert_cmpstr (llm_engine_get_active_model (fixture.engine)->id, ==, "b-large");
+  none = llm_engine_explain_draft (fixture.engine, llm_engine_get_active_model (fixture.engine));
+  g_assert_cmpstr (none, ==, "");
+  reason = llm_engine_explain_draft (
+    fixture.engine, llm_catalogue_find (llm_engine_get_models (fixture.engine), "a-small"));
+  g_assert_nonnull (strstr (reason, "“typo”"));
+  stop_engine (&fixture.engine);
+  llm_caller_unref (fixture.caller);
+  llm_test_folder_remove (folder);
+}
+
 static void
 test_broken_model (void)
 {
@@ -559,6 +591,7 @@ main (int    argc,
   g_test_add_func ("/engine/no-model", test_no_model);
   g_test_add_func ("/engine/model-comes-and-goes", test_model_comes_and_goes);
   g_test_add_func ("/engine/default-model", test_default_model);
+  g_test_add_func ("/engine/draft-is-no-default", test_drafts);
   g_test_add_func ("/engine/broken-model", test_broken_model);
   return g_test_run ();
 }

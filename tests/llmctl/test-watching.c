@@ -284,6 +284,20 @@ test_room (Fixture      *fixture,
       g_variant_new_parsed ("{'Weights': <%t>}", G_GUINT64_CONSTANT (3) << 30));
   use_model (fixture, G_GUINT64_CONSTANT (3) << 30);
   assert_room (fixture, LLMCTL_DOCTOR_OK, "of memory are available");
+
+  /* the machine has room, and its control group has not */
+  fixture->doctor.statistics = g_variant_ref_sink (g_variant_new_parsed (
+    "{'group-limit-bytes': <%t>, 'group-usage-bytes': <%t>, 'streaming-bytes': <%t>}",
+    G_GUINT64_CONSTANT (400) << 20, G_GUINT64_CONSTANT (300) << 20,
+    G_GUINT64_CONSTANT (200) << 20));
+  assert_room (fixture, LLMCTL_DOCTOR_WARN, "the control group of the service 400");
+  use_model (fixture, G_GUINT64_CONSTANT (350) << 20);
+  assert_room (fixture, LLMCTL_DOCTOR_OK, "100.0");
+  g_clear_pointer (&fixture->doctor.memory, g_variant_unref);
+  fixture->doctor.memory = g_variant_ref_sink (g_variant_new_parsed ("{'Pressure': <'none'>}"));
+  run_check (fixture, "memory");
+  g_ptr_array_set_size (fixture->doctor.findings, (int) fixture->doctor.findings->len - 1);
+  assert_finding (fixture, "memory", LLMCTL_DOCTOR_WARN, "each token reads 200");
 }
 
 static void

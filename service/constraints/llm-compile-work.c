@@ -13,11 +13,30 @@
 
 static _Thread_local LlmCompileWork *current;
 
+/* The ledger is everybody's: it is not told of every byte. */
+#define COUNTED_PIECE ((guint64) 1 << 20)
+
+static void
+count_in_ledger (LlmCompileWork *self,
+                 guint64         bytes)
+{
+  if (self->ledger == NULL)
+    return;
+  bytes = bytes / COUNTED_PIECE * COUNTED_PIECE;
+  if (bytes > self->counted_bytes)
+    llm_ledger_add (self->ledger, LLM_HOLDER_CONSTRAINTS, bytes - self->counted_bytes);
+  else if (bytes < self->counted_bytes)
+    llm_ledger_remove (self->ledger, LLM_HOLDER_CONSTRAINTS, self->counted_bytes - bytes);
+  self->counted_bytes = bytes;
+}
+
 void
 llm_compile_work_begin (LlmCompileWork *self,
+                        LlmLedger      *ledger,
                         GCancellable   *cancellable)
 {
   *self = (LlmCompileWork) {
+    .ledger = ledger,
     .cancellable = cancellable,
     .end_us = llm_clock_thread_us () + LLM_COMPILE_MAX_S * G_USEC_PER_SEC,
   };
@@ -29,6 +48,7 @@ llm_compile_work_end (LlmCompileWork *self,
                       GError        **error)
 {
   current = NULL;
+  count_in_ledger (self, 0);
   if (self->most_bytes > MUCH_BYTES)
     malloc_trim (0);
   if (self->is_cancelled)
@@ -54,6 +74,7 @@ llm_compile_work_count (guint64 n_steps,
   self->n_steps += n_steps;
   self->n_bytes += n_bytes;
   self->most_bytes = MAX (self->most_bytes, self->n_bytes);
+  count_in_ledger (self, (guint64) MAX (self->n_bytes, 0));
   self->is_large |= self->n_bytes > (gint64) LLM_COMPILE_MAX_MIB << 20;
   if (self->n_steps >= STEPS_BETWEEN_TIMES)
     {

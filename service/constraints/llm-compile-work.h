@@ -10,6 +10,8 @@
 
 #include <gio/gio.h>
 
+#include "memory/llm-ledger.h"
+
 G_BEGIN_DECLS
 
 #define LLM_COMPILE_MAX_S 2
@@ -21,14 +23,17 @@ typedef struct
   gint64 end_us;              /* of the thread's processor time */
   guint64 n_steps;            /* since the clock was read */
   gint64 n_bytes;
+  LlmLedger *ledger;          /* (nullable) (unowned) */
+  guint64 counted_bytes;      /* of n_bytes there, in whole pieces */
   gint64 most_bytes;          /* so far */
   gboolean is_late;
   gboolean is_large;
   gboolean is_cancelled;
 } LlmCompileWork;
 
-/* From now on, in this thread. */
+/* From now on, in this thread. What it takes meanwhile is counted in @ledger (nullable). */
 void     llm_compile_work_begin   (LlmCompileWork *self,
+                                   LlmLedger      *ledger,
                                    GCancellable   *cancellable);
 /* Returns FALSE with @error when it went over a limit. Much memory is given back to the system. */
 gboolean llm_compile_work_end     (LlmCompileWork *self,

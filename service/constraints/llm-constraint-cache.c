@@ -342,7 +342,7 @@ compile (LlmModel           *model,
   LlmCompileWork work;
   LlmMaskTable *table;
 
-  llm_compile_work_begin (&work, cancellable);
+  llm_compile_work_begin (&work, ledger, cancellable);
   grammar = llm_constraint_compile (model, kind, text, &reason);
   if (!llm_compile_work_end (&work, error))
     return NULL;

@@ -375,7 +375,7 @@ check_cost (const char        *name,
       gboolean is_within;
 
       getrusage (RUSAGE_SELF, &before);
-      llm_compile_work_begin (&work, NULL);
+      llm_compile_work_begin (&work, NULL, NULL);
       grammar = llm_constraint_compile (NULL, kind, text, &reason);
       is_within = llm_compile_work_end (&work, &limit);
       getrusage (RUSAGE_SELF, &after);
@@ -389,6 +389,22 @@ check_cost (const char        *name,
     }
   g_assert_cmpint (waitpid (child, &status, 0), ==, child);
   g_assert_cmpint (status, ==, 0);
+}
+
+/* What is being compiled is held by somebody, too. */
+static void
+test_counted (void)
+{
+  g_autoptr(LlmLedger) ledger = llm_ledger_new ();
+  LlmCompileWork work;
+
+  llm_compile_work_begin (&work, ledger, NULL);
+  g_assert_true (llm_compile_work_count (0, 5 << 20));
+  g_assert_cmpuint (llm_ledger_get (ledger, LLM_HOLDER_CONSTRAINTS), ==, 5 << 20);
+  g_assert_true (llm_compile_work_count (0, -(3 << 20)));
+  g_assert_cmpuint (llm_ledger_get (ledger, LLM_HOLDER_CONSTRAINTS), ==, 2 << 20);
+  g_assert_true (llm_compile_work_end (&work, NULL));
+  g_assert_cmpuint (llm_ledger_get (ledger, LLM_HOLDER_CONSTRAINTS), ==, 0);
 }
 
 /* What would take minutes, or gigabytes, is refused in two seconds; what users write is compiled. */
@@ -484,6 +500,7 @@ main (int    argc,
   g_test_add_func ("/constraints/refused", test_refused);
   g_test_add_func ("/constraints/deep", test_deep);
   g_test_add_func ("/constraints/costs", test_costs);
+  g_test_add_func ("/constraints/counted", test_counted);
   g_test_add_func ("/constraints/ends", test_ends);
   return g_test_run ();
 }

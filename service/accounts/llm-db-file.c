@@ -72,16 +72,21 @@ set_up (sqlite3           *db,
         const LlmDbSchema *schema,
         GError           **error)
 {
+  int version;
+
   sqlite3_busy_timeout (db, BUSY_TIMEOUT_MS);
   /* With the lock taken before the journal is looked at, its index is memory of this process: there
    * is no file for it that others could truncate under our feet. */
-  return llm_db_run_script (db, "PRAGMA locking_mode=EXCLUSIVE; PRAGMA mmap_size=0;", error) &&
+  return llm_db_run_script (db, "PRAGMA locking_mode=EXCLUSIVE; PRAGMA mmap_size=0;"
+                                "PRAGMA trusted_schema=OFF;", error) &&
+         /* before the journal's mode, which is part of the file: one that is refused is not changed */
+         llm_db_check_schema (db, schema, &version, error) &&
          /* An acknowledged turn must survive a power cut: WAL with a sync at commit. */
          llm_db_run_script (db, "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;"
-                                "PRAGMA foreign_keys=ON; PRAGMA trusted_schema=OFF;"
+                                "PRAGMA foreign_keys=ON;"
                                 "PRAGMA secure_delete=ON; PRAGMA wal_autocheckpoint=256;"
                                 "PRAGMA journal_size_limit=-1;", error) &&
-         llm_db_prepare_schema (db, schema, error);
+         llm_db_upgrade_schema (db, schema, version, error);
 }
 
 /* Names the file where SQLite says only that something does not work. */

@@ -350,7 +350,7 @@ make_target (const char        *path,
                                    sqlite3_errmsg (source));
   /* nothing of a journal stays behind for the next try */
   if (!llm_db_run_script (db, "PRAGMA journal_mode = MEMORY; PRAGMA synchronous = FULL", error)
-      || !llm_db_prepare_schema (db, schema, error) || !llm_db_run_script (db, "BEGIN", error))
+      || !llm_db_upgrade_schema (db, schema, 0, error) || !llm_db_run_script (db, "BEGIN", error))
     return FALSE;
   for (guint i = 0; schema->rows[i].insert != NULL; i++)
     copy_rows (path, db, &schema->rows[i]);

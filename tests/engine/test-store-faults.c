@@ -130,6 +130,61 @@ test_locked (void)
   llm_test_folder_remove (folder);
 }
 
+/* The version that the file names is not that of its tables: that is told, with what is wrong, and
+ * the file stays as it was, byte by byte. */
+static void
+test_version (void)
+{
+  static const struct
+  {
+    const char *sql;
+    const char *part;
+  } lies[] = {
+    { "PRAGMA user_version = 0", "contexts" },
+    { "PRAGMA user_version = 1", "contexts.checksum" },
+    { "PRAGMA user_version = 4", "turns.n_sparse" },
+    { "DROP TABLE traits", "traits.context" },
+    { "DROP TABLE traits; PRAGMA user_version = 3", "traits.context" },
+    { "DROP INDEX contexts_copy", "contexts_copy" },
+    { "ALTER TABLE turns DROP COLUMN n_sparse", "turns.n_sparse" },
+    { "ALTER TABLE contexts ADD COLUMN more TEXT", "contexts.more" },
+    { "PRAGMA journal_mode = DELETE; PRAGMA user_version = 2", "traits.context" },
+    { "PRAGMA user_version = 99", "99" },
+  };
+
+  for (guint i = 0; i < G_N_ELEMENTS (lies); i++)
+    {
+      g_autofree char *folder = llm_test_folder_new ();
+      g_autofree char *path = g_build_filename (folder, "contexts.db", NULL);
+      g_autofree char *before = NULL;
+      g_autofree char *after = NULL;
+      g_autofree char *ids = NULL;
+      g_autoptr(GError) error = NULL;
+      LlmDb *db = llm_db_new (folder, &llm_context_schema);
+      sqlite3 *other;
+      gsize n_before;
+      gsize n_after;
+
+      g_assert_true (insert (db, "a", &error));
+      llm_db_free (db);
+      g_assert_cmpint (sqlite3_open (path, &other), ==, SQLITE_OK);
+      g_assert_cmpint (sqlite3_exec (other, lies[i].sql, NULL, NULL, NULL), ==, SQLITE_OK);
+      sqlite3_close (other);
+      g_assert_true (g_file_get_contents (path, &before, &n_before, NULL));
+
+      db = llm_db_new (folder, &llm_context_schema);
+      ids = list (db, &error);
+      g_test_message ("%s: %s", lies[i].sql, error != NULL ? error->message : ids);
+      g_assert_null (ids);
+      assert_storage_error (error, path);
+      assert_storage_error (error, lies[i].part);
+      llm_db_free (db);
+      g_assert_true (g_file_get_contents (path, &after, &n_after, NULL));
+      g_assert_cmpmem (before, n_before, after, n_after);
+      llm_test_folder_remove (folder);
+    }
+}
+
 /* A second service on the same folder is told so; the first goes on. */
 static void
 test_second (void)
@@ -484,6 +539,7 @@ main (int    argc,
   /* what is moved aside is told, by the database's thread */
   g_log_set_always_fatal (G_LOG_LEVEL_ERROR);
   g_test_add_func ("/store-faults/locked", test_locked);
+  g_test_add_func ("/store-faults/version", test_version);
   g_test_add_func ("/store-faults/second", test_second);
   g_test_add_func ("/store-faults/no-folder-yet", test_no_folder_yet);
   g_test_add_func ("/store-faults/links", test_links);

@@ -69,6 +69,7 @@ llm_db_file_check (LlmDbFile *self,
 
 static gboolean
 set_up (sqlite3           *db,
+        const char        *path,
         const LlmDbSchema *schema,
         GError           **error)
 {
@@ -79,6 +80,9 @@ set_up (sqlite3           *db,
    * is no file for it that others could truncate under our feet. */
   return llm_db_run_script (db, "PRAGMA locking_mode=EXCLUSIVE; PRAGMA mmap_size=0;"
                                 "PRAGMA trusted_schema=OFF;", error) &&
+         /* Reading takes the lock. What it finds damaged is salvaged afterwards, without the journal. */
+         sqlite3_exec (db, "SELECT 1 FROM sqlite_schema LIMIT 1", NULL, NULL, NULL) != SQLITE_BUSY &&
+         llm_db_check_journal (path, db, error) &&
          /* before the journal's mode, which is part of the file: one that is refused is not changed */
          llm_db_check_schema (db, schema, &version, error) &&
          /* An acknowledged turn must survive a power cut: WAL with a sync at commit. */
@@ -103,7 +107,7 @@ open_db (LlmDbFile         *self,
   int number = self->db != NULL ? sqlite3_system_errno (self->db) : 0;
   g_autoptr(GError) local = NULL;
 
-  if (code == SQLITE_OK && set_up (self->db, schema, &local))
+  if (code == SQLITE_OK && set_up (self->db, path, schema, &local))
     return TRUE;
   if (self->db != NULL)
     *fault = llm_db_find_fault (self->db);

@@ -258,9 +258,8 @@ copy_rows (const char      *path,
 
 /* --- files --- */
 
-/* (transfer full): PATH.damaged-TIME, now, or a little later: one that was kept before stays. */
-static char *
-find_copy_path (const char *path)
+char *
+llm_db_find_copy_path (const char *path)
 {
   for (gint64 now = llm_clock_wall_s ();; now++)
     {
@@ -364,7 +363,7 @@ llm_db_salvage (const char        *path,
                 const LlmDbSchema *schema,
                 GError           **error)
 {
-  g_autofree char *copy = find_copy_path (path);
+  g_autofree char *copy = llm_db_find_copy_path (path);
   g_autofree char *target = g_strconcat (path, ".salvage", NULL);
   g_autoptr(GError) local = NULL;
   int n_rows = 0;

@@ -89,7 +89,9 @@ set_up (sqlite3           *db,
          llm_db_run_script (db, "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;"
                                 "PRAGMA foreign_keys=ON;"
                                 "PRAGMA secure_delete=ON; PRAGMA wal_autocheckpoint=256;"
-                                "PRAGMA journal_size_limit=-1;", error) &&
+                                "PRAGMA journal_size_limit=-1;"
+                                /* a journal is made when it is first read */
+                                "PRAGMA user_version;", error) &&
          llm_db_upgrade_schema (db, schema, version, error);
 }
 

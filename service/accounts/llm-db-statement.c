@@ -17,8 +17,8 @@ fail (sqlite3    *db,
 {
   if (llm_db_find_fault (db) == LLM_DB_FAULT_FULL)
     return llm_fail (error, LLMSVC_ERROR_STORAGE,
-                     "%s: %s (make room on the disk that holds the service's state)", what,
-                     sqlite3_errmsg (db));
+                     "%s: %s (make room on the disk of “%s”)", what, sqlite3_errmsg (db),
+                     sqlite3_db_filename (db, "main"));
   return llm_fail (error, LLMSVC_ERROR_STORAGE, "%s: %s (%s)", what, sqlite3_errmsg (db),
                    sqlite3_errstr (sqlite3_extended_errcode (db)));
 }

@@ -164,7 +164,7 @@ on_started (GObject      *source,
   GError *error = NULL;
 
   if (g_task_propagate_boolean (G_TASK (result), &error)
-      && llm_engine_check_stored (LLM_ENGINE (source), &error))
+      && llm_engine_check_stored ((LlmEngine *) source, &error))
     g_task_return_boolean (task, TRUE);
   else
     g_task_return_error (task, error);

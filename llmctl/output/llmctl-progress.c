@@ -149,7 +149,7 @@ on_load_progress (LlmsvcClient *client,
   llmctl_progress_draw (text);
 }
 
-/* Until the service knows how much there is to load; not at all where the model is there already. */
+/* Until the service knows how much there is to load; not where the model is there already. */
 static gboolean
 on_model_awaited (gpointer data)
 {

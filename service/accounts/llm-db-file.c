@@ -80,10 +80,10 @@ set_up (sqlite3           *db,
    * is no file for it that others could truncate under our feet. */
   return llm_db_run_script (db, "PRAGMA locking_mode=EXCLUSIVE; PRAGMA mmap_size=0;"
                                 "PRAGMA trusted_schema=OFF;", error) &&
-         /* Reading takes the lock. What it finds damaged is salvaged afterwards, without the journal. */
-         sqlite3_exec (db, "SELECT 1 FROM sqlite_schema LIMIT 1", NULL, NULL, NULL) != SQLITE_BUSY &&
+         /* Reading takes the lock. What it finds damaged is salvaged afterwards. */
+         sqlite3_exec (db, "SELECT 1 FROM sqlite_schema", NULL, NULL, NULL) != SQLITE_BUSY &&
          llm_db_check_journal (path, db, error) &&
-         /* before the journal's mode, which is part of the file: one that is refused is not changed */
+         /* before the journal's mode, which is in the file: what is refused is not changed */
          llm_db_check_schema (db, schema, &version, error) &&
          /* An acknowledged turn must survive a power cut: WAL with a sync at commit. */
          llm_db_run_script (db, "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;"

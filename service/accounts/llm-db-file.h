@@ -55,7 +55,8 @@ gboolean   llm_db_file_check   (LlmDbFile         *self,
 
 /* Looks whether the journal of @db, which has the file for itself and has written nothing yet, was
  * written over; then it is kept as PATH-wal.damaged-TIME, with a warning, and SQLite uses what is
- * before the damage. FALSE with LLMSVC_ERROR_STORAGE when it can't be kept; then all is as it was. */
+ * before the damage. FALSE with LLMSVC_ERROR_STORAGE when it can't be kept: all stays
+ * as it was. */
 gboolean llm_db_check_journal (const char *path,
                                sqlite3    *db,
                                GError    **error);

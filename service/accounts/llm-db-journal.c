@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* A journal that was written over: SQLite takes it for one that ends there, and what was acknowledged
- * after it would be gone without a word. Database thread.
+/* A journal that was written over: SQLite takes it for one that ends there, and what was
+ * acknowledged after it would be gone without a word. Database thread.
  *
  * The format is that of https://www.sqlite.org/fileformat2.html#walformat: a header, and frames of
  * one page each, whose checksums go on from frame to frame. A journal is written from its beginning
@@ -152,8 +152,8 @@ llm_db_check_journal (const char *path,
     {
       unlink (copy);
       return llm_fail (error, LLMSVC_ERROR_STORAGE,
-                       "The journal of the context database, “%s”, is damaged, and can't be kept as "
-                       "“%s”: %s", journal, copy, local->message);
+                       "The journal of the context database, “%s”, is damaged, and can't be kept "
+                       "as “%s”: %s", journal, copy, local->message);
     }
   g_warning ("The journal of the context database, %s, was written over by another program or its "
              "disk: what was stored last is lost, what came before the damage is there. The "

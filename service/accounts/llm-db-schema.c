@@ -59,8 +59,8 @@ find_first_missing (GHashTable *columns,
   return first;
 }
 
-/* A number alone is no proof: other programs set it, and a backup may be of parts. Compared with what
- * the upgrades make of an empty database, since an upgrade of anything else fails half-way. */
+/* A number alone is no proof: other programs set it, and a backup may be of parts. Compared with
+ * what the upgrades make of an empty database, since an upgrade of anything else fails half-way. */
 static gboolean
 check_version (sqlite3           *db,
                const LlmDbSchema *schema,

@@ -147,8 +147,8 @@ gboolean      llm_db_check_schema   (sqlite3           *db,
                                      const LlmDbSchema *schema,
                                      int               *version,
                                      GError           **error);
-/* Makes today's tables of those of @version, in one transaction. After a failure, closing @db leaves
- * it as it was. */
+/* Makes today's tables of those of @version, in one transaction. After a failure, closing @db
+ * leaves it as it was. */
 gboolean      llm_db_upgrade_schema (sqlite3           *db,
                                      const LlmDbSchema *schema,
                                      int                version,

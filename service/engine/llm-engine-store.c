@@ -2,8 +2,8 @@
 
 /* What is stored, as the engine knows it: the index of contexts, quotas, and the chosen model. It is
  * read at the start, and again when the database was lost and is back. As long as it is not known
- * calls that need it fail with what is wrong, and the database is tried again; what needs none of it is
- * answered, with the quotas and the model of the configuration. */
+ * calls that need it fail with what is wrong, and the database is tried again; what needs none of it
+ * is answered, with the quotas and the model of the configuration. */
 
 #define G_LOG_DOMAIN "llm-engine"
 

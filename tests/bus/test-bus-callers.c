@@ -459,8 +459,8 @@ is_closed (gpointer data)
   return poll (&poll_fd, 1, 0) == 1 && (poll_fd.revents & POLLHUP) != 0;
 }
 
-/* The configuration gives the reader one second. Whoever comes back when the service has long closed
- * the pipe learns how it ended, after whole lines. */
+/* The configuration gives the reader one second. Whoever comes back when the service has long
+ * closed the pipe learns how it ended, after whole lines. */
 static void
 test_stalled_reader (Fixture      *fixture,
                      gconstpointer data)

@@ -45,7 +45,7 @@ assert_fails (GDBusConnection *app,
 
 typedef struct
 {
-  GString *words;  /* of Availability, as they were announced, with “!” where a reason is beside it */
+  GString *words;  /* of Availability, as they were announced, “!” where there is a reason */
   char *reason;    /* (nullable) */
 } Announced;
 

@@ -174,8 +174,8 @@ create_fails (Fixture    *fixture,
   return context == NULL;
 }
 
-/* Everything that would have to know what is stored says that it does not; the rest is answered, with
- * a warning. */
+/* Everything that would have to know what is stored says that it does not; the rest is answered,
+ * with a warning. */
 static void
 assert_nothing_stored (Fixture *fixture)
 {

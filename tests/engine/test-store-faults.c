@@ -545,8 +545,8 @@ has_damaged_journal (const char *folder)
   return FALSE;
 }
 
-/* Bytes that no program meant, at the end of a journal, in it, or in place of what says how it is to
- * be read: that is noticed, the journal is kept, and what is before is used. One that is whole is
+/* Bytes that no program meant, at the end of a journal, in it, or in place of what says how it is
+ * to be read: that is noticed, the journal is kept, and what is before is used. One that is whole is
  * nothing to tell, and neither is one that a crash cut, or that has behind its end what it had
  * before it was last begun again. */
 static void

@@ -126,9 +126,9 @@ on_room (int          fd,
   return G_SOURCE_REMOVE;
 }
 
-/* Nobody waits for the reader any more, who may read later all the same: that and how it ended is for
- * the pipe to keep. It is full, and takes more when it is made larger; what it takes it has until it
- * is read or closed, without a descriptor or memory of the service. */
+/* Nobody waits for the reader any more, who may read later all the same: how it ended is for the
+ * pipe to keep. It is full, and takes more when it is made larger; what it takes it has until it is
+ * read or closed, without a descriptor or memory of the service. */
 static void
 close_unread (LlmBusStream *self)
 {

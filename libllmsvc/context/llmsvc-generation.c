@@ -97,9 +97,10 @@ llmsvc_generation_class_init (LlmsvcGenerationClass *klass)
    * @progress: an `a{sv}`
    *
    * The first token is awaited: emitted while the answer is read, some times a second, and not at
-   * all for an answer that begins at once. `phase` (s) is `queued`, with `ahead` (t), the requests
-   * whose prompts are computed before; `restoring`, with `total` (t), the bytes of the context that
-   * are read from storage; or `prefill`, with `done` and `total` (t), tokens of the prompt.
+   * all for an answer that begins at once. `phase` (s) is `queued`, with `waits-for` (s), one
+   * of `memory`, `storage` and `turn`, and `ahead` (t), the requests whose prompts are computed
+   * before; `restoring`, with `total` (t), the bytes of the context that are read from storage; or
+   * `prefill`, with `done` and `total` (t), tokens of the prompt.
    * `forecast-ms` (t) is the time until the first token, where the service can tell. Later versions
    * add phases and keys.
    *

@@ -54,7 +54,10 @@ tell_of_availability (LlmctlDoctor *self)
   const char *availability = llmctl_dict_get_string (self->service, "Availability");
   const char *reason = llmctl_dict_get_string (self->service, "AvailabilityReason");
 
-  if (g_str_equal (availability, "ready"))
+  if (g_str_equal (availability, "ready") && *reason != '\0')
+    tell_warn (self, _("Named contexts, quotas and the chosen model are not known until then"),
+               _("It is ready for questions, but can't use what is stored: %s"), reason);
+  else if (g_str_equal (availability, "ready"))
     tell_ok (self, _("It is ready for questions"));
   else if (g_str_equal (availability, "loading"))
     tell_note (self, _("It is loading a model; questions wait"));

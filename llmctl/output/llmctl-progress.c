@@ -15,6 +15,8 @@
 
 /* A wait that is shorter needs no forecast. */
 #define LEAST_FORECAST_MS 1000
+/* A wait that is shorter is not told. */
+#define LEAST_WAIT_MS 400
 /* Whoever has waited longer wants to know how long. */
 #define LEAST_TOLD_S 2
 
@@ -78,10 +80,18 @@ llmctl_progress_describe (GVariant *progress)
   if (g_str_equal (phase, "queued"))
     {
       guint n = (guint) get (progress, "ahead");
+      const char *wait = "turn";
 
-      what = n == 0 ? g_strdup (_("Queued"))
-                    : g_strdup_printf (ngettext ("Queued behind %u request",
-                                                 "Queued behind %u requests", n), n);
+      (void) g_variant_lookup (progress, "waits-for", "&s", &wait);
+      if (g_str_equal (wait, "memory"))
+        what = g_strdup (_("Waiting for memory"));
+      else if (g_str_equal (wait, "storage"))
+        what = g_strdup (_("Waiting for what storage has of the context"));
+      else if (n == 0)
+        what = g_strdup (_("Waiting for its turn"));
+      else
+        what = g_strdup_printf (ngettext ("Waiting for its turn behind %u request",
+                                          "Waiting for its turn behind %u requests", n), n);
     }
   else if (g_str_equal (phase, "restoring"))
     {
@@ -139,19 +149,32 @@ on_load_progress (LlmsvcClient *client,
   llmctl_progress_draw (text);
 }
 
+/* Until the service knows how much there is to load; not where the model is there already. */
+static gboolean
+on_model_awaited (gpointer data)
+{
+  *(guint *) data = 0;
+  if (!is_drawn)
+    llmctl_progress_draw (_("Waiting for the model"));
+  return G_SOURCE_REMOVE;
+}
+
 void
 llmctl_progress_await_model (LlmsvcClient *client)
 {
   g_autoptr(GAsyncResult) result = NULL;
   gulong handler;
+  guint timer;
 
   if (!is_enabled)
     return;
+  timer = g_timeout_add (LEAST_WAIT_MS, on_model_awaited, &timer);
   handler = g_signal_connect (client, "load-progress", G_CALLBACK (on_load_progress), NULL);
   llmsvc_client_prewarm_async (client, NULL, llmctl_wait_get_cancellable (), llmctl_wait_take,
                                &result);
   (void) llmsvc_client_prewarm_finish (client, llmctl_wait (&result), NULL);
   g_signal_handler_disconnect (client, handler);
+  g_clear_handle_id (&timer, g_source_remove);
   llmctl_progress_clear ();
 }
 

@@ -5,6 +5,7 @@ import argparse
 import sys
 
 from elastic.source import Source
+from modelfile.partial import describe
 from modelfile.reader import GgufError
 
 
@@ -57,8 +58,7 @@ def main(arguments):
         print(f"llmsvc-active: {error}", file=sys.stderr)
         return 1
     except OSError as error:
-        name = f"{error.filename}: " if error.filename else ""
-        print(f"llmsvc-active: {name}{error.strerror or error}", file=sys.stderr)
+        print(f"llmsvc-active: {describe(error)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("\nllmsvc-active: stopped; nothing was written", file=sys.stderr)

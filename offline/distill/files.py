@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """GGUF files of the models, read and written."""
-import os
 import struct
 import types
 
 import numpy
 
 from modelfile import blocks, head, reader
+from modelfile.partial import replacing
 
 Gguf, GgufError = reader.Gguf, reader.GgufError
 # By llama.cpp's number of the mixture.
@@ -67,17 +67,11 @@ def write(path, source, kind, arrays, description):
                for name, tensor in source.tensors.items()]
     start, offsets, n_bytes = head.make_head(types.SimpleNamespace(parts=list(keys.values())),
                                              tensors)
-    partial = f"{path}.partial"
-    try:
-        with open(partial, "wb") as out:
-            out.write(start)
-            for tensor, offset in zip(tensors, offsets):
-                out.seek(offset)
-                out.write(blocks.pack(tensor.type, numpy.asarray(arrays[tensor.name],
-                                                                 numpy.float32).reshape(-1)
-                                      ).tobytes())
-            out.truncate(n_bytes)
-        os.replace(partial, path)
-    finally:
-        if os.path.exists(partial):
-            os.remove(partial)
+    with replacing(path) as partial, open(partial, "wb") as out:
+        out.write(start)
+        for tensor, offset in zip(tensors, offsets):
+            out.seek(offset)
+            out.write(blocks.pack(tensor.type, numpy.asarray(arrays[tensor.name],
+                                                             numpy.float32).reshape(-1)
+                                  ).tobytes())
+        out.truncate(n_bytes)

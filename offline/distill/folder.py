@@ -3,12 +3,13 @@
 goes on and one with other settings does not mix with it."""
 import hashlib
 import json
-import os
 import pathlib
 import typing
 import zipfile
 
 import numpy
+from modelfile.arrays import save as save_arrays
+from modelfile.partial import describe, replacing
 
 
 class FolderError(Exception):
@@ -19,14 +20,6 @@ def digest(path):
     """What tells a file from another one."""
     with open(path, "rb") as file:
         return hashlib.sha256(file.read()).hexdigest()
-
-
-def replace(path, write):
-    """@write fills a file that takes the place of @path when it is whole."""
-    partial = path.with_name(path.name + ".partial")
-    with open(partial, "wb") as file:
-        write(file)
-    os.replace(partial, path)
 
 
 class Answers(typing.NamedTuple):
@@ -50,10 +43,11 @@ class Folder:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             if not kept.exists():
-                replace(kept, lambda file: file.write(json.dumps(settings, indent=1).encode()))
+                with replacing(kept) as partial:
+                    pathlib.Path(partial).write_text(json.dumps(settings, indent=1))
             was = json.loads(kept.read_text())
         except OSError as error:
-            raise FolderError(f"{error.filename or path}: {error.strerror}") from error
+            raise FolderError(describe(error)) from error
         except ValueError as error:
             raise FolderError(f"{kept} is damaged; take another folder, or remove this one"
                               ) from error
@@ -66,9 +60,9 @@ class Folder:
         return self.path / f"{name}.npz"
 
     def save_answers(self, name, documents):
-        arrays = {f"{i}.{field}": array for i, answers in enumerate(documents)
-                  for field, array in zip(answers._fields, answers)}
-        replace(self.get_answers_path(name), lambda file: numpy.savez(file, **arrays))
+        save_arrays(self.get_answers_path(name),
+                    {f"{i}.{field}": array for i, answers in enumerate(documents)
+                     for field, array in zip(answers._fields, answers)})
 
     def load_answers(self, name):
         """None where there are none."""

@@ -6,9 +6,10 @@ import zipfile
 
 import numpy
 import torch
+from modelfile.arrays import save as save_arrays
 
 from . import llama
-from .folder import FolderError, replace
+from .folder import FolderError
 from .options import BATCH
 
 WARMUP = 50          # Steps, the same in every run, also in one that goes on.
@@ -104,7 +105,7 @@ class Course:
             arrays |= {f"weights.{name}": parameter.detach().numpy(),
                        f"mean.{name}": state["exp_avg"].numpy(),
                        f"square.{name}": state["exp_avg_sq"].numpy()}
-        replace(path, lambda file: numpy.savez(file, **arrays))
+        save_arrays(path, arrays)
 
     def load(self, path, n_most):
         """False if it is of more steps than @n_most."""

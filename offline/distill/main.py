@@ -2,6 +2,8 @@
 """The program: what goes wrong is one line on stderr and a status of 1."""
 import sys
 
+from modelfile.partial import describe
+
 from . import files, folder
 from .options import parse
 
@@ -20,7 +22,7 @@ def main(arguments):
         print(f"llmsvc-distill-draft: {error}", file=sys.stderr)
         return 1
     except OSError as error:
-        print(f"llmsvc-distill-draft: {error.filename}: {error.strerror}", file=sys.stderr)
+        print(f"llmsvc-distill-draft: {describe(error)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("llmsvc-distill-draft: stopped; the same command goes on", file=sys.stderr)

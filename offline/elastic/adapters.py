@@ -5,6 +5,7 @@ import math
 import os
 
 import torch
+from modelfile.partial import replacing
 
 from .model import ADAPTED, Adapters, get_loss
 
@@ -60,8 +61,9 @@ class Trainer:
     def save(self):
         state = {"parameters": [one.detach() for one in self.parameters], "step": self.step,
                  "optimizer": self.optimizer.state_dict()}
-        torch.save(state, self.path + ".new")
-        os.replace(self.path + ".new", self.path)
+        # its own way to write a file hides what went wrong
+        with replacing(self.path) as partial, open(partial, "wb") as file:
+            torch.save(state, file)
 
     def find_rate(self):
         """Rises at first, and falls to a tenth."""

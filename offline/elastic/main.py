@@ -6,6 +6,7 @@ import os
 import sys
 
 from modelfile import blocks
+from modelfile.partial import describe
 from modelfile.reader import GgufError
 
 from .source import Source
@@ -92,8 +93,7 @@ def main(arguments):
         print(f"llmsvc-elastic: {error}", file=sys.stderr)
         return 1
     except OSError as error:
-        name = f"{error.filename}: " if error.filename else ""
-        print(f"llmsvc-elastic: {name}{error.strerror}", file=sys.stderr)
+        print(f"llmsvc-elastic: {describe(error)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("\nllmsvc-elastic: stopped; the same command goes on", file=sys.stderr)

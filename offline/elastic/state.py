@@ -5,6 +5,8 @@ import json
 import os
 
 import numpy
+from modelfile import arrays
+from modelfile.partial import replacing
 from modelfile.reader import GgufError
 
 
@@ -34,16 +36,14 @@ class State:
         return os.path.join(self.folder, name)
 
     def write_json(self, name, data):
-        with open(self.get_path(name) + ".new", "w", encoding="utf-8") as file:
+        with (replacing(self.get_path(name)) as partial,
+              open(partial, "w", encoding="utf-8") as file):
             json.dump(data, file, indent=1)
-        os.replace(self.get_path(name) + ".new", self.get_path(name))
 
     def keep(self, name, make):
         """The arrays by name that make() returns, or those that it returned before."""
         path = self.get_path(name + ".npz")
         if not os.path.exists(path):
-            with open(path + ".new", "wb") as file:
-                numpy.savez(file, **make())
-            os.replace(path + ".new", path)
+            arrays.save(path, make())
         with numpy.load(path) as found:
             return dict(found)

@@ -2,11 +2,11 @@
 """The two files: the model in its new order, which is a GGUF file as any other, and its companion,
 which has the table of levels and their adapters."""
 import collections
-import os
 
 import numpy
 from modelfile import blocks, files
 from modelfile.head import FLOAT32, STRING, UINT32, Keys, make_head
+from modelfile.partial import replacing
 
 from . import order as orders
 from . import table as tables
@@ -26,9 +26,9 @@ def get_companion(path):
 def write_file(path, keys, tensors):
     """Whole, or not at all."""
     head, offsets, n_bytes = make_head(keys, tensors)
-    files.write(path + ".new", head, n_bytes,
-                [(offset, tensor.make) for offset, tensor in zip(offsets, tensors)], 1)
-    os.replace(path + ".new", path)
+    with replacing(path) as partial:
+        files.write(partial, head, n_bytes,
+                    [(offset, tensor.make) for offset, tensor in zip(offsets, tensors)], 1)
 
 
 def choose_type(source, name, kind):

@@ -69,19 +69,30 @@ llm_db_file_check (LlmDbFile *self,
 
 static gboolean
 set_up (sqlite3           *db,
+        const char        *path,
         const LlmDbSchema *schema,
         GError           **error)
 {
+  int version;
+
   sqlite3_busy_timeout (db, BUSY_TIMEOUT_MS);
   /* With the lock taken before the journal is looked at, its index is memory of this process: there
    * is no file for it that others could truncate under our feet. */
-  return llm_db_run_script (db, "PRAGMA locking_mode=EXCLUSIVE; PRAGMA mmap_size=0;", error) &&
+  return llm_db_run_script (db, "PRAGMA locking_mode=EXCLUSIVE; PRAGMA mmap_size=0;"
+                                "PRAGMA trusted_schema=OFF;", error) &&
+         /* Reading takes the lock. What it finds damaged is salvaged afterwards. */
+         sqlite3_exec (db, "SELECT 1 FROM sqlite_schema", NULL, NULL, NULL) != SQLITE_BUSY &&
+         llm_db_check_journal (path, db, error) &&
+         /* before the journal's mode, which is in the file: what is refused is not changed */
+         llm_db_check_schema (db, schema, &version, error) &&
          /* An acknowledged turn must survive a power cut: WAL with a sync at commit. */
          llm_db_run_script (db, "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;"
-                                "PRAGMA foreign_keys=ON; PRAGMA trusted_schema=OFF;"
+                                "PRAGMA foreign_keys=ON;"
                                 "PRAGMA secure_delete=ON; PRAGMA wal_autocheckpoint=256;"
-                                "PRAGMA journal_size_limit=-1;", error) &&
-         llm_db_prepare_schema (db, schema, error);
+                                "PRAGMA journal_size_limit=-1;"
+                                /* a journal is made when it is first read */
+                                "PRAGMA user_version;", error) &&
+         llm_db_upgrade_schema (db, schema, version, error);
 }
 
 /* Names the file where SQLite says only that something does not work. */
@@ -98,7 +109,7 @@ open_db (LlmDbFile         *self,
   int number = self->db != NULL ? sqlite3_system_errno (self->db) : 0;
   g_autoptr(GError) local = NULL;
 
-  if (code == SQLITE_OK && set_up (self->db, schema, &local))
+  if (code == SQLITE_OK && set_up (self->db, path, schema, &local))
     return TRUE;
   if (self->db != NULL)
     *fault = llm_db_find_fault (self->db);

@@ -51,7 +51,21 @@ void       llm_db_file_close   (LlmDbFile         *self);
 gboolean   llm_db_file_check   (LlmDbFile         *self,
                                 GError           **error);
 
+/* --- llm-db-journal.c --- */
+
+/* Looks whether the journal of @db, which has the file for itself and has written nothing yet, was
+ * written over; then it is kept as PATH-wal.damaged-TIME, with a warning, and SQLite uses what is
+ * before the damage. FALSE with LLMSVC_ERROR_STORAGE when it can't be kept: all stays
+ * as it was. */
+gboolean llm_db_check_journal (const char *path,
+                               sqlite3    *db,
+                               GError    **error);
+
 /* --- llm-db-salvage.c --- */
+
+/* (transfer full): PATH.damaged-TIME, now, or a little later: one that was kept before stays. */
+char    *llm_db_find_copy_path (const char *path);
+
 
 /**
  * llm_db_salvage:

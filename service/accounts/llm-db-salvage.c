@@ -258,9 +258,8 @@ copy_rows (const char      *path,
 
 /* --- files --- */
 
-/* (transfer full): PATH.damaged-TIME, now, or a little later: one that was kept before stays. */
-static char *
-find_copy_path (const char *path)
+char *
+llm_db_find_copy_path (const char *path)
 {
   for (gint64 now = llm_clock_wall_s ();; now++)
     {
@@ -350,7 +349,7 @@ make_target (const char        *path,
                                    sqlite3_errmsg (source));
   /* nothing of a journal stays behind for the next try */
   if (!llm_db_run_script (db, "PRAGMA journal_mode = MEMORY; PRAGMA synchronous = FULL", error)
-      || !llm_db_prepare_schema (db, schema, error) || !llm_db_run_script (db, "BEGIN", error))
+      || !llm_db_upgrade_schema (db, schema, 0, error) || !llm_db_run_script (db, "BEGIN", error))
     return FALSE;
   for (guint i = 0; schema->rows[i].insert != NULL; i++)
     copy_rows (path, db, &schema->rows[i]);
@@ -364,7 +363,7 @@ llm_db_salvage (const char        *path,
                 const LlmDbSchema *schema,
                 GError           **error)
 {
-  g_autofree char *copy = find_copy_path (path);
+  g_autofree char *copy = llm_db_find_copy_path (path);
   g_autofree char *target = g_strconcat (path, ".salvage", NULL);
   g_autoptr(GError) local = NULL;
   int n_rows = 0;

@@ -17,8 +17,8 @@ fail (sqlite3    *db,
 {
   if (llm_db_find_fault (db) == LLM_DB_FAULT_FULL)
     return llm_fail (error, LLMSVC_ERROR_STORAGE,
-                     "%s: %s (make room on the disk that holds the service's state)", what,
-                     sqlite3_errmsg (db));
+                     "%s: %s (make room on the disk of “%s”)", what, sqlite3_errmsg (db),
+                     sqlite3_db_filename (db, "main"));
   return llm_fail (error, LLMSVC_ERROR_STORAGE, "%s: %s (%s)", what, sqlite3_errmsg (db),
                    sqlite3_errstr (sqlite3_extended_errcode (db)));
 }
@@ -189,33 +189,4 @@ llm_db_check_sum (sqlite3_stmt *row,
 {
   return sqlite3_column_type (row, column) == SQLITE_NULL
          || llm_db_get_number (row, column, sum, sum, &sum);
-}
-
-/* --- tables --- */
-
-gboolean
-llm_db_prepare_schema (sqlite3           *db,
-                       const LlmDbSchema *schema,
-                       GError           **error)
-{
-  g_autoptr(sqlite3_stmt) row = llm_db_query (db, error, "PRAGMA user_version", "");
-  g_autofree char *end = g_strdup_printf ("PRAGMA user_version = %d; COMMIT", schema->version);
-  gboolean is_good;
-  int version;
-
-  if (!llm_db_next (row, error))
-    return FALSE;
-  version = sqlite3_column_int (row, 0);
-  g_clear_pointer (&row, sqlite3_finalize);
-  if (version == schema->version)
-    return TRUE;
-  if (version < 0 || version > schema->version)
-    return llm_fail (error, LLMSVC_ERROR_STORAGE,
-                     "The context database has version %d; this service knows version %d. Start "
-                     "the service that wrote it", version, schema->version);
-
-  is_good = llm_db_run_script (db, "BEGIN IMMEDIATE", error);
-  for (int i = version; is_good && i < schema->version; i++)
-    is_good = llm_db_run_script (db, schema->upgrades[i], error);
-  return is_good && llm_db_run_script (db, end, error);
 }

@@ -141,10 +141,17 @@ gboolean      llm_db_check_sum  (sqlite3_stmt *row,
                                  int           column,
                                  gint64        sum);
 
-/* Creates the tables of a new database, or adds to an older one what is new. Fails with STORAGE for
- * a database of a newer service. After a failure, closing @db leaves it as it was. */
-gboolean      llm_db_prepare_schema (sqlite3           *db,
+/* The version of a database, 0 for an empty one. Fails with STORAGE for one of a newer service, and
+ * for one whose tables are not those of the version that it names. Changes nothing. */
+gboolean      llm_db_check_schema   (sqlite3           *db,
                                      const LlmDbSchema *schema,
+                                     int               *version,
+                                     GError           **error);
+/* Makes today's tables of those of @version, in one transaction. After a failure, closing @db
+ * leaves it as it was. */
+gboolean      llm_db_upgrade_schema (sqlite3           *db,
+                                     const LlmDbSchema *schema,
+                                     int                version,
                                      GError           **error);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmDb, llm_db_free)

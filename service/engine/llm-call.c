@@ -144,6 +144,16 @@ llm_call_await_start (GTask      *task,
   llm_engine_await_start (call->engine, on_done, g_object_ref (task));
 }
 
+void
+llm_call_await_stored (GTask      *task,
+                       LlmCallStep step)
+{
+  LlmCall *call = g_task_get_task_data (task);
+
+  call->step = step;
+  llm_engine_await_stored (call->engine, on_done, g_object_ref (task));
+}
+
 static void
 on_loaded (GObject      *source,
            GAsyncResult *result,
@@ -175,7 +185,10 @@ on_idle (GObject      *source,
   LlmCall *call = g_task_get_task_data (task);
   GError *error = NULL;
 
-  if (call->caller != NULL)
+  /* before it is computed, as nothing of it could be kept */
+  if (llm_context_is_named (call->context))
+    llm_engine_check_stored (call->engine, &error);
+  if (error == NULL && call->caller != NULL)
     call->pass = llm_engine_take_call (call->engine, call->caller, &error);
   /* the revision of an answer is checked later: a repeated request must not fail for it */
   if (error == NULL)

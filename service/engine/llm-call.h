@@ -72,9 +72,12 @@ GTask *llm_call_new         (gpointer            source,
                              LlmCallOptions     *options,
                              GAsyncReadyCallback callback,
                              gpointer            data);
-/* Waits until models and what is stored are known. */
+/* Waits until models are known, and what is stored or why it is not. */
 void   llm_call_await_start (GTask              *task,
                              LlmCallStep         step);
+/* The same; the call fails when what is stored is not known. */
+void   llm_call_await_stored (GTask             *task,
+                              LlmCallStep        step);
 /* Begins a call that changes its context: stops a prefill ahead and waits for its end, so no call
  * fails with CONTEXT_BUSY for it; checks the quota, claims the context and loads it. */
 void   llm_call_begin       (GTask              *task,

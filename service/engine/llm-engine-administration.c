@@ -138,5 +138,5 @@ llm_engine_set_quota_async (LlmEngine          *self,
                            ? llm_call_options_get_double (options, option, 0)
                            : (double) llm_call_options_get_uint (options, option, 0)));
     }
-  llm_call_await_start (task, set_quotas);
+  llm_call_await_stored (task, set_quotas);
 }

@@ -328,7 +328,7 @@ llm_engine_open_context_async (LlmEngine          *self,
   g_autoptr(GTask) task = llm_call_new (self, caller, NULL, options, callback, data);
 
   ((LlmCall *) g_task_get_task_data (task))->name = g_strdup (name);
-  llm_call_await_start (task, open_or_make);
+  llm_call_await_stored (task, open_or_make);
 }
 
 /* --- look up --- */

@@ -144,8 +144,7 @@ llm_engine_await_scan (LlmEngine          *self,
                        GAsyncReadyCallback callback,
                        gpointer            data)
 {
-  if (self->settings->script != NULL || self->db_error != NULL || !self->has_catalogue
-      || !self->has_index)
+  if (self->settings->script != NULL || !llm_engine_has_started (self))
     {
       llm_engine_await_start (self, callback, data);
       return;

@@ -77,7 +77,7 @@ llm_engine_models_settle (LlmEngine *self)
   gboolean is_loaded = self->model != NULL || self->is_loading;
   g_autofree char *was = self->active != NULL ? g_strdup (self->active->id) : NULL;
 
-  if (!self->has_catalogue || !self->has_index)
+  if (!llm_engine_has_started (self))
     return;
 
   /* What is loaded stays in use, whatever else was found; a script is obeyed. */
@@ -493,7 +493,7 @@ llm_engine_select_model_async (LlmEngine          *self,
   g_autoptr(GTask) task = llm_call_new (self, NULL, NULL, NULL, callback, data);
 
   ((LlmCall *) g_task_get_task_data (task))->name = g_strdup (id);
-  llm_call_await_start (task, choose);
+  llm_call_await_stored (task, choose);
 }
 
 /* --- unloading --- */

@@ -192,6 +192,8 @@ void           llm_engine_end_waiting           (GQueue               *queue,
                                                  LlmModel             *model,
                                                  const GError         *error);
 /* Says what has become of the model, if that is new. */
+/* Models are known, and what is stored or why it is not. */
+gboolean       llm_engine_has_started           (LlmEngine            *self);
 void           llm_engine_update_availability   (LlmEngine            *self);
 /* While a model is loaded: how far that is, is told. */
 void           llm_engine_begin_load_progress   (LlmEngine            *self);

@@ -226,7 +226,7 @@ llm_engine_take_call (LlmEngine *self,
 {
   LlmAppAccount *app = note_caller (self, caller);
 
-  if (!llm_engine_check_stored (self, error) || !admit_call (self, app, error))
+  if (!admit_call (self, app, error))
     return NULL;
   app->last_used = llm_clock_wall_s ();
   return pass_new (self, app, 1, 0, 0);
@@ -240,7 +240,8 @@ llm_engine_take_context (LlmEngine *self,
 {
   LlmAppAccount *app = note_caller (self, caller);
 
-  if (!llm_engine_check_stored (self, error) || !admit_context (self, app, is_named, error))
+  if ((is_named && !llm_engine_check_stored (self, error))
+      || !admit_context (self, app, is_named, error))
     return NULL;
   return pass_new (self, app, 0, 1, is_named);
 }

@@ -57,14 +57,18 @@ llm_engine_describe_folders (LlmEngine *self)
   return g_filename_display_name (joined);
 }
 
+gboolean
+llm_engine_has_started (LlmEngine *self)
+{
+  return self->has_catalogue && (self->has_index || self->db_error != NULL);
+}
+
 void
 llm_engine_update_availability (LlmEngine *self)
 {
   g_autofree char *folders = NULL;
 
-  if (self->db_error != NULL)
-    set_availability (self, "failed", g_error_copy (self->db_error));
-  else if (!self->has_catalogue || !self->has_index)
+  if (!llm_engine_has_started (self))
     set_availability (self, "loading", llmsvc_error_new (LLMSVC_ERROR_NO_MODEL, NULL,
                                                          "The service is looking for models"));
   else if (self->is_loading)
@@ -83,7 +87,8 @@ llm_engine_update_availability (LlmEngine *self)
   else if (self->load_error != NULL)
     set_availability (self, "failed", g_error_copy (self->load_error));
   else
-    set_availability (self, "ready", NULL);
+    set_availability (self, "ready",
+                      self->db_error != NULL ? g_error_copy (self->db_error) : NULL);
 }
 
 /* --- waiting --- */
@@ -140,16 +145,35 @@ llm_engine_await_start (LlmEngine          *self,
                         gpointer            data)
 {
   GTask *task = g_task_new (self, NULL, callback, data);
-  GError *error = NULL;
 
-  if (!llm_engine_check_stored (self, &error))
-    g_task_return_error (task, error);
-  else if (self->has_catalogue && self->has_index)
-    g_task_return_boolean (task, TRUE);
-  else
+  if (!llm_engine_has_started (self))
     {
       g_queue_push_tail (&self->waiting_start, task);
       return;
     }
+  g_task_return_boolean (task, TRUE);
   g_object_unref (task);
+}
+
+static void
+on_started (GObject      *source,
+            GAsyncResult *result,
+            gpointer      data)
+{
+  g_autoptr(GTask) task = data;
+  GError *error = NULL;
+
+  if (g_task_propagate_boolean (G_TASK (result), &error)
+      && llm_engine_check_stored ((LlmEngine *) source, &error))
+    g_task_return_boolean (task, TRUE);
+  else
+    g_task_return_error (task, error);
+}
+
+void
+llm_engine_await_stored (LlmEngine          *self,
+                         GAsyncReadyCallback callback,
+                         gpointer            data)
+{
+  llm_engine_await_start (self, on_started, g_task_new (self, NULL, callback, data));
 }

@@ -2,7 +2,8 @@
 
 /* What is stored, as the engine knows it: the index of contexts, quotas, and the chosen model. It is
  * read at the start, and again when the database was lost and is back. As long as it is not known
- * nothing is assumed instead: calls fail with what is wrong, and the database is tried again. */
+ * calls that need it fail with what is wrong, and the database is tried again; what needs none of it
+ * is answered, with the quotas and the model of the configuration. */
 
 #define G_LOG_DOMAIN "llm-engine"
 
@@ -211,6 +212,8 @@ static void
 fail (LlmEngine *self,
       GError    *error)
 {
+  gboolean is_first = self->db_error == NULL;
+
   /* once, and not with each try */
   if (self->db_error == NULL || !g_str_equal (self->db_error->message, error->message))
     g_warning ("What is stored can't be used: %s", error->message);
@@ -219,8 +222,10 @@ fail (LlmEngine *self,
   self->has_index = FALSE;
   if (self->retry_timer == 0)
     self->retry_timer = g_timeout_add_seconds (RETRY_S, on_retry, self);
-  llm_engine_update_availability (self);
-  llm_engine_end_waiting (&self->waiting_start, NULL, error);
+  if (is_first)
+    llm_engine_models_settle (self);
+  else
+    llm_engine_update_availability (self);
 }
 
 static void

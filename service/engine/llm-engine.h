@@ -29,11 +29,16 @@ G_DECLARE_FINAL_TYPE (LlmEngine, llm_engine, LLM, ENGINE, GObject)
 LlmEngine         *llm_engine_new              (LlmSettings *settings);
 
 /* Begins to look for models and to open what is stored; returns at once. What can't be opened is
- * tried again until it can; calls fail with STORAGE meanwhile. */
+ * tried again until it can; calls that need it fail with STORAGE meanwhile, with default quotas and
+ * the model that is chosen without a choice all others are answered. */
 void               llm_engine_start            (LlmEngine   *self);
-/* Waits until models, stored contexts and quotas are known; fails with STORAGE when what is stored
- * can't be read, and when the engine is stopped before. */
+/* Waits until models, stored contexts and quotas are known, or that what is stored can't be read;
+ * fails when the engine is stopped before. */
 void               llm_engine_await_start      (LlmEngine          *self,
+                                                GAsyncReadyCallback callback,
+                                                gpointer            data);
+/* The same for what needs what is stored: fails with STORAGE when it can't be read. */
+void               llm_engine_await_stored     (LlmEngine          *self,
                                                 GAsyncReadyCallback callback,
                                                 gpointer            data);
 /* The same, and the folders of models were read since. */

@@ -16,6 +16,11 @@
 static GVariant *
 describe (LlmGeneration *self)
 {
+  static const char *const waits[] = {
+    [LLM_REQUEST_WAIT_TURN] = "turn",
+    [LLM_REQUEST_WAIT_MEMORY] = "memory",
+    [LLM_REQUEST_WAIT_STORAGE] = "storage",
+  };
   LlmRequest *request = self->request;
   g_auto(GVariantDict) dict = G_VARIANT_DICT_INIT (NULL);
   guint64 n_restoring = __atomic_load_n (&request->n_restoring, __ATOMIC_RELAXED);
@@ -25,6 +30,8 @@ describe (LlmGeneration *self)
   if (!__atomic_load_n (&request->has_started, __ATOMIC_ACQUIRE))
     {
       g_variant_dict_insert (&dict, "phase", "s", "queued");
+      g_variant_dict_insert (&dict, "waits-for", "s",
+                             waits[__atomic_load_n (&request->waits_for, __ATOMIC_RELAXED)]);
       g_variant_dict_insert (&dict, "ahead", "t",
                              (guint64) __atomic_load_n (&request->n_ahead, __ATOMIC_RELAXED));
     }

@@ -44,6 +44,22 @@ fail (GError    **error,
 }
 
 gboolean
+llm_cache_folder_fail_write (const char  *path,
+                             int          saved_errno,
+                             GError     **error)
+{
+  g_autofree char *shown = g_filename_display_name (path);
+  g_autofree char *folder = g_path_get_dirname (shown);
+
+  if (saved_errno != ENOSPC && saved_errno != EDQUOT)
+    return llm_fail (error, LLMSVC_ERROR_STORAGE, "“%s” can't be written: %s", shown,
+                     g_strerror (saved_errno));
+  return llm_fail (error, LLMSVC_ERROR_STORAGE,
+                   "“%s” can't be written: %s; make room in the folder “%s”, then try again", shown,
+                   g_strerror (saved_errno), folder);
+}
+
+gboolean
 llm_cache_folder_make (const char  *folder,
                        gboolean     is_shared,
                        GError     **error)
@@ -194,7 +210,7 @@ llm_cache_folder_create (const char  *folder,
   if (fchmod (fd, is_shared ? 0644 : 0600) < 0 ||
       (fallocate (fd, 0, 0, (off_t) bytes) < 0 && errno != EOPNOTSUPP && errno != ENOSYS))
     {
-      fail (error, folder, errno);
+      llm_cache_folder_fail_write (name, errno, error);
       unlink (name);
       close (fd);
       return -1;

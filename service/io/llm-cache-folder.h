@@ -43,5 +43,11 @@ gboolean llm_cache_folder_write  (int           fd,
                                   gsize         size,
                                   guint64       offset);
 
+/* Fails with STORAGE: what could not be written, and where there is no room if that is why. Returns
+ * FALSE. */
+gboolean llm_cache_folder_fail_write (const char  *path,
+                                      int          saved_errno,
+                                      GError     **error);
+
 /* Notes that the open file was used now. Does nothing on files of others. */
 void     llm_cache_folder_touch  (int         fd);

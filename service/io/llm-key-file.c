@@ -63,11 +63,8 @@ llm_key_file_write (GKeyFile    *file,
   close (fd);
   if (!is_written)
     {
-      g_autofree char *shown = g_filename_display_name (path);
-
       unlink (part);
-      llm_fail (error, LLMSVC_ERROR_STORAGE, "“%s” can't be written: %s", shown,
-                g_strerror (saved_errno));
+      llm_cache_folder_fail_write (path, saved_errno, error);
     }
   return is_written;
 }

@@ -93,6 +93,10 @@ publish_progress (LlmRequest *request)
 
   if (request->result.tokens->len > 0)
     return;
+  __atomic_store_n (&request->waits_for,
+                    request->is_opening ? LLM_REQUEST_WAIT_STORAGE
+                    : request->is_resident ? LLM_REQUEST_WAIT_TURN : LLM_REQUEST_WAIT_MEMORY,
+                    __ATOMIC_RELAXED);
   __atomic_store_n (&request->n_prefilled, request->prompt->len - n_left, __ATOMIC_RELAXED);
   __atomic_store_n (&request->n_ahead,
                     llm_scheduler_count_ahead (request->runner->scheduler, entry),
@@ -119,7 +123,9 @@ llm_executor_sweep (LlmExecutor *self)
         llm_request_end (request, finish, NULL);
       else if (request->deadline_us > 0 && now >= request->deadline_us)
         llm_request_end (request, LLM_FINISH_DEADLINE, NULL);
-      else if (!request->is_opening)
+      else if (request->is_opening)
+        publish_progress (request);
+      else
         {
           if (request->due_us <= now)
             request->due_us = 0;

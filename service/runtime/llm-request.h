@@ -36,6 +36,14 @@ typedef enum
   LLM_FINISH_FAILED,        /* see the error */
 } LlmFinish;
 
+/* What a request without any rows yet waits for. */
+typedef enum
+{
+  LLM_REQUEST_WAIT_TURN,    /* others are computed before */
+  LLM_REQUEST_WAIT_MEMORY,
+  LLM_REQUEST_WAIT_STORAGE, /* to know what is there of its context */
+} LlmRequestWait;
+
 typedef struct
 {
   LlmFinish finish;
@@ -149,6 +157,7 @@ struct _LlmRequest
   guint has_started;     /* atomic: some rows were computed */
   guint has_first;       /* atomic: the first token is there */
   guint n_prefilled;     /* atomic, until then: tokens of the prompt that are computed */
+  guint waits_for;       /* atomic LlmRequestWait, until it has started */
   guint n_ahead;         /* atomic, likewise: requests whose prompts are computed before */
   guint64 n_restoring;   /* atomic, likewise: bytes of its chunks that storage is read for */
   guint forecast_ms;     /* atomic: result.forecast_ms, 0 for none */

@@ -146,6 +146,7 @@ static gboolean
 write_file (const LlmRepackedPlan  *plan,
             guint                   n_threads,
             int                     fd,
+            const char             *path,
             GError                **error)
 {
   g_autofree guint64 *checksums = g_new0 (guint64, plan->n_pieces);
@@ -154,14 +155,14 @@ write_file (const LlmRepackedPlan  *plan,
   gconstpointer bytes;
   gsize size;
 
-  if (!llm_repack_in_file (plan, n_threads, fd, checksums, error))
+  if (!llm_repack_in_file (plan, n_threads, fd, path, checksums, error))
     return FALSE;
 
   times[1].tv_sec = g_get_real_time () / G_USEC_PER_SEC;
   head = llm_repacked_head_new (plan, checksums, times[1].tv_sec, llm_repacked_get_boot ());
   bytes = g_bytes_get_data (head, &size);
   return (llm_cache_folder_write (fd, bytes, size, 0) && futimens (fd, times) == 0) ||
-         llm_fail (error, LLMSVC_ERROR_FAILED, "Can't write: %s", g_strerror (errno));
+         llm_cache_folder_fail_write (path, errno, error);
 }
 
 static LlmRepacked *
@@ -185,7 +186,7 @@ make_file (LlmRepackedCache  *self,
   if (fd < 0)
     return NULL;
 
-  if (write_file (plan, n_threads, fd, error))
+  if (write_file (plan, n_threads, fd, part, error))
     map = llm_file_map_new_for_fd (fd, part, error);
   else
     close (fd);

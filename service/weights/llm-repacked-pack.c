@@ -238,6 +238,7 @@ gboolean
 llm_repack_in_file (const LlmRepackedPlan  *plan,
                     guint                   n_threads,
                     int                     fd,
+                    const char             *path,
                     guint64                *checksums,
                     GError                **error)
 {
@@ -246,5 +247,5 @@ llm_repack_in_file (const LlmRepackedPlan  *plan,
   if (!run_all (&run, n_threads, error))
     return FALSE;
   return run.saved_errno == 0 ||
-         llm_fail (error, LLMSVC_ERROR_FAILED, "Can't write: %s", g_strerror (run.saved_errno));
+         llm_cache_folder_fail_write (path, run.saved_errno, error);
 }

@@ -125,10 +125,11 @@ gboolean         llm_repack_in_memory    (const LlmRepackedPlan *plan,
                                           guint8                *memory,
                                           GError               **error);
 /* Writes the matrices to the open file from plan->data_offset on, in pieces at
- * multiples of LLM_REPACKED_PIECE, and fills in their @checksums. */
+ * multiples of LLM_REPACKED_PIECE, and fills in their @checksums. @path: for the error. */
 gboolean         llm_repack_in_file      (const LlmRepackedPlan *plan,
                                           guint                  n_threads,
                                           int                    fd,
+                                          const char            *path,
                                           guint64               *checksums,
                                           GError               **error);
 /* --- llm-repacked.c --- */

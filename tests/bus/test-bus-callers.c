@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <gio/gio.h>
+#include <poll.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -450,20 +451,41 @@ test_stopped_reader (Fixture      *fixture,
   g_assert_cmpuint (strlen (last), >, SMALL_PIPE_BYTES / 8);
 }
 
-/* The configuration gives the reader one second. */
+static gboolean
+is_closed (gpointer data)
+{
+  struct pollfd poll_fd = { *(int *) data, POLLIN, 0 };
+
+  return poll (&poll_fd, 1, 0) == 1 && (poll_fd.revents & POLLHUP) != 0;
+}
+
+/* The configuration gives the reader one second. Whoever comes back when the service has long
+ * closed the pipe learns how it ended, after whole lines. */
 static void
 test_stalled_reader (Fixture      *fixture,
                      gconstpointer data)
 {
   g_autofree char *context = bus_open (fixture->a, "story");
   g_autofree char *generation = NULL;
+  g_autoptr(GString) rest = NULL;
+  g_auto(GStrv) lines = NULL;
+  guint n_lines;
   int fd;
 
   generation = park (fixture->a, context, &fd);
   bus_wait_until (is_cancelled, fixture->b);
   g_assert_cmpuint (bus_count_messages (fixture->a, context, NULL), ==, 0);
   ask (fixture->a, context);
-  close (fd);
+  bus_wait_until (is_closed, &fd);
+  rest = bus_read_all (fd);
+  lines = g_strsplit (rest->str, "\n", -1);
+  n_lines = g_strv_length (lines);
+  g_test_message ("%s", lines[n_lines - 2]);
+  g_assert_cmpuint (n_lines, >, 2);
+  g_assert_cmpstr (lines[n_lines - 1], ==, "");
+  g_assert_true (g_str_has_prefix (lines[n_lines - 2], "{\"error\":{\"name\":\"" LLMSVC_ERROR_PREFIX
+                                                       "Cancelled\""));
+  g_assert_nonnull (strstr (lines[n_lines - 2], "stalled"));
 }
 
 /* --- at once --- */

@@ -45,7 +45,7 @@ assert_fails (GDBusConnection *app,
 
 typedef struct
 {
-  GString *words;  /* of Availability, as they were announced */
+  GString *words;  /* of Availability, as they were announced, “!” where there is a reason */
   char *reason;    /* (nullable) */
 } Announced;
 
@@ -64,9 +64,9 @@ on_properties (GDBusConnection *connection,
 
   if (!g_variant_lookup (changed, "Availability", "&s", &word))
     return;
-  g_string_append_printf (announced->words, "%s ", word);
   g_free (announced->reason);
   g_assert_true (g_variant_lookup (changed, "AvailabilityReason", "s", &announced->reason));
+  g_string_append_printf (announced->words, "%s%s ", word, *announced->reason != '\0' ? "!" : "");
 }
 
 static gboolean
@@ -97,6 +97,22 @@ unsubscribe (GDBusConnection *app,
   g_free (announced->reason);
 }
 
+/* What needs nothing that is stored. */
+static void
+assert_answers (GDBusConnection *app)
+{
+  g_autoptr(GVariant) completed =
+    bus_call_ok (app, NULL, "", "Complete", name_and_options ("Hello", SHORT));
+  g_autoptr(GVariant) made =
+    bus_call_ok (app, NULL, "", "CreateContext", g_variant_new ("(@a{sv})", bus_options ("{}")));
+  const char *path;
+
+  g_variant_get (made, "(&o)", &path);
+  g_free (bus_ask (app, path, "Hello", bus_options (SHORT), NULL));
+  g_free (bus_ask (app, path, "And now?", bus_options (SHORT), NULL));
+  g_assert_cmpuint (bus_count_messages (app, path, NULL), ==, 4);
+}
+
 /* The state folder can't be made when the service starts. */
 static void
 test_start (BusFixture   *fixture,
@@ -116,17 +132,17 @@ test_start (BusFixture   *fixture,
   pid = bus_rig_get_pid (fixture->rig);
   assert_fails (fixture->app, "", "OpenContext",
                 name_and_options ("notes", "{'create': <true>}"));
-  assert_fails (fixture->app, "", "CreateContext", g_variant_new ("(@a{sv})", bus_options ("{}")));
+  assert_fails (fixture->app, "", "CreateContext",
+                g_variant_new ("(@a{sv})", bus_options ("{'name': <'notes'>}")));
   assert_fails (fixture->app, "", "ListContexts", g_variant_new ("(@a{sv})", bus_options ("{}")));
-  assert_fails (fixture->app, "", "Complete", name_and_options ("Hello", SHORT));
-  assert_fails (fixture->app, "", "Prewarm", g_variant_new ("(@a{sv})", bus_options ("{}")));
   assert_fails (fixture->app, "", "SelectModel",
                 name_and_options ("llmsvc-demo-8M-Q8_0", "{}"));
   assert_fails (fixture->app, ".Admin", "ListApps", g_variant_new ("(@a{sv})", bus_options ("{}")));
   assert_fails (fixture->app, ".Admin", "SetQuota",
                 name_and_options ("", "{'calls': <uint32 3>}"));
+  assert_answers (fixture->app);
   word = get_availability (fixture->app, "Availability");
-  g_assert_cmpstr (word, ==, "failed");
+  g_assert_cmpstr (word, ==, "ready");
   reason = get_availability (fixture->app, "AvailabilityReason");
   g_assert_nonnull (strstr (reason, state));
 
@@ -173,7 +189,7 @@ test_running (BusFixture   *fixture,
         {
           bus_assert_error (error, "Storage");
           bus_wait_until (is_ready, &announced);
-          g_assert_nonnull (strstr (announced.words->str, "failed"));
+          g_assert_nonnull (strstr (announced.words->str, "ready! "));
         }
       else
         {

@@ -465,12 +465,23 @@ static void
 clear (LlmSink *sink)
 {
   g_string_free (((TestSink *) sink)->text, TRUE);
+  g_free (((TestSink *) sink)->waits_for);
+}
+
+static void
+take_progress (LlmSink  *sink,
+               GVariant *progress)
+{
+  TestSink *self = (TestSink *) sink;
+
+  g_clear_pointer (&self->waits_for, g_free);
+  (void) g_variant_lookup (progress, "waits-for", "s", &self->waits_for);
 }
 
 TestSink *
 test_sink_new (void)
 {
-  static const LlmSinkClass class = { accept_text, finish, clear };
+  static const LlmSinkClass class = { accept_text, finish, clear, .progress = take_progress };
   TestSink *self = llm_sink_new (&class, sizeof *self);
 
   self->text = g_string_new (NULL);

@@ -102,6 +102,7 @@ typedef struct
 {
   LlmSink parent;
   GString *text;
+  char *waits_for;      /* (nullable): as progress said last */
   gboolean is_full;
   gboolean is_finished;
 } TestSink;

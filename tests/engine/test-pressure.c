@@ -226,6 +226,9 @@ test_short (gconstpointer data)
   Fixture fixture = { 0 };
   g_autofree char *root = llm_test_folder_new ();
   g_autoptr(LlmContext) context = NULL;
+  g_autoptr(LlmCallOptions) options = parse_options (GREEDY, LLMSVC_CALL_COMPLETE);
+  g_autoptr(TestSink) sink = test_sink_new ();
+  g_autoptr(GAsyncResult) result = NULL;
   LlmMemoryFigures figures;
   Answer *answer;
 
@@ -243,15 +246,17 @@ test_short (gconstpointer data)
   g_assert_cmpuint (get_statistic (&fixture, "cuts"), >, 0);
   g_assert_cmpuint (get_statistic (&fixture, "budget-now-bytes"), ==, 0);
 
-  /* a call waits for room, and is not refused */
+  /* a call waits for room, says so, and is not refused */
   answer = begin_ask (&fixture, context, "Italian food, please.", GREEDY);
-  for (guint i = 0; i < 20; i++)
-    g_main_context_iteration (NULL, TRUE);
+  llm_engine_complete_async (fixture.engine, fixture.caller, "Find me a comedy movie.", options,
+                             &sink->parent, on_result, &result);
+  WAIT_FOR (g_strcmp0 (sink->waits_for, "memory") == 0);
   g_assert_false (answer->is_finished);
   put_available (root, 6000 * MIB);
-  WAIT_FOR (answer->is_finished);
+  WAIT_FOR (answer->is_finished && sink->is_finished);
   g_assert_no_error (answer->error);
   answer_free (answer);
+  g_clear_object (&result);
   g_clear_object (&context);
   tear_down (&fixture, NULL);
   llm_test_folder_remove (root);

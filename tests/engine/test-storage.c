@@ -115,6 +115,14 @@ is_available (Fixture    *fixture,
   return g_str_equal (llm_engine_get_availability (fixture->engine), availability);
 }
 
+/* Ready, and nothing is wrong with what is stored. */
+static gboolean
+is_well (Fixture *fixture)
+{
+  return is_available (fixture, "ready")
+         && llm_engine_get_availability_reason (fixture->engine) == NULL;
+}
+
 static gboolean
 close_context (LlmContext *context,
                GError    **error)
@@ -132,7 +140,7 @@ list_contexts (Fixture *fixture,
 {
   g_autoptr(GAsyncResult) result = NULL;
 
-  llm_engine_await_start (fixture->engine, on_result, &result);
+  llm_engine_await_stored (fixture->engine, on_result, &result);
   WAIT_FOR (result != NULL);
   return g_task_propagate_boolean (G_TASK (result), error);
 }
@@ -166,27 +174,34 @@ create_fails (Fixture    *fixture,
   return context == NULL;
 }
 
-/* Everything that would have to know what is stored says that it does not. */
+/* Everything that would have to know what is stored says that it does not; the rest is answered,
+ * with a warning. */
 static void
-assert_nothing_works (Fixture *fixture)
+assert_nothing_stored (Fixture *fixture)
 {
   g_autoptr(Answer) answer = begin_complete (fixture, "Hello!", GREEDY);
+  g_autoptr(LlmContext) unnamed = NULL;
   g_autoptr(GError) error = NULL;
 
   WAIT_FOR (answer->is_finished);
-  g_assert_error (answer->error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE);
+  g_assert_no_error (answer->error);
+  unnamed = create (fixture, "{'system': <'Be kind.'>}");
+  g_free (ask (fixture, unnamed, "Hello!", GREEDY));
+  g_free (ask (fixture, unnamed, "And now?", GREEDY));
+  g_assert_cmpuint (count_messages (unnamed), ==, 5);
+  g_assert_true (close_context (unnamed, &error));
   g_assert_null (open_context (fixture, "notes", "{}", &error));
   g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE);
   g_clear_error (&error);
   g_assert_false (list_contexts (fixture, &error));
   g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE);
   g_clear_error (&error);
-  g_assert_true (create_fails (fixture, "{}", &error));
+  g_assert_true (create_fails (fixture, "{'name': <'other'>}", &error));
   g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE);
   g_clear_error (&error);
   g_assert_false (set_quota (fixture, "{'calls': <uint32 3>}", &error));
   g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE);
-  g_assert_true (is_available (fixture, "failed"));
+  g_assert_true (is_available (fixture, "ready"));
   g_assert_cmpstr (llm_engine_get_availability_reason (fixture->engine)->message, ==,
                    error->message);
 }
@@ -216,11 +231,11 @@ test_locked (Fixture      *fixture,
   fixture->engine = start_engine (fixture->state, 2);
   g_signal_connect (fixture->engine, "availability-changed", G_CALLBACK (on_changed), &n_changes);
   WAIT_FOR (!is_available (fixture, "loading"));
-  assert_nothing_works (fixture);
+  assert_nothing_stored (fixture);
   n_changes = 0;
   sqlite3_close (other);
 
-  WAIT_FOR (is_available (fixture, "ready"));
+  WAIT_FOR (is_well (fixture));
   g_assert_cmpuint (n_changes, >=, 1);
   g_assert_null (llm_engine_get_availability_reason (fixture->engine));
   found = open_context (fixture, "notes", "{}", &error);
@@ -244,13 +259,13 @@ test_full_at_start (Fixture      *fixture,
   set_disk (fixture, 0);
   fixture->engine = start_engine (fixture->state, 2);
   WAIT_FOR (!is_available (fixture, "loading"));
-  assert_nothing_works (fixture);
+  assert_nothing_stored (fixture);
   g_assert_nonnull (strstr (llm_engine_get_availability_reason (fixture->engine)->message,
                             "make room"));
   g_assert_cmpuint (__atomic_load_n (&n_refused, __ATOMIC_SEQ_CST), >, 0);
 
   set_disk (fixture, -1);
-  WAIT_FOR (is_available (fixture, "ready"));
+  WAIT_FOR (is_well (fixture));
   context = open_context (fixture, "notes", "{'create': <true>}", &error);
   g_assert_no_error (error);
   g_free (ask (fixture, context, "Hello!", GREEDY));
@@ -275,12 +290,12 @@ test_no_folder_at_start (Fixture      *fixture,
   g_assert_true (g_file_set_contents (fixture->state, "a file", -1, NULL));
   fixture->engine = start_engine (fixture->state, 2);
   WAIT_FOR (!is_available (fixture, "loading"));
-  assert_nothing_works (fixture);
+  assert_nothing_stored (fixture);
   g_assert_nonnull (strstr (llm_engine_get_availability_reason (fixture->engine)->message,
                             fixture->state));
 
   g_assert_cmpint (g_unlink (fixture->state), ==, 0);
-  WAIT_FOR (is_available (fixture, "ready"));
+  WAIT_FOR (is_well (fixture));
   context = create (fixture, "{'name': <'notes'>}");
   g_free (ask (fixture, context, QUESTION, LONG));
   trim (fixture, "medium");
@@ -323,7 +338,7 @@ test_lost (Fixture      *fixture,
   answer = begin_ask (fixture, context, "And now find me a comedy movie.", GREEDY);
   WAIT_FOR (answer->is_finished);
   g_assert_error (answer->error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE);
-  WAIT_FOR (closed != NULL && is_available (fixture, "ready"));
+  WAIT_FOR (closed != NULL && is_well (fixture));
   g_assert_cmpstr (closed, ==, "administrator");
   g_assert_null (open_context (fixture, "notes", "{}", &error));
   g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_FOUND);
@@ -350,7 +365,7 @@ test_lost (Fixture      *fixture,
   g_assert_true (create_fails (fixture, "{'name': <'more'>}", &error));
   g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE);
   g_clear_error (&error);
-  WAIT_FOR (n_changes > 0 && is_available (fixture, "ready"));
+  WAIT_FOR (n_changes > 0 && is_well (fixture));
   g_clear_object (&made);
   made = open_context (fixture, "notes", "{}", &error);
   g_assert_no_error (error);
@@ -395,7 +410,7 @@ test_older_copy (Fixture      *fixture,
   answer = begin_ask (fixture, context, "Hello!", GREEDY);
   WAIT_FOR (answer->is_finished);
   g_assert_error (answer->error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE);
-  WAIT_FOR (context->revision == 1 && is_available (fixture, "ready"));
+  WAIT_FOR (context->revision == 1 && is_well (fixture));
   g_assert_cmpuint (count_messages (context), ==, 2);
   g_free (ask (fixture, context, "And now find me a comedy movie.", GREEDY));
   g_assert_cmpuint (count_messages (context), ==, 4);

@@ -130,6 +130,61 @@ test_locked (void)
   llm_test_folder_remove (folder);
 }
 
+/* The version that the file names is not that of its tables: that is told, with what is wrong, and
+ * the file stays as it was, byte by byte. */
+static void
+test_version (void)
+{
+  static const struct
+  {
+    const char *sql;
+    const char *part;
+  } lies[] = {
+    { "PRAGMA user_version = 0", "contexts" },
+    { "PRAGMA user_version = 1", "contexts.checksum" },
+    { "PRAGMA user_version = 4", "turns.n_sparse" },
+    { "DROP TABLE traits", "traits.context" },
+    { "DROP TABLE traits; PRAGMA user_version = 3", "traits.context" },
+    { "DROP INDEX contexts_copy", "contexts_copy" },
+    { "ALTER TABLE turns DROP COLUMN n_sparse", "turns.n_sparse" },
+    { "ALTER TABLE contexts ADD COLUMN more TEXT", "contexts.more" },
+    { "PRAGMA journal_mode = DELETE; PRAGMA user_version = 2", "traits.context" },
+    { "PRAGMA user_version = 99", "99" },
+  };
+
+  for (guint i = 0; i < G_N_ELEMENTS (lies); i++)
+    {
+      g_autofree char *folder = llm_test_folder_new ();
+      g_autofree char *path = g_build_filename (folder, "contexts.db", NULL);
+      g_autofree char *before = NULL;
+      g_autofree char *after = NULL;
+      g_autofree char *ids = NULL;
+      g_autoptr(GError) error = NULL;
+      LlmDb *db = llm_db_new (folder, &llm_context_schema);
+      sqlite3 *other;
+      gsize n_before;
+      gsize n_after;
+
+      g_assert_true (insert (db, "a", &error));
+      llm_db_free (db);
+      g_assert_cmpint (sqlite3_open (path, &other), ==, SQLITE_OK);
+      g_assert_cmpint (sqlite3_exec (other, lies[i].sql, NULL, NULL, NULL), ==, SQLITE_OK);
+      sqlite3_close (other);
+      g_assert_true (g_file_get_contents (path, &before, &n_before, NULL));
+
+      db = llm_db_new (folder, &llm_context_schema);
+      ids = list (db, &error);
+      g_test_message ("%s: %s", lies[i].sql, error != NULL ? error->message : ids);
+      g_assert_null (ids);
+      assert_storage_error (error, path);
+      assert_storage_error (error, lies[i].part);
+      llm_db_free (db);
+      g_assert_true (g_file_get_contents (path, &after, &n_after, NULL));
+      g_assert_cmpmem (before, n_before, after, n_after);
+      llm_test_folder_remove (folder);
+    }
+}
+
 /* A second service on the same folder is told so; the first goes on. */
 static void
 test_second (void)
@@ -476,6 +531,110 @@ test_damaged_inside (void)
   llm_test_folder_remove (folder);
 }
 
+/* --- the journal, overwritten in place --- */
+
+static gboolean
+has_damaged_journal (const char *folder)
+{
+  g_autoptr(GDir) entries = g_dir_open (folder, 0, NULL);
+  const char *name;
+
+  while ((name = g_dir_read_name (entries)) != NULL)
+    if (g_str_has_prefix (name, "contexts.db-wal.damaged-"))
+      return TRUE;
+  return FALSE;
+}
+
+/* Bytes that no program meant, at the end of a journal, in it, or in place of what says how it is
+ * to be read: that is noticed, the journal is kept, and what is before is used. One that is whole is
+ * nothing to tell, and neither is one that a crash cut, or that has behind its end what it had
+ * before it was last begun again. */
+static void
+test_overwritten_journal (void)
+{
+  static const struct
+  {
+    const char *what;
+    off_t at;       /* from the beginning, or from the end when negative */
+    off_t cut;      /* bytes that are missing at the end */
+    gsize n_bytes;
+    gboolean is_told;
+    gboolean keeps_all;
+  } cases[] = {
+    { "whole", 0, 0, 0, FALSE, TRUE },
+    { "header", 0, 0, 32, TRUE, FALSE },
+    { "one byte of the header", 17, 0, 1, TRUE, FALSE },
+    { "page in the middle", 32 + 30 * (24 + 4096) + 1000, 0, 64, TRUE, FALSE },
+    { "frames in the middle", 32 + 30 * (24 + 4096), 0, 3 * (24 + 4096), TRUE, FALSE },
+    { "last frames", -2 * (24 + 4096), 0, 2 * (24 + 4096), TRUE, FALSE },
+    { "cut", 0, 1000, 0, FALSE, FALSE },
+    { "restarted", 0, 0, 0, FALSE, TRUE },
+  };
+
+  /* the warnings come from the database's thread */
+  g_log_set_always_fatal (G_LOG_LEVEL_ERROR);
+  for (guint i = 0; i < G_N_ELEMENTS (cases); i++)
+    {
+      g_autofree char *folder = llm_test_folder_new ();
+      g_autofree char *copy = llm_test_folder_new ();
+      g_autofree char *ids = NULL;
+      g_autofree char *stored = NULL;
+      g_autofree char *bytes = g_malloc (cases[i].n_bytes + 1);
+      static const char *const names[] = { "contexts.db", "contexts.db-wal" };
+      g_autoptr(GError) error = NULL;
+      LlmDb *db = llm_db_new (folder, &llm_context_schema);
+      g_autofree char *journal = g_build_filename (copy, names[1], NULL);
+      guint n_contexts = g_str_equal (cases[i].what, "restarted") ? 100 : 20;
+      g_autoptr(GString) all = g_string_new (NULL);
+      GStatBuf status;
+      int fd;
+
+      for (guint n = 0; n < n_contexts; n++)
+        {
+          g_autofree char *id = g_strdup_printf ("%c%c", 'a' + n / 26, 'a' + n % 26);
+
+          g_assert_true (insert (db, id, &error));
+          g_string_append (all, id);
+        }
+      for (guint n = 0; n < G_N_ELEMENTS (names); n++)
+        {
+          g_autofree char *from = g_build_filename (folder, names[n], NULL);
+          g_autofree char *to = g_build_filename (copy, names[n], NULL);
+
+          copy_file (from, to);
+        }
+      llm_db_free (db);
+
+      memset (bytes, 0xa5, cases[i].n_bytes);
+      fd = open (journal, O_WRONLY | O_CLOEXEC);
+      g_assert_cmpint (g_stat (journal, &status), ==, 0);
+      g_test_message ("%s, of %d bytes", cases[i].what, (int) status.st_size);
+      g_assert_cmpint (pwrite (fd, bytes, cases[i].n_bytes,
+                               cases[i].at + (cases[i].at < 0 ? status.st_size : 0)),
+                       ==, cases[i].n_bytes);
+      g_assert_cmpint (ftruncate (fd, status.st_size - cases[i].cut), ==, 0);
+      close (fd);
+
+      db = llm_db_new (copy, &llm_context_schema);
+      ids = list (db, &error);
+      g_assert_no_error (error);
+      g_test_message ("%s", ids);
+      g_assert_true (has_damaged_journal (copy) == cases[i].is_told);
+      g_assert_true (g_str_equal (ids, all->str) == cases[i].keeps_all);
+      g_assert_true (g_str_has_prefix (all->str, ids));
+      if (cases[i].at > 32 || cases[i].at < 0)
+        g_assert_cmpuint (strlen (ids), >, 0);
+      g_assert_true (insert (db, "zz", &error));
+      llm_db_free (db);
+      db = llm_db_new (copy, &llm_context_schema);
+      stored = await_list (db);
+      g_assert_true (g_str_has_suffix (stored, "zz"));
+      llm_db_free (db);
+      llm_test_folder_remove (folder);
+      llm_test_folder_remove (copy);
+    }
+}
+
 int
 main (int    argc,
       char **argv)
@@ -484,6 +643,7 @@ main (int    argc,
   /* what is moved aside is told, by the database's thread */
   g_log_set_always_fatal (G_LOG_LEVEL_ERROR);
   g_test_add_func ("/store-faults/locked", test_locked);
+  g_test_add_func ("/store-faults/version", test_version);
   g_test_add_func ("/store-faults/second", test_second);
   g_test_add_func ("/store-faults/no-folder-yet", test_no_folder_yet);
   g_test_add_func ("/store-faults/links", test_links);
@@ -492,5 +652,6 @@ main (int    argc,
   g_test_add_func ("/store-faults/gone", test_gone);
   g_test_add_func ("/store-faults/truncated", test_truncated);
   g_test_add_func ("/store-faults/damaged-inside", test_damaged_inside);
+  g_test_add_func ("/store-faults/overwritten-journal", test_overwritten_journal);
   return g_test_run ();
 }

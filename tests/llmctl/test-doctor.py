@@ -230,6 +230,7 @@ class Doctor(unittest.TestCase):
         for state, level, text in (("no-model", "fail", "It has no model"),
                                    ("disabled", "fail", "has switched it off"),
                                    ("loading", "note", "loading a model"),
+                                   ("ready", "warn", "can't use what is stored: for a reason"),
                                    ("surprising", "fail", "(surprising)")):
             self.rig.stop()
             with self.subTest(state=state), fakes.Service(self.rig.environment, {

@@ -224,9 +224,11 @@ test_disk_full (Fixture       *fixture,
   plan = llm_repacked_plan_new (gguf, &hparams, NULL, &error);
   g_assert_no_error (error);
   checksums = g_new0 (guint64, plan->n_pieces);
-  g_assert_false (llm_repack_in_file (plan, 2, fd, checksums, &error));
-  g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_FAILED);
+  g_assert_false (llm_repack_in_file (plan, 2, fd, "/tmp/a folder/a file", checksums, &error));
+  g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE);
   g_assert_nonnull (strstr (error->message, g_strerror (ENOSPC)));
+  g_assert_nonnull (strstr (error->message, "/tmp/a folder/a file"));
+  g_assert_nonnull (strstr (error->message, "make room in the folder “/tmp/a folder”"));
   close (fd);
 }
 

@@ -23,6 +23,7 @@ sys.path.insert(0, str(SOURCE / "offline"))
 sys.dont_write_bytecode = True
 
 from distill import files, folder, texts
+from modelfile import arrays
 
 
 def run(*arguments):
@@ -189,6 +190,29 @@ class Written(unittest.TestCase):
                 files.write(path, source, "F16", {}, "taught")
             self.assertEqual([path.name], os.listdir(made))
             self.assertEqual(path.read_text(), "old")
+
+
+class FullDisk(unittest.TestCase):
+    """/dev/full in place of what is written: nothing stays, and the error names the file."""
+
+    def test_folder(self):
+        with tempfile.TemporaryDirectory() as root:
+            os.symlink("/dev/full", os.path.join(root, "settings.json.partial"))
+            with self.assertRaises(folder.FolderError) as caught:
+                folder.Folder(root, {"seed": 1})
+            self.assertIn(f"{root}/settings.json: No space left on device", str(caught.exception))
+            self.assertIn(f"make room in {root}", str(caught.exception))
+            self.assertEqual(os.listdir(root), [])
+
+    def test_arrays(self):
+        """A zip archive fails more than once."""
+        with tempfile.TemporaryDirectory() as root:
+            path = pathlib.Path(root) / "step.npz"
+            os.symlink("/dev/full", f"{path}.partial")
+            with self.assertRaises(OSError) as caught:
+                arrays.save(path, {"a": numpy.zeros(100000)})
+            self.assertEqual(caught.exception.filename, str(path))
+            self.assertEqual(os.listdir(root), [])
 
 
 if __name__ == "__main__":

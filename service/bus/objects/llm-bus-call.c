@@ -255,6 +255,9 @@ find_object (LlmBusCall *self,
   object = strchr (id, '/') == NULL
              ? self->tree->lookup (self->bus->engine, self->caller, id)
              : NULL;
+  if (object == NULL && self->tree->is_contexts
+      && !llm_engine_check_stored (self->bus->engine, error))
+    return FALSE;
   self->has_no_object = object == NULL;
   if (object == NULL)
     return llm_fail (error, LLMSVC_ERROR_NOT_FOUND, "This application has no object at “%s”",
@@ -295,7 +298,8 @@ on_index_read (GObject      *source,
       return;
     }
 
-  self->bus->has_index = TRUE;
+  self->has_waited = TRUE;
+  self->bus->has_index = llm_engine_check_stored (self->bus->engine, NULL);
   /* it may have left meanwhile: nothing may be made or held for it any more */
   llm_bus_callers_resolve (self->bus->callers, g_dbus_message_get_sender (self->message),
                            on_caller_found, llm_bus_call_ref (self));
@@ -318,9 +322,13 @@ on_caller_found (LlmCaller    *caller,
   g_clear_pointer (&self->caller, llm_caller_unref);
   self->caller = llm_caller_ref (caller);
   /* listing contexts waits for the index of them; what it lists is of no use here */
-  if (self->tree != NULL && self->tree->is_contexts && !self->bus->has_index)
+  if (self->tree != NULL && self->tree->is_contexts && !self->bus->has_index && !self->has_waited)
     {
-      llm_engine_await_start (self->bus->engine, on_index_read, llm_bus_call_ref (self));
+      gboolean is_one = !g_str_equal (g_dbus_message_get_path (self->message), self->tree->path);
+
+      /* one without a name is not in that */
+      (is_one ? llm_engine_await_start : llm_engine_await_stored) (
+        self->bus->engine, on_index_read, llm_bus_call_ref (self));
       return;
     }
 

@@ -92,6 +92,7 @@ struct _LlmBusCall
   LlmCaller *caller;           /* (owned) */
   LlmCallOptions *options;     /* (owned) (nullable) */
   gpointer object;             /* (owned) (nullable): at the path; NULL for the tree's own */
+  gboolean has_waited;         /* for what is stored */
   gboolean has_no_object;      /* the path is one, and nothing is there */
   int fd;                      /* (owned): -1 for none */
 };

@@ -129,7 +129,7 @@ static gboolean
 handle_list_contexts (LlmBusCall *call,
                       GError    **error)
 {
-  llm_engine_await_start (call->bus->engine, on_contexts_listed, llm_bus_call_ref (call));
+  llm_engine_await_stored (call->bus->engine, on_contexts_listed, llm_bus_call_ref (call));
   return TRUE;
 }
 

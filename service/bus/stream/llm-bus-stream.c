@@ -18,6 +18,8 @@
 #include "common/llmsvc-names.h"
 
 #define PIPE_BYTES (64 * 1024)
+/* what the kernel gives a user as installed */
+#define MAX_PIPE_BYTES (1024 * 1024)
 
 typedef struct
 {
@@ -124,6 +126,21 @@ on_room (int          fd,
   return G_SOURCE_REMOVE;
 }
 
+/* Nobody waits for the reader any more, who may read later all the same: how it ended is for the
+ * pipe to keep. It is full, and takes more when it is made larger; what it takes it has until it is
+ * read or closed, without a descriptor or memory of the service. */
+static void
+close_unread (LlmBusStream *self)
+{
+  int n_bytes = fcntl (self->fd, F_GETPIPE_SZ);
+
+  /* past the limit of a user the kernel gives nothing, and the stream ends without its last line */
+  if (n_bytes > 0 && self->pending->len < MAX_PIPE_BYTES
+      && fcntl (self->fd, F_SETPIPE_SZ, n_bytes + (int) self->pending->len) > 0)
+    (void) write_pending (self);
+  close_pipe (self);
+}
+
 static gboolean
 on_lingered (gpointer data)
 {
@@ -131,7 +148,7 @@ on_lingered (gpointer data)
   LlmBusStream *self = data;
 
   self->watch_linger = 0;
-  close_pipe (self);
+  close_unread (self);
   return G_SOURCE_REMOVE;
 }
 
@@ -268,7 +285,7 @@ make_room_to_linger (LlmCaller *owner)
   else if (n_of_user >= LLM_BUS_STREAM_MAX_USER_LINGERING)
     oldest = llm_sink_ref (oldest_of_user);
   if (oldest != NULL)
-    close_pipe ((LlmBusStream *) oldest);
+    close_unread ((LlmBusStream *) oldest);
 }
 
 static void

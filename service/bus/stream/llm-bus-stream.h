@@ -4,8 +4,8 @@
  * A sink over a pipe that the service makes: lines of JSON, or the text alone.
  * It writes without blocking and holds back what does not fit, at most one step
  * of an answer. After the end it stays until the reader has taken the rest, has
- * left, or has stalled; of the streams of one application that wait so, and of all
- * of a user's, only the latest. Main thread.
+ * left, or has stalled, whose pipe then keeps the last line for him; of the streams
+ * of one application that wait so, and of all of a user's, only the latest. Main thread.
  */
 
 #pragma once

@@ -5,7 +5,6 @@
 
 #define G_LOG_DOMAIN "llm-kv"
 
-#include "base/llm-fail.h"
 #include "kv/disk/llm-kv-storage-private.h"
 
 #include <errno.h>
@@ -17,6 +16,7 @@
 #include <unistd.h>
 
 #include "common/llmsvc-error.h"
+#include "io/llm-cache-folder.h"
 
 typedef struct
 {
@@ -64,8 +64,7 @@ set_error (LlmKvWrite *self,
            int         code)
 {
   if (self->error == NULL)
-    llm_fail (&self->error, LLMSVC_ERROR_STORAGE, "A context can't be written to storage: %s",
-              g_strerror (code));
+    llm_cache_folder_fail_write (self->storage->path, code, &self->error);
 }
 
 void

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tool-model.h"
+#include "arithmetic.h"
 
 /* Behind the tokens that were remembered. */
 #define N_COMPARED 32
@@ -90,6 +90,8 @@ make_random (const LlmHparams *hparams,
 
 static char *path;
 static int n_tokens = 512, n_windows = 1;
+/* Of the service's arithmetic instead. */
+static gboolean is_arithmetic, is_by_operator;
 
 static const GOptionEntry entries[] = {
   TOOL_MODEL_ENTRIES,
@@ -99,6 +101,10 @@ static const GOptionEntry entries[] = {
   { "windows", 0, 0, G_OPTION_ARG_INT, &n_windows, N_("Pieces of the text at most (1)"), "N" },
   { "text", 0, 0, G_OPTION_ARG_FILENAME, &path, N_("A text, instead of random tokens"),
     N_("FILE") },
+  { "arithmetic", 0, 0, G_OPTION_ARG_NONE, &is_arithmetic,
+    N_("Compare the service's arithmetic with floats on the text, in windows of --tokens"), NULL },
+  { "by-operator", 0, 0, G_OPTION_ARG_NONE, &is_by_operator,
+    N_("With --arithmetic: also with all but one operator in floats, for each"), NULL },
   TOOL_MODEL_KV_ENTRIES,
   { "call-tokens", 0, 0, G_OPTION_ARG_INT, &tool_model_options.n_call, N_("Tokens of a call (64)"),
     "N" },
@@ -131,6 +137,64 @@ make_tokens (ToolModel  *model,
   return NULL;
 }
 
+static ToolModel *
+open_model (gboolean   is_exact,
+            GError   **error)
+{
+  tool_model_options.is_exact = is_exact;
+  return tool_model_open (error);
+}
+
+static gboolean
+measure_operators (ToolModel     *exact,
+                   ToolModel     *model,
+                   const GArray  *tokens,
+                   GError       **error)
+{
+  ToolArithmetic result;
+
+  for (guint op = 0; op < LLM_N_OPS; op++)
+    {
+      if (!llm_operator_is_matrix (op) || op == LLM_OP_TOKEN_EMBEDDING
+          || op == LLM_OP_EXPERT_ROUTER || llm_operator_is_of_experts (op)
+          || (op != LLM_OP_OUTPUT && !llm_operator_is_used (model->hparams, op)))
+        continue;
+      if (!tool_arithmetic_measure (exact, model, op, tokens, (guint) n_tokens, (guint) n_windows,
+                                    &result, error))
+        return FALSE;
+      printf ("%s: mean divergence %.6f, same top %.2f %%\n", llm_operator_get_name (op),
+              result.mean, 100 * result.same_top);
+    }
+  return TRUE;
+}
+
+static int
+run_arithmetic (void)
+{
+  g_autoptr(GError) error = NULL;
+  g_autofree char *text = tool_read (path, &error);
+  g_autoptr(ToolModel) exact = text != NULL ? open_model (TRUE, &error) : NULL;
+  g_autoptr(ToolModel) model = exact != NULL ? open_model (FALSE, &error) : NULL;
+  g_autoptr(GArray) tokens = NULL;
+  ToolArithmetic result;
+
+  if (model == NULL)
+    return tool_fail (error);
+  tokens = tool_model_encode (model, text, TRUE);
+  if (!tool_arithmetic_measure (exact, model, LLM_N_OPS, tokens, (guint) n_tokens,
+                                (guint) n_windows, &result, &error)
+      || (is_by_operator && !measure_operators (exact, model, tokens, &error)))
+    return tool_fail (error);
+
+  printf ("scored: %u\nperplexity in floats: %.4f\nperplexity: %.4f (%+.2f %%)\n"
+          "mean divergence: %.6f\n99th percentile: %.6f\nlargest divergence: %.6f\n"
+          "same top: %.2f %%\n",
+          result.n_scored, result.exact_perplexity, result.perplexity,
+          100 * (result.perplexity / result.exact_perplexity - 1), result.mean, result.p99,
+          result.largest, 100 * result.same_top);
+  return TOOL_OK;
+}
+
 static int
 run (char **arguments)
 {
@@ -145,8 +209,17 @@ run (char **arguments)
   gsize length = (gsize) n_tokens + N_COMPARED;
   Comparison comparison;
 
+  if (is_by_operator && !is_arithmetic)
+    fault = _("--by-operator is for --arithmetic");
+  else if (is_arithmetic && (path == NULL || tool_model_has_policy () || tool_model_options.is_exact
+                             || tool_model_options.sub_model != 0))
+    fault = _("--arithmetic compares on a --text, without --exact, --sub-model and --kv");
+  else if (is_arithmetic && n_tokens < 4)
+    fault = _("--tokens is 4 or more");
   if (fault != NULL)
     return tool_fail_usage (fault);
+  if (is_arithmetic)
+    return run_arithmetic ();
   if (!tool_model_has_policy ())
     tool_model_options.kv = g_strdup ("llms");
 
@@ -179,7 +252,8 @@ run (char **arguments)
 }
 
 const ToolCommand tool_divergence = {
-  "divergence", N_("Measure what packing context memory changes"), NULL,
+  "divergence", N_("Measure what packing context memory changes, or the arithmetic"), NULL,
   N_("How the logits of the next 32 tokens differ when what is remembered was "
-     "packed between calls. The last line is “same top: X %”."), 0, entries, run,
+     "packed between calls; or, with --arithmetic, how those of a text differ from what floats "
+     "give. The last line is “same top: X %”."), 0, entries, run,
 };

@@ -313,6 +313,41 @@ test_packed (void)
   g_assert_cmpfloat (divergences[2], <, 0.5 * divergences[0]);
 }
 
+static double
+get_figure (const char *text,
+            const char *name)
+{
+  const char *at = strstr (text, name);
+
+  g_assert_nonnull (at);
+  return g_ascii_strtod (at + strlen (name), NULL);
+}
+
+/* What whole numbers lose against floats; of one operator less. */
+static void
+test_arithmetic (void)
+{
+  g_autofree char *path =
+    g_build_filename (g_getenv ("LLM_TEST_DATA"), "golden", "heldout_sgd_chatml.txt", NULL);
+  g_auto(Run) run = run_tool ("divergence", "--model", model, "--tokens", "256", "--text", path,
+                              "--windows", "2", "--arithmetic", "--by-operator", NULL);
+  double exact, mean;
+
+  g_assert_cmpstr (run.err, ==, "");
+  g_assert_cmpint (run.status, ==, 0);
+  g_assert_nonnull (strstr (run.out, "\nscored: 254\n"));
+  exact = get_figure (run.out, "\nperplexity in floats: ");
+  g_assert_cmpfloat (exact, >, 1);
+  g_assert_cmpfloat_with_epsilon (get_figure (run.out, "\nperplexity: "), exact, exact / 50);
+  mean = get_figure (run.out, "\nmean divergence: ");
+  g_assert_cmpfloat (mean, >, 0);
+  g_assert_cmpfloat (mean, <, 0.01);
+  g_assert_cmpfloat (get_figure (run.out, "\n99th percentile: "), >, mean);
+  g_assert_cmpfloat (get_figure (run.out, "\nffn-down: mean divergence "), >, 0);
+  g_assert_cmpfloat (get_figure (run.out, "\nffn-down: mean divergence "), <, mean);
+  g_assert_cmpfloat (get_figure (run.out, "\nsame top: "), >, 90);
+}
+
 /* One task of each kind; what the model says is up to the model. */
 static void
 test_accuracy (void)
@@ -526,6 +561,10 @@ test_faults (void)
     { { "perplexity", "--model", "MODEL", "--kv=best", "text", NULL }, 2, "--kv" },
     { { "divergence", "--model", "MODEL", "--kv-bits=5", NULL }, 2, "--kv-bits" },
     { { "divergence", "--model", "MODEL", "--tokens=100000", NULL }, 1, "--tokens" },
+    { { "divergence", "--model", "MODEL", "--arithmetic", NULL }, 2, "--text" },
+    { { "divergence", "--model", "MODEL", "--by-operator", NULL }, 2, "--arithmetic" },
+    { { "divergence", "--model", "MODEL", "--arithmetic", "--text=/dev/null", NULL }, 1,
+      "no window" },
     { { "perplexity", "--model", "MODEL", "--lora=/nowhere", "/dev/null", NULL }, 1, "/nowhere" },
     { { "accuracy", "--model", "MODEL", "/nowhere", NULL }, 1, "/nowhere" },
     { { "accuracy", "--model", "MODEL", "--w8a8", "text", NULL }, 2, "--calibration" },
@@ -570,6 +609,7 @@ main (int    argc,
   g_test_add_func ("/tool/perplexity", test_perplexity);
   g_test_add_func ("/tool/adapter", test_adapter);
   g_test_add_func ("/tool/packed", test_packed);
+  g_test_add_func ("/tool/arithmetic", test_arithmetic);
   g_test_add_func ("/tool/accuracy", test_accuracy);
   g_test_add_func ("/tool/accuracy-w8", test_accuracy_w8);
   g_test_add_func ("/tool/inspect", test_inspect);

@@ -103,6 +103,8 @@ llm_runner_keep_weights (LlmRunner *self)
         all += (double) runner->instance->weights->bytes;
       keep = (guint64) ((double) keep * ((double) self->instance->weights->bytes / all));
     }
+  /* the few rows in use are no reason for others to go */
+  keep += MIN (llm_weights_get_sparse_bytes (self->instance->weights), G_MAXUINT64 - keep);
   llm_weights_keep (self->instance->weights, keep);
 }
 

@@ -233,6 +233,14 @@ llm_weights_keep (LlmWeights *weights,
   tell_dropped (self);
 }
 
+guint64
+llm_weights_get_sparse_bytes (LlmWeights *weights)
+{
+  LlmFileWeights *self = (LlmFileWeights *) weights;
+
+  return self->repacked != NULL ? self->first_panel : 0;
+}
+
 static void
 view_panels (const LlmFileWeights    *self,
              const LlmRepackedMatrix *matrix,

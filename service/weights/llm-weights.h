@@ -211,6 +211,8 @@ guint64     llm_weights_drop_experts (LlmWeights   *self,
  * from their mapping when they are used. */
 void        llm_weights_keep        (LlmWeights    *self,
                                      guint64        bytes);
+/* Bytes at the beginning of that order of which a step uses little: rows of the model file itself. */
+guint64     llm_weights_get_sparse_bytes (LlmWeights *self);
 /* How weights of a packed file stream where not all stay (C4), from now on; @source stays until the
  * next such call. NULL: they don't any more. FALSE where there is no such file, or it can't be
  * opened once more. Not while views are held. */

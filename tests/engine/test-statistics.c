@@ -734,7 +734,7 @@ stream (Fixture           *fixture,
 
         llm_executor_keep_weights (
           fixture->engine->executor,
-          llm_ledger_get_used_backed (fixture->engine->ledger) - 4096);
+          llm_ledger_get_used_backed (fixture->engine->ledger) / 4 * 3);
         text = complete (fixture, "Hello", "{'max-tokens': <uint32 4>, 'raw': <true>}");
       }
 }

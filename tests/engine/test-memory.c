@@ -337,6 +337,7 @@ test_drafts (void)
   llm_test_model_write (&shape, large);
   g_strfreev (settings->model_folders);
   settings->model_folders = g_strdupv ((char *[]) { folder, NULL });
+  g_strfreev (settings->drafts);
   settings->drafts = g_strdupv ((char *[]) { "b-large:a-small", "a-small:typo", NULL });
   fixture.engine = llm_engine_new (settings);
   llm_engine_start (fixture.engine);

@@ -310,7 +310,16 @@ check_room (LlmEngine    *self,
             GError      **error)
 {
   guint64 budget = llm_ledger_get_budget (self->ledger);
+  guint64 limit = llm_governor_get_state (self->governor)->reading.group.limit;
+  guint64 wanted =
+    info->footprint.work + llm_memory_policy_get_reserve (limit, FALSE, FALSE);
 
+  /* beyond that the kernel would end the service */
+  if (limit > 0 && limit < wanted)
+    return llm_fail (error, LLMSVC_ERROR_NO_MEMORY,
+                     "The model %s needs %ju bytes in the service's control group, whose limit is %ju; "
+                     "raise the limit (MemoryMax= of the unit) or choose a smaller model", info->id,
+                     wanted, limit);
   if (budget == 0 || info->footprint.least <= budget)
     return TRUE;
   return llm_fail (error, LLMSVC_ERROR_NO_MEMORY,

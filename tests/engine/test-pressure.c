@@ -341,6 +341,45 @@ test_hog (void)
   llm_test_folder_remove (root);
 }
 
+static void
+put (const char *root,
+     const char *name,
+     const char *text)
+{
+  g_autofree char *path = g_build_filename (root, name, NULL);
+  g_autofree char *folder = g_path_get_dirname (path);
+
+  g_assert_cmpint (g_mkdir_with_parents (folder, 0700), ==, 0);
+  g_assert_true (g_file_set_contents (path, text, -1, NULL));
+}
+
+/* A control group without room for what a call needs: the kernel would kill the service. */
+static void
+test_small_group (void)
+{
+  Fixture fixture = { 0 };
+  g_autofree char *root = llm_test_folder_new ();
+  g_autoptr(Answer) refused = NULL;
+
+  put_available (root, 6000 * MIB);
+  put (root, "proc/self/cgroup", "0::/app\n");
+  put (root, "proc/self/mountinfo", "30 1 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
+  put (root, "sys/fs/cgroup/app/memory.max", "5000000\n");
+  put (root, "sys/fs/cgroup/app/memory.current", "250000\n");
+  put (root, "sys/fs/cgroup/app/memory.stat", "active_file 0\ninactive_file 0\n");
+  start (&fixture, IN_FILE, root, 0);
+  refused = begin_complete (&fixture, "Hello!", GREEDY);
+  WAIT_FOR (refused->is_finished);
+  g_assert_error (refused->error, LLMSVC_ERROR, LLMSVC_ERROR_NO_MEMORY);
+  g_assert_nonnull (strstr (refused->error->message, "control group, whose limit is 5000000"));
+
+  put (root, "sys/fs/cgroup/app/memory.max", "400000000\n");
+  WAIT_FOR (get_statistic (&fixture, "group-limit-bytes") == 400000000);
+  g_free (complete (&fixture, "Hello!", GREEDY));
+  tear_down (&fixture, NULL);
+  llm_test_folder_remove (root);
+}
+
 #define ADD(path, func)                                                                    \
   g_test_add_data_func ("/pressure/file/" path, GUINT_TO_POINTER (IN_FILE), func);         \
   g_test_add_data_func ("/pressure/memory/" path, GUINT_TO_POINTER (IN_MEMORY), func)
@@ -373,5 +412,6 @@ main (int    argc,
   g_test_add_data_func ("/pressure/streams/auto", "auto", test_streams);
   g_test_add_data_func ("/pressure/streams/off", "off", test_streams);
   g_test_add_func ("/pressure/hog", test_hog);
+  g_test_add_func ("/pressure/small-group", test_small_group);
   return g_test_run ();
 }

@@ -134,24 +134,29 @@ on_done (GObject      *source,
   llm_call_go_on (task, error);
 }
 
-void
-llm_call_await_start (GTask      *task,
-                      LlmCallStep step)
+static void
+await (GTask      *task,
+       LlmCallStep step,
+       void      (*wait) (LlmEngine *engine, GAsyncReadyCallback callback, gpointer data))
 {
   LlmCall *call = g_task_get_task_data (task);
 
   call->step = step;
-  llm_engine_await_start (call->engine, on_done, g_object_ref (task));
+  wait (call->engine, on_done, g_object_ref (task));
+}
+
+void
+llm_call_await_start (GTask      *task,
+                      LlmCallStep step)
+{
+  await (task, step, llm_engine_await_start);
 }
 
 void
 llm_call_await_stored (GTask      *task,
                        LlmCallStep step)
 {
-  LlmCall *call = g_task_get_task_data (task);
-
-  call->step = step;
-  llm_engine_await_stored (call->engine, on_done, g_object_ref (task));
+  await (task, step, llm_engine_await_stored);
 }
 
 static void

@@ -48,7 +48,6 @@ llm_crash_mark_free (LlmCrashMark *self)
 {
   if (self == NULL)
     return;
-  remove_file (self);
   g_free (self->path);
   g_free (self->crashed);
   g_free (self);

@@ -16,7 +16,6 @@ typedef struct _LlmCrashMark LlmCrashMark;
 
 /* @folder: (nullable): where the file lies; without one nothing is noted. */
 LlmCrashMark *llm_crash_mark_new    (const char   *folder);
-/* The process ends by itself. */
 void          llm_crash_mark_free   (LlmCrashMark *self);
 /* The model @id is being loaded. Returns whether an earlier process ended with it, and no load was good
  * since. */
@@ -25,7 +24,7 @@ gboolean      llm_crash_mark_begin  (LlmCrashMark *self,
 /* It is loaded; @is_held: in memory that only we can give back. */
 void          llm_crash_mark_loaded (LlmCrashMark *self,
                                      gboolean      is_held);
-/* It is not held, or not any more. */
+/* It is not held, or not any more; or the process ends by itself. */
 void          llm_crash_mark_ended  (LlmCrashMark *self);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmCrashMark, llm_crash_mark_free)

@@ -133,7 +133,7 @@ struct _LlmEngine
   LlmRepackProgress load;       /* atomic: of the one under way */
   guint64 told_load_bytes;      /* of it, told last */
   guint load_timer;             /* source: tells it */
-  struct _LlmCrashMark *crash_mark; /* (nullable) (owned): from the start to the stop */
+  struct _LlmCrashMark *crash_mark; /* (nullable) (owned): from the start on */
   GQueue waiting_model;         /* (element-type GTask) (owned) */
   gboolean is_suspect;          /* its file changed under us: open it anew */
   gint64 idle_since_us;

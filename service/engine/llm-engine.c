@@ -83,7 +83,8 @@ llm_engine_stop (LlmEngine *self)
     llm_generation_abandon (g_ptr_array_index (generations, i));
   llm_engine_store_stop (self);
   llm_executor_stop (self->executor);
-  g_clear_pointer (&self->crash_mark, llm_crash_mark_free);
+  /* a load that is still under way looks at it once more */
+  llm_crash_mark_ended (self->crash_mark);
   while (g_main_context_iteration (NULL, FALSE))
     ;
 }
@@ -105,6 +106,7 @@ llm_engine_finalize (GObject *object)
   g_hash_table_unref (self->apps);
   g_hash_table_unref (self->holds);
   llm_engine_store_stop (self);
+  g_clear_pointer (&self->crash_mark, llm_crash_mark_free);
   g_clear_pointer (&self->governor, llm_governor_free);
   llm_executor_free (self->executor);
   llm_mailbox_free (self->main_box);

@@ -65,7 +65,7 @@ __llmsvc_tool_option accuracy inject 'With --w8a8: give the model outliers that 
 __llmsvc_tool_option accuracy uneven 'With --inject: the first quarter of the layers only'
 __llmsvc_tool_option accuracy windows 'With --w8a8: pieces of 512 tokens of each text at most' --exclusive
 
-__llmsvc_tool_command divergence 'Measure what packing context memory changes'
+__llmsvc_tool_command divergence 'Measure what packing context memory changes, or the arithmetic'
 __llmsvc_tool_option divergence model 'The GGUF file' --short-option m --require-parameter --force-files
 __llmsvc_tool_option divergence lora 'Apply this adapter (LoRA) to it' --require-parameter --force-files
 __llmsvc_tool_option divergence threads 'Threads that compute' --exclusive
@@ -78,6 +78,8 @@ __llmsvc_tool_option divergence kv 'Treat context memory between calls as this p
 __llmsvc_tool_option divergence kv-ratio 'Percent of what it takes with 8 bits' --exclusive
 __llmsvc_tool_option divergence kv-bits '8, 4, 3 or 2 bits for all of it' --exclusive --arguments '8 4 3 2'
 __llmsvc_tool_option divergence call-tokens 'Tokens of a call' --exclusive
+__llmsvc_tool_option divergence arithmetic 'Compare the arithmetic of the service with floats on the text'
+__llmsvc_tool_option divergence by-operator 'With --arithmetic, also for each operator alone'
 
 __llmsvc_tool_command tokenize 'Show the tokens of a text'
 __llmsvc_tool_option tokenize model 'The GGUF file' --short-option m --require-parameter --force-files

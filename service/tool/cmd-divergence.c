@@ -7,7 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "arithmetic.h"
+#include "tool-model.h"
+#include "tool/llm-arithmetic.h"
 
 /* Behind the tokens that were remembered. */
 #define N_COMPARED 32
@@ -146,24 +147,23 @@ open_model (gboolean   is_exact,
 }
 
 static gboolean
-measure_operators (ToolModel     *exact,
-                   ToolModel     *model,
-                   const GArray  *tokens,
-                   GError       **error)
+measure_operators (const LlmArithmetic  *arithmetic,
+                   const GArray         *tokens,
+                   GError              **error)
 {
-  ToolArithmetic result;
+  LlmArithmeticLoss loss;
 
   for (guint op = 0; op < LLM_N_OPS; op++)
     {
       if (!llm_operator_is_matrix (op) || op == LLM_OP_TOKEN_EMBEDDING
           || op == LLM_OP_EXPERT_ROUTER || llm_operator_is_of_experts (op)
-          || (op != LLM_OP_OUTPUT && !llm_operator_is_used (model->hparams, op)))
+          || (op != LLM_OP_OUTPUT && !llm_operator_is_used (arithmetic->hparams, op)))
         continue;
-      if (!tool_arithmetic_measure (exact, model, op, tokens, (guint) n_tokens, (guint) n_windows,
-                                    &result, error))
+      if (!llm_arithmetic_measure (arithmetic, op, tokens, (guint) n_tokens, (guint) n_windows,
+                                   &loss, error))
         return FALSE;
       printf ("%s: mean divergence %.6f, same top %.2f %%\n", llm_operator_get_name (op),
-              result.mean, 100 * result.same_top);
+              loss.mean, 100 * loss.same_top);
     }
   return TRUE;
 }
@@ -176,22 +176,28 @@ run_arithmetic (void)
   g_autoptr(ToolModel) exact = text != NULL ? open_model (TRUE, &error) : NULL;
   g_autoptr(ToolModel) model = exact != NULL ? open_model (FALSE, &error) : NULL;
   g_autoptr(GArray) tokens = NULL;
-  ToolArithmetic result;
+  LlmArithmetic arithmetic;
+  LlmArithmeticLoss loss;
 
   if (model == NULL)
     return tool_fail (error);
+  arithmetic = (LlmArithmetic) {
+    .hparams = model->hparams, .tokenizer = model->tokenizer, .pool = model->pool,
+    .exact_forward = exact->forward, .exact_store = exact->store, .exact_weights = exact->weights,
+    .forward = model->forward, .store = model->store, .weights = model->weights,
+  };
   tokens = tool_model_encode (model, text, TRUE);
-  if (!tool_arithmetic_measure (exact, model, LLM_N_OPS, tokens, (guint) n_tokens,
-                                (guint) n_windows, &result, &error)
-      || (is_by_operator && !measure_operators (exact, model, tokens, &error)))
+  if (!llm_arithmetic_measure (&arithmetic, LLM_N_OPS, tokens, (guint) n_tokens, (guint) n_windows,
+                               &loss, &error)
+      || (is_by_operator && !measure_operators (&arithmetic, tokens, &error)))
     return tool_fail (error);
 
   printf ("scored: %u\nperplexity in floats: %.4f\nperplexity: %.4f (%+.2f %%)\n"
           "mean divergence: %.6f\n99th percentile: %.6f\nlargest divergence: %.6f\n"
           "same top: %.2f %%\n",
-          result.n_scored, result.exact_perplexity, result.perplexity,
-          100 * (result.perplexity / result.exact_perplexity - 1), result.mean, result.p99,
-          result.largest, 100 * result.same_top);
+          loss.n_scored, loss.exact_perplexity, loss.perplexity,
+          llm_arithmetic_get_growth (&loss), loss.mean, loss.p99,
+          loss.largest, 100 * loss.same_top);
   return TOOL_OK;
 }
 

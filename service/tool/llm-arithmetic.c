@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-#include "arithmetic.h"
+#define G_LOG_DOMAIN "llm-exec"
+
+#include "tool/llm-arithmetic.h"
 
 #include <math.h>
 #include <string.h>
@@ -149,8 +151,8 @@ compare_doubles (gconstpointer a,
 }
 
 static void
-sum_up (Comparison     *comparison,
-        ToolArithmetic *result)
+sum_up (const Comparison  *comparison,
+        LlmArithmeticLoss *loss)
 {
   GArray *all = comparison->divergences;
   double sum = 0;
@@ -158,7 +160,7 @@ sum_up (Comparison     *comparison,
   g_array_sort (all, compare_doubles);
   for (guint i = 0; i < all->len; i++)
     sum += g_array_index (all, double, i);
-  *result = (ToolArithmetic) {
+  *loss = (LlmArithmeticLoss) {
     .n_scored = all->len,
     .exact_perplexity = exp (comparison->exact_nll / all->len),
     .perplexity = exp (comparison->nll / all->len),
@@ -169,27 +171,36 @@ sum_up (Comparison     *comparison,
   };
 }
 
-gboolean
-tool_arithmetic_measure (ToolModel       *exact,
-                         ToolModel       *model,
-                         LlmOperator      op,
-                         const GArray    *tokens,
-                         guint            n_ctx,
-                         guint            n_windows,
-                         ToolArithmetic  *result,
-                         GError         **error)
+/* All but @op in floats. */
+static LlmForward *
+new_mixed_forward (const LlmArithmetic *self,
+                   LlmWeights          *mixed)
 {
-  const guint n_vocab = model->hparams->n_vocab;
-  const gint32 *text = tool_model_tokens (tokens);
   LlmPlanConfig config = { .kernels = llk_ops_best () };
+  g_autoptr(LlmPlan) plan = llm_plan_new (self->hparams, mixed, &config);
+
+  return llm_forward_new (plan, self->pool, NULL);
+}
+
+gboolean
+llm_arithmetic_measure (const LlmArithmetic  *self,
+                        LlmOperator           op,
+                        const GArray         *tokens,
+                        guint                 n_ctx,
+                        guint                 n_windows,
+                        LlmArithmeticLoss    *loss,
+                        GError              **error)
+{
+  const guint n_vocab = self->hparams->n_vocab;
+  const gint32 *text = (const gint32 *) (gpointer) tokens->data;
   g_autofree float *reference = NULL;
   g_autofree gint32 *input = g_new (gint32, n_ctx);
   g_autoptr(GArray) divergences = g_array_new (FALSE, FALSE, sizeof (double));
   Comparison comparison = { .n_ctx = n_ctx, .n_vocab = n_vocab, .divergences = divergences };
-  LlmWeights *mixed = op < LLM_N_OPS ? new_mixed (exact->weights, model->weights, op) : NULL;
-  g_autoptr(LlmPlan) plan =
-    llm_plan_new (model->hparams, mixed != NULL ? mixed : model->weights, &config);
-  g_autoptr(LlmForward) forward = llm_forward_new (plan, model->pool, NULL);
+  LlmWeights *mixed =
+    op < LLM_N_OPS ? new_mixed (self->exact_weights, self->weights, op) : NULL;
+  g_autoptr(LlmForward) mixed_forward = mixed != NULL ? new_mixed_forward (self, mixed) : NULL;
+  LlmForward *forward = mixed != NULL ? mixed_forward : self->forward;
   gboolean is_done = TRUE;
 
   reference = g_new (float, (gsize) (n_ctx - n_ctx / 2) * n_vocab);
@@ -198,19 +209,25 @@ tool_arithmetic_measure (ToolModel       *exact,
     {
       comparison.tokens = text + w * n_ctx;
       memcpy (input, comparison.tokens, n_ctx * sizeof *input);
-      if (model->tokenizer->adds_bos)
-        input[0] = model->tokenizer->bos;
+      if (self->tokenizer->adds_bos)
+        input[0] = self->tokenizer->bos;
       comparison.is_reference = TRUE;
-      is_done = run_window (exact->forward, exact->store, input, &comparison, error);
+      is_done = run_window (self->exact_forward, self->exact_store, input, &comparison, error);
       comparison.is_reference = FALSE;
-      is_done = is_done && run_window (forward, model->store, input, &comparison, error);
+      is_done = is_done && run_window (forward, self->store, input, &comparison, error);
     }
-  g_clear_pointer (&forward, llm_forward_free);
+  g_clear_pointer (&mixed_forward, llm_forward_free);
   g_clear_pointer (&mixed, llm_weights_free);
   if (is_done && divergences->len == 0)
     return llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
                      "A text of %u tokens has no window of %u", tokens->len, n_ctx);
   if (is_done)
-    sum_up (&comparison, result);
+    sum_up (&comparison, loss);
   return is_done;
+}
+
+double
+llm_arithmetic_get_growth (const LlmArithmeticLoss *loss)
+{
+  return 100 * (loss->perplexity / loss->exact_perplexity - 1);
 }

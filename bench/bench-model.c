@@ -13,6 +13,7 @@
 
 #include "bench-engine.h"
 #include "machine/bench-limits.h"
+#include "bench-loss.h"
 #include "bench-peer.h"
 #include "bench-results.h"
 #include "bench-shares.h"
@@ -43,6 +44,8 @@ static gboolean opt_profile;
 static GStrv opt_kv;
 static gboolean opt_density;
 static char *opt_beside;
+static char *opt_text;
+static int opt_loss_windows = 4;
 static int opt_turns = -1;
 
 static const GOptionEntry entries[] = {
@@ -76,6 +79,10 @@ static const GOptionEntry entries[] = {
     "In turns, step by step, the same while densities of chunks are collected", NULL },
   { "beside", 0, 0, G_OPTION_ARG_STRING, &opt_beside,
     "Another build of this program that runs the same in turns, step by step", "LLMSVC_BENCH" },
+  { "text", 0, 0, G_OPTION_ARG_FILENAME, &opt_text,
+    "A text on which to measure what the arithmetic loses", "FILE" },
+  { "loss-windows", 0, 0, G_OPTION_ARG_INT, &opt_loss_windows,
+    "Windows of 512 tokens of it at most (4)", "N" },
   { "turns", 0, G_OPTION_FLAG_HIDDEN, G_OPTION_ARG_INT, &opt_turns, NULL, NULL },
   { "profile", 0, 0, G_OPTION_ARG_NONE, &opt_profile, "Where the time goes, by stage", NULL },
   G_OPTION_ENTRY_NULL
@@ -101,6 +108,7 @@ typedef struct
   BenchMemory *memory;
   const BenchPeak *peak;
   BenchResults *results;
+  BenchLoss *loss;           /* (nullable) */
   GPtrArray *peers;          /* (element-type BenchPeer) */
   GPtrArray *variants;       /* (element-type Variant): ratios are to the first */
   char *prompt_test;
@@ -599,6 +607,8 @@ print_json (Rounds *rounds)
   json_object_set_boolean_member (settings, "exact", opt_exact);
   json_object_set_object_member (object, "settings", settings);
   bench_results_set_json (rounds->results, object);
+  if (rounds->loss != NULL)
+    json_object_set_object_member (object, "loss", bench_loss_get_json (rounds->loss));
   if (opt_profile)
     {
       profile = json_object_new ();
@@ -627,6 +637,19 @@ print_shares (Rounds *rounds)
   bench_shares_print_switches (rounds->engine);
 }
 
+/* Also where nothing was measured: nobody is to take speed for all that there is. */
+static void
+print_loss (Rounds *rounds)
+{
+  printf ("\n");
+  if (rounds->loss != NULL)
+    bench_loss_print (rounds->loss);
+  else if (opt_exact)
+    printf ("loss of the arithmetic: none, --exact is what it would be measured against\n");
+  else
+    printf ("loss of the arithmetic: not measured, --text=FILE would print it\n");
+}
+
 static void
 print_text (Rounds *rounds)
 {
@@ -640,6 +663,7 @@ print_text (Rounds *rounds)
           (double) engine->costs.position_bytes / 1e3, engine->kernels->name,
           opt_exact ? ", exact path" : "", engine->n_threads, bench_plural (engine->n_threads));
   bench_results_print (rounds->results);
+  print_loss (rounds);
   if (opt_sub_models != NULL)
     print_shares (rounds);
   if (opt_profile)
@@ -695,6 +719,10 @@ open_all (Rounds  *rounds,
   if (rounds->engine == NULL || !add_variant (rounds, "", NULL, FALSE, error) ||
       (opt_density && !add_variant (rounds, "densities", NULL, TRUE, error)))
     return FALSE;
+  if (opt_text != NULL && !opt_exact &&
+      (rounds->loss = bench_loss_new (rounds->engine, opt_text, (guint) opt_loss_windows,
+                                      error)) == NULL)
+    return FALSE;
   for (guint i = 0; opt_sub_models != NULL && opt_sub_models[i] != NULL; i++)
     if (!add_sub_model (rounds, opt_sub_models[i], error))
       return FALSE;
@@ -718,6 +746,7 @@ close_all (Rounds *rounds)
   g_clear_pointer (&rounds->engine, bench_engine_free);
   g_clear_pointer (&rounds->memory, bench_memory_free);
   g_clear_pointer (&rounds->results, bench_results_free);
+  g_clear_pointer (&rounds->loss, bench_loss_free);
   g_clear_pointer (&rounds->peers, g_ptr_array_unref);
   g_free (rounds->prompt_test);
   g_free (rounds->decode_test);
@@ -739,6 +768,8 @@ run_model (Bench   *bench,
                                     "that are not negative");
   if (opt_peers != NULL && opt_rows > 1)
     return bench_fail_usage (error, "--peer goes without --rows");
+  if (opt_loss_windows < 1)
+    return bench_fail_usage (error, "--loss-windows is 1 or more");
   if (opt_segments < 0 || opt_segments > LLM_MAX_LEVELS)
     return bench_fail_usage (error, "--segments is 1 to " G_STRINGIFY (LLM_MAX_LEVELS));
   if (opt_sub_models != NULL && (in_turns || opt_segments > 1))
@@ -753,6 +784,12 @@ run_model (Bench   *bench,
         warm_up (&rounds);
       for (int run = 0; run < opt_runs && !in_turns; run++)
         run_round (&rounds);
+      /* behind all that is timed, which it would slow */
+      is_done = rounds.loss == NULL ||
+                bench_loss_measure (rounds.loss, rounds.engine, opt_model, error);
+    }
+  if (is_done)
+    {
       if (bench->as_json)
         print_json (&rounds);
       else

@@ -259,6 +259,64 @@ test_model_variants (void)
   g_assert_nonnull (strstr (unknown.err, "tape"));
 }
 
+static BenchRigRun
+run_loss (const char *file,
+          const char *option,
+          const char *output)
+{
+  g_autofree char *text = g_build_filename (g_getenv ("LLM_TEST_DATA"), "golden",
+                                            "heldout_sgd_chatml.txt", NULL);
+  g_autofree char *text_option = g_strconcat ("--text=", text, NULL);
+
+  return bench_rig_run ("model", "--model", file, "--prompt", "8", "--gen", "0", "--runs", "1",
+                        "--no-cache", "--loss-windows=1", text_option, option, output, NULL);
+}
+
+/* What speed costs: of a model that has learned something, of one that has not, and of floats. */
+static void
+test_model_loss (void)
+{
+  g_autofree char *demo = g_build_filename (g_getenv ("LLM_MODEL_DIR"), "llmsvc-demo-8M-Q8_0.gguf",
+                                            NULL);
+  g_auto(BenchRigRun) run = run_loss (demo, "--json", NULL);
+  g_auto(BenchRigRun) random = run_loss (model, "--json", NULL);
+  g_auto(BenchRigRun) exact = run_loss (model, "--exact", "--json");
+  g_auto(BenchRigRun) line = run_loss (demo, NULL, NULL);
+  g_auto(BenchRigRun) silent = bench_rig_run ("model", "--model", model, "--prompt", "8", "--gen",
+                                              "0", "--runs", "1", "--no-cache", NULL);
+  g_autoptr(JsonNode) root = NULL;
+  g_autoptr(JsonNode) random_root = NULL;
+  g_autoptr(JsonNode) exact_root = NULL;
+  JsonObject *loss = json_object_get_object_member (parse (&run, &root), "loss");
+  double floats, perplexity;
+
+  g_assert_nonnull (loss);
+  g_assert_cmpint (json_object_get_int_member (loss, "window"), ==, 512);
+  g_assert_cmpint (json_object_get_int_member (loss, "scored"), ==, 255);
+  g_assert_true (json_object_get_boolean_member (loss, "beats-chance"));
+  floats = json_object_get_double_member (loss, "perplexity-in-floats");
+  perplexity = json_object_get_double_member (loss, "perplexity");
+  g_assert_cmpfloat (floats, >, 1);
+  g_assert_cmpfloat (floats, <, 100);
+  g_assert_cmpfloat (perplexity, !=, floats);
+  g_assert_cmpfloat_with_epsilon (json_object_get_double_member (loss, "perplexity-growth-percent"),
+                                  100 * (perplexity / floats - 1), 1e-9);
+  g_assert_cmpfloat (json_object_get_double_member (loss, "mean-divergence"), >, 0);
+  g_assert_cmpfloat (json_object_get_double_member (loss, "p99-divergence"), >,
+                     json_object_get_double_member (loss, "mean-divergence"));
+  g_assert_cmpfloat (json_object_get_double_member (loss, "largest-divergence"), >=,
+                     json_object_get_double_member (loss, "p99-divergence"));
+  g_assert_cmpfloat (json_object_get_double_member (loss, "same-top-percent"), >, 90);
+
+  loss = json_object_get_object_member (parse (&random, &random_root), "loss");
+  g_assert_false (json_object_get_boolean_member (loss, "beats-chance"));
+  g_assert_false (json_object_has_member (parse (&exact, &exact_root), "loss"));
+  g_assert_nonnull (strstr (line.out, "\nloss of the arithmetic on heldout_sgd_chatml.txt (255 "
+                                      "tokens scored): perplexity "));
+  g_assert_null (strstr (line.out, "random weights"));
+  g_assert_nonnull (strstr (silent.out, "\nloss of the arithmetic: not measured, --text=FILE"));
+}
+
 static void
 test_model_errors (void)
 {
@@ -267,6 +325,12 @@ test_model_errors (void)
   g_auto(BenchRigRun) no_file = bench_rig_run ("model", "--model", missing, NULL);
   g_auto(BenchRigRun) no_kernels = bench_rig_run ("model", "--model", model, "--kernels",
                                                   "slide-rule", NULL);
+  g_auto(BenchRigRun) no_text = bench_rig_run ("model", "--model", model, "--no-cache", "--text",
+                                               "/nowhere.txt", NULL);
+  g_auto(BenchRigRun) short_text = bench_rig_run ("model", "--model", model, "--no-cache", "--text",
+                                                  "/dev/null", NULL);
+  g_auto(BenchRigRun) no_windows = bench_rig_run ("model", "--model", model, "--loss-windows", "0",
+                                                  NULL);
   g_auto(BenchRigRun) unknown = bench_rig_run ("mdoel", NULL);
 
   g_assert_cmpint (usage.status, ==, 2);
@@ -274,6 +338,13 @@ test_model_errors (void)
   g_assert_nonnull (strstr (no_file.err, "missing.gguf"));
   g_assert_cmpint (no_kernels.status, ==, 1);
   g_assert_nonnull (strstr (no_kernels.err, "slide-rule"));
+  g_assert_cmpint (no_text.status, ==, 1);
+  g_assert_nonnull (strstr (no_text.err, "/nowhere.txt"));
+  g_assert_cmpint (short_text.status, ==, 1);
+  g_assert_nonnull (strstr (short_text.err, "/dev/null has 1 token for this model, and one window "
+                                            "is 512"));
+  g_assert_cmpint (no_windows.status, ==, 2);
+  g_assert_nonnull (strstr (no_windows.err, "--loss-windows"));
   g_assert_cmpint (unknown.status, ==, 2);
 }
 
@@ -353,6 +424,7 @@ main (int    argc,
   g_test_add_func ("/bench/model/batch", test_model_batch);
   g_test_add_func ("/bench/model/beside", test_model_beside);
   g_test_add_func ("/bench/model/variants", test_model_variants);
+  g_test_add_func ("/bench/model/loss", test_model_loss);
   g_test_add_func ("/bench/model/errors", test_model_errors);
   g_test_add_func ("/bench/machine", test_machine);
   g_test_add_func ("/bench/contention", test_contention);

@@ -107,8 +107,8 @@ DEFINE_CODES (iq4_nl, LLK_IQ4_NL)
 DEFINE_CODES (iq4_xs, LLK_IQ4_XS)
 DEFINE_CODES (mxfp4, LLK_MXFP4)
 
-#define FLOATS(name) { LLK_ACTIVATION_F32, N_PANELS, 0, multiply_##name }
-#define RUNS(name) { LLK_ACTIVATION_Q8, N_PANELS, 0, multiply_##name }
+#define FLOATS(name) { LLK_ACTIVATION_F32, N_PANELS, .multiply = multiply_##name }
+#define RUNS(name) { LLK_ACTIVATION_Q8, N_PANELS, .multiply = multiply_##name }
 
 static const LlkProduct products[LLK_TYPE_LIMIT] = {
   [LLK_F32] = FLOATS (f32),

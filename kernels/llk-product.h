@@ -63,6 +63,8 @@ size_t llk_activation_bytes (LlkActivation form, size_t n);
  * several is open.
  */
 
+#define LLK_FEW_ROWS 32
+
 typedef struct
 {
   LlkActivation activation;
@@ -71,8 +73,8 @@ typedef struct
   unsigned n_panels;
 
   /* Bytes of scratch memory that a caller of multiply() has to bring, 64-byte
-   * aligned; 0 when it needs none. */
-  size_t scratch;
+   * aligned; 0 when it needs none. With at most LLK_FEW_ROWS rows few_scratch is enough. */
+  size_t scratch, few_scratch;
 
   /* y[r * y_stride + o] = sum over the inputs of w[o, i] × x[r, i], for the
    * outputs o of panels [@first, @first + @n_panels) that are below n_out;

@@ -12,6 +12,8 @@
 #include "kernels/x86/llk-amx.h"
 #include "kernels/llk-panel-stored.h"
 
+#include <stddef.h>
+
 #define STEP_INPUTS 32
 #define MAX_STEPS (LLK_RUN / STEP_INPUTS)
 #define MAX_PAIRS 4
@@ -22,8 +24,10 @@ typedef uint8_t RunTiles[MAX_STEPS * TILE_BYTES];
 
 typedef struct
 {
-  RunTiles slots[N_SLOTS][2];   /* a run of each of two panels, where they aren't read directly */
   float sums[MAX_PAIRS][SUMS];  /* [tile][row][output], of a block of rows */
+  /* A run of each of two panels, where they aren't read directly: the first for runs that aren't
+   * kept, which a single block's are. */
+  RunTiles slots[1 + N_SLOTS][2];
 } Scratch;
 
 /* One call's work on a few pairs of panels. */
@@ -118,7 +122,7 @@ get_tiles (const Job     *job,
   const bool is_half = job->w->type == LLK_F16;
   const bool is_copied = is_half || run->n_inputs % STEP_INPUTS != 0;
   const bool is_kept = run->number < job->n_kept;
-  const size_t place = is_kept ? run->number * job->n_pairs + pair : N_SLOTS - 1;
+  const size_t place = is_kept ? 1 + run->number * job->n_pairs + pair : 0;
 
   for (size_t i = 0; i < 2 && 2 * pair + i < job->n_panels; i++)
     {
@@ -373,7 +377,7 @@ multiply (const LlkMatrix *w,
   n_pairs = N_SLOTS / n_runs;
   n_pairs = n_pairs == 0 ? 1 : n_pairs < MAX_PAIRS ? n_pairs : MAX_PAIRS;
   if (job.n_rows > BLOCK_ROWS)
-    job.n_kept = n_runs * n_pairs <= N_SLOTS ? n_runs : N_SLOTS - 1;
+    job.n_kept = n_runs * n_pairs <= N_SLOTS ? n_runs : N_SLOTS;
   for (size_t done = 0; done < n_panels; done += job.n_panels)
     {
       job.first = first + done;
@@ -389,5 +393,6 @@ const LlkProduct llk_amx_bf16 = {
   .activation = LLK_ACTIVATION_BF16,
   .n_panels = 2 * MAX_PAIRS,
   .scratch = sizeof (Scratch),
+  .few_scratch = offsetof (Scratch, slots) + sizeof (RunTiles[2]),
   .multiply = multiply,
 };

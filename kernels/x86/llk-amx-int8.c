@@ -12,6 +12,10 @@
 #include "kernels/x86/llk-amx.h"
 #include "kernels/llk-panel-stored.h"
 
+#include <stddef.h>
+
+_Static_assert (BLOCK_ROWS == LLK_FEW_ROWS, "a single block needs few slots");
+
 /* Fewer rows are multiplied without tiles. */
 #define MIN_TILED_ROWS 8
 #define MAX_PAIRS 4
@@ -26,10 +30,10 @@ typedef struct
 
 typedef struct
 {
-  Slot slots[N_SLOTS];
   float sums[MAX_PAIRS][SUMS];  /* [row][BLOCK_OUTPUTS], of a block of rows; zero between blocks */
   int32_t dots[SUMS];           /* [tile][row][output], of a run of a block */
   int32_t starts[BLOCK_ROWS * N]; /* [row][output], what the sums of such a run begin with */
+  Slot slots[N_SLOTS];          /* of which a single block uses the first, one more than pairs */
 } Scratch;
 
 typedef struct Pending Pending;
@@ -489,5 +493,6 @@ const LlkProduct llk_amx_int8 = {
   .activation = LLK_ACTIVATION_Q8,
   .n_panels = 2 * MAX_PAIRS,
   .scratch = sizeof (Scratch),
+  .few_scratch = offsetof (Scratch, slots) + (MAX_PAIRS + 1) * sizeof (Slot),
   .multiply = multiply,
 };

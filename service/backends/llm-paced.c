@@ -54,7 +54,7 @@ compute (PacedDevice   *self,
          Job           *job)
 {
   const LlmOpShape *shape = &job->prepared->shape;
-  gsize scratch_bytes = llm_matmul_get_scratch (self->kernels, shape->n_in);
+  gsize scratch_bytes = llm_matmul_get_scratch (self->kernels, shape->n_in, shape->n_rows);
   gsize row_bytes = llm_matmul_get_row_bytes (shape->n_in);
   g_autofree guint8 *scratch = g_malloc (scratch_bytes + 64);
   g_autofree guint8 *prepared = g_malloc (row_bytes * shape->n_rows + 64);

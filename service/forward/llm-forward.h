@@ -72,6 +72,9 @@ guint8       llm_forward_get_sub_model (LlmForward     *self);
 guint8       llm_forward_get_sparsity (LlmForward      *self);
 /* Scratch memory held, and giving it back between steps. */
 guint64      llm_forward_get_scratch (LlmForward       *self);
+/* How many rows a step of so many bytes of scratch may have, at least 1. */
+guint        llm_forward_count_rows  (LlmForward       *self,
+                                      guint64           room);
 guint64      llm_forward_trim        (LlmForward       *self);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmForward, llm_forward_free)

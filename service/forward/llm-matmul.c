@@ -325,13 +325,18 @@ run_parts (Run *run)
 
 gsize
 llm_matmul_get_scratch (const LlkOps *kernels,
-                        guint         n_in)
+                        guint         n_in,
+                        guint         n_rows)
 {
   gsize bytes = (MAX ((gsize) GROUP_FLOATS, n_in) + (gsize) TILE_ROWS * n_in) * sizeof (float);
 
   for (guint type = 0; kernels->product != NULL && type < LLK_TYPE_LIMIT; type++)
     if (llk_type_is_known (type))
-      bytes = MAX (bytes, kernels->product->find (type)->scratch);
+      {
+        const LlkProduct *product = kernels->product->find (type);
+
+        bytes = MAX (bytes, n_rows <= LLK_FEW_ROWS ? product->few_scratch : product->scratch);
+      }
   return (bytes + 63) / 64 * 64;
 }
 

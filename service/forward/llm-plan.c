@@ -114,7 +114,7 @@ llm_plan_new (const LlmHparams    *hparams,
   take_adapters (self);
   widest = MAX (widest, self->max_rank);
   self->cpu = llm_backend_cpu_new (config->kernels);
-  self->worker_bytes = llm_matmul_get_scratch (config->kernels, widest);
+  self->widest = widest;
   self->row_bytes = llm_matmul_get_row_bytes (widest);
 
   add_stages (self, nodes, llm_entry_stages, 0);

@@ -96,7 +96,8 @@ typedef struct
   LlmPlanNode *nodes;                /* (owned) */
   guint n_nodes;
   guint first_exit;                  /* from here on, nodes are for rows that want logits */
-  gsize worker_bytes, row_bytes;     /* of scratch memory, as LlmHost has it */
+  guint widest;                      /* inputs of a product */
+  gsize row_bytes;                   /* of scratch memory, as LlmHost has it */
   guint max_rank;                    /* of all adapters; 0 without any */
 } LlmPlan;
 

@@ -52,6 +52,8 @@ lay_out (LlmStep *self,
   gsize used = 0;
   gsize n_rows = self->batch->n_rows;
   gsize n_threads = llm_worker_pool_get_n_threads (self->pool);
+  gsize worker_bytes =
+    llm_matmul_get_scratch (self->kernels, self->plan->widest, (guint) n_rows);
   gsize n_query = (gsize) h->n_heads * h->head_dim;
   gsize n_kv = (gsize) h->n_kv_heads * h->head_dim;
 
@@ -73,7 +75,7 @@ lay_out (LlmStep *self,
   s->sine = llm_take (block, &used, n_rows * h->n_ropes * (h->rope_dim / 2), sizeof (float));
   s->hidden = llm_take (block, &used, (gsize) self->n_logits * h->n_embd, sizeof (float));
   s->logits = llm_take (block, &used, (gsize) self->n_logits * h->n_vocab, sizeof (float));
-  s->workers = llm_take (block, &used, n_threads * self->plan->worker_bytes, 1);
+  s->workers = llm_take (block, &used, n_threads * worker_bytes, 1);
   s->prepared = llm_take (block, &used, n_rows * self->plan->row_bytes, 1);
   s->received = llm_take (block, &used, self->collects_density ? n_threads * self->n_masses : 0,
                       sizeof (guint64));
@@ -83,7 +85,7 @@ lay_out (LlmStep *self,
     .n_multiplied = &self->n_multiplied,
     .pool = self->pool,
     .scratch = s->workers,
-    .scratch_bytes = self->plan->worker_bytes,
+    .scratch_bytes = worker_bytes,
     .prepared = s->prepared,
     .row_bytes = self->plan->row_bytes,
   };
@@ -99,6 +101,10 @@ llm_step_reserve (LlmStep *self,
   gsize needed = (lay_out (self, NULL) + page - 1) / page * page;
   gpointer block;
 
+  /* what a step of more rows took goes as soon as the service holds too much */
+  if (needed < self->block_bytes && self->ledger != NULL
+      && llm_ledger_get_excess (self->ledger) > 0)
+    llm_step_free_scratch (self);
   if (needed > self->block_bytes)
     {
       gsize more = needed - self->block_bytes;

@@ -8,7 +8,6 @@
 
 #include "base/llm-fail.h"
 #include "common/llmsvc-error.h"
-#include "model/llm-footprint.h"
 #include "runtime/llm-executor-private.h"
 
 G_STATIC_ASSERT (LLM_DRAFT_MAX_NODES == LLM_TREE_MAX_NODES);
@@ -246,6 +245,22 @@ set_node (LlmRow             *row,
     };
 }
 
+/* Room for @n more rows of the request; what steps left goes first where there is none. */
+static gboolean
+make_room (LlmRequest  *request,
+           guint        n,
+           GError     **error)
+{
+  g_autoptr(GError) no_room = NULL;
+
+  if (extend_session (request, n, &no_room))
+    return TRUE;
+  if (llm_executor_trim_scratch (request->executor) > 0)
+    return extend_session (request, n, error);
+  g_propagate_error (error, g_steal_pointer (&no_room));
+  return FALSE;
+}
+
 /* Adds the rows of one request to the step: first those of positions that the session had and lost,
  * then new ones, as each sees what is before it. */
 static gboolean
@@ -270,7 +285,7 @@ add_rows (LlmRequest   *request,
   budget->n_rows = MIN (budget->n_rows, n_left);
   n_old = MIN (n_missing, budget->n_rows);
   request->length_before = session->tokens->len;
-  if (budget->n_rows > n_old && !extend_session (request, budget->n_rows - n_old, error))
+  if (budget->n_rows > n_old && !make_room (request, budget->n_rows - n_old, error))
     return FALSE;
 
   for (guint i = 0; i < budget->n_rows; i++)
@@ -366,7 +381,6 @@ static guint
 count_rows_with_room (LlmRunner   *self,
                       LlmQueueStep *step)
 {
-  const LlmHparams *hparams = llm_model_get_hparams (self->instance->model);
   LlmLedger *ledger = self->executor->ledger;
   guint64 limit = llm_ledger_get_limit (ledger);
   guint64 taken = llm_ledger_get_anonymous (ledger);
@@ -375,7 +389,7 @@ count_rows_with_room (LlmRunner   *self,
   if (limit == G_MAXUINT64)
     return LLM_BATCH_MAX_ROWS;
   room = (limit - MIN (taken, limit)) / 2 + llm_forward_get_scratch (step->forward);
-  return (guint) CLAMP (room / llm_footprint_get_row (hparams), 1, LLM_BATCH_MAX_ROWS);
+  return llm_forward_count_rows (step->forward, room);
 }
 
 /* FALSE when no step began: nothing was left to run, or there was no room for it. */
@@ -387,8 +401,12 @@ begin_step (LlmRunner          *self,
 {
   LlmQueueStep *step = &self->steps[queue];
   g_autoptr(GError) error = NULL;
-  guint n_rows = count_rows_with_room (self, step);
+  guint n_rows;
 
+  /* what other steps left comes before what this one needs */
+  if (llm_ledger_get_excess (self->executor->ledger) > 0)
+    llm_executor_trim_scratch (self->executor);
+  n_rows = count_rows_with_room (self, step);
   llm_queue_step_reset (step);
   for (guint i = 0; i < n_budgets; i++)
     {

@@ -234,7 +234,7 @@ test_watch (void)
 
   init_case (&c);
   /* as a product of floats has it */
-  c.host.scratch_bytes = llm_matmul_get_scratch (llk_ops_best (), N_IN);
+  c.host.scratch_bytes = llm_matmul_get_scratch (llk_ops_best (), N_IN, G_MAXUINT);
   c.host.row_bytes = llm_matmul_get_row_bytes (N_IN);
   c.host.scratch = g_aligned_alloc (2, c.host.scratch_bytes, 64);
   c.host.prepared = g_aligned_alloc (N_ROWS, c.host.row_bytes, 64);

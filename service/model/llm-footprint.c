@@ -16,7 +16,7 @@
 /* Text, compiled schemas, the answer. */
 #define OTHER_BYTES ((guint64) 1 << 20)
 /* Of each thread: what products and attention take, mostly where there are tiles. */
-#define THREAD_BYTES ((guint64) 1 << 20)
+#define THREAD_BYTES ((guint64) 1 << 18)
 
 guint64
 llm_footprint_get_ring (guint64 weight_bytes)

@@ -101,10 +101,6 @@ llm_step_reserve (LlmStep *self,
   gsize needed = (lay_out (self, NULL) + page - 1) / page * page;
   gpointer block;
 
-  /* what a step of more rows took goes as soon as the service holds too much */
-  if (needed < self->block_bytes && self->ledger != NULL
-      && llm_ledger_get_excess (self->ledger) > 0)
-    llm_step_free_scratch (self);
   if (needed > self->block_bytes)
     {
       gsize more = needed - self->block_bytes;

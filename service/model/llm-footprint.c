@@ -2,8 +2,6 @@
 
 #include "model/llm-footprint.h"
 
-#include "base/llm-sysinfo.h"
-
 /* Of the ring that weights stream through: a matrix of each kind of a model with 7 billion weights,
  * and what is read while a pass begins with those that stay; of smaller models a part. */
 #define RING_BYTES ((guint64) 128 << 20)
@@ -15,8 +13,6 @@
 #define TOKENS 256
 /* Text, compiled schemas, the answer. */
 #define OTHER_BYTES ((guint64) 1 << 20)
-/* Of each thread: what products and attention take, mostly where there are tiles. */
-#define THREAD_BYTES ((guint64) 1 << 18)
 
 guint64
 llm_footprint_get_ring (guint64 weight_bytes)
@@ -60,7 +56,7 @@ llm_footprint_find (LlmGguf          *gguf,
          + (1 + WRITE_ROWS) * (guint64) hparams->n_vocab * sizeof (float)
          + (guint64) MIN (TOKENS, hparams->n_ctx) * hparams->n_layers * hparams->n_kv_heads
              * hparams->head_dim * 2 * sizeof (guint16)
-         + OTHER_BYTES + THREAD_BYTES * llm_sysinfo_n_processors ();
+         + OTHER_BYTES;
   /* of a budget that is too small for all, weights get half (llm_memory_policy_leave_for_weights) */
   return (LlmFootprint) { work, work + MIN (work, weights) };
 }

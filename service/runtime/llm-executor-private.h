@@ -249,8 +249,6 @@ guint64     llm_executor_get_capacity (LlmExecutor  *self);
  * @bytes are freed; returns what was. */
 guint64     llm_executor_evict       (LlmExecutor   *self,
                                       guint64        bytes);
-/* Gives back what steps left that are over; returns the bytes. */
-guint64     llm_executor_trim_scratch (LlmExecutor  *self);
 /* Gives the system the pages that stores keep for their next chunks. */
 void        llm_executor_trim_stores (LlmExecutor   *self);
 /* The same as llm_executor_evict(), until the budget has room for @bytes. */

@@ -10,8 +10,8 @@
  * evicted. */
 #define GIVE_US (2 * G_USEC_PER_SEC)
 
-guint64
-llm_executor_trim_scratch (LlmExecutor *self)
+static guint64
+trim_scratch (LlmExecutor *self)
 {
   guint64 freed = 0;
 
@@ -25,7 +25,7 @@ llm_executor_trim_scratch (LlmExecutor *self)
 static void
 run_give_scratch (LlmCommand *command)
 {
-  llm_executor_report (command, llm_executor_trim_scratch (command->executor));
+  llm_executor_report (command, trim_scratch (command->executor));
 }
 
 void
@@ -189,7 +189,7 @@ give_busy_kv (LlmCommand *command)
       guint64 own = llm_kv_seq_get_own_bytes (request->session->seq);
 
       llm_request_preempt (request);
-      command->freed += llm_executor_trim_scratch (self);
+      command->freed += trim_scratch (self);
       if (command->freed < command->bytes)
         command->freed += llm_executor_evict (self, MAX (command->bytes - command->freed, own));
     }

@@ -245,22 +245,6 @@ set_node (LlmRow             *row,
     };
 }
 
-/* Room for @n more rows of the request; what steps left goes first where there is none. */
-static gboolean
-make_room (LlmRequest  *request,
-           guint        n,
-           GError     **error)
-{
-  g_autoptr(GError) no_room = NULL;
-
-  if (extend_session (request, n, &no_room))
-    return TRUE;
-  if (llm_executor_trim_scratch (request->executor) > 0)
-    return extend_session (request, n, error);
-  g_propagate_error (error, g_steal_pointer (&no_room));
-  return FALSE;
-}
-
 /* Adds the rows of one request to the step: first those of positions that the session had and lost,
  * then new ones, as each sees what is before it. */
 static gboolean
@@ -285,7 +269,7 @@ add_rows (LlmRequest   *request,
   budget->n_rows = MIN (budget->n_rows, n_left);
   n_old = MIN (n_missing, budget->n_rows);
   request->length_before = session->tokens->len;
-  if (budget->n_rows > n_old && !make_room (request, budget->n_rows - n_old, error))
+  if (budget->n_rows > n_old && !extend_session (request, budget->n_rows - n_old, error))
     return FALSE;
 
   for (guint i = 0; i < budget->n_rows; i++)
@@ -401,12 +385,8 @@ begin_step (LlmRunner          *self,
 {
   LlmQueueStep *step = &self->steps[queue];
   g_autoptr(GError) error = NULL;
-  guint n_rows;
+  guint n_rows = count_rows_with_room (self, step);
 
-  /* what other steps left comes before what this one needs */
-  if (llm_ledger_get_excess (self->executor->ledger) > 0)
-    llm_executor_trim_scratch (self->executor);
-  n_rows = count_rows_with_room (self, step);
   llm_queue_step_reset (step);
   for (guint i = 0; i < n_budgets; i++)
     {

@@ -637,7 +637,7 @@ print_shares (Rounds *rounds)
   bench_shares_print_switches (rounds->engine);
 }
 
-/* Also where nothing was measured: nobody is to take speed for all that there is. */
+/* Also where nothing was measured, so that speed is never read without its price in sight. */
 static void
 print_loss (Rounds *rounds)
 {

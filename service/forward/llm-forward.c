@@ -166,8 +166,8 @@ llm_forward_count_rows (LlmForward *self,
   guint64 n_rows = CLAMP (room / row, 1, LLM_BATCH_MAX_ROWS);
   /* what many rows share out of each matrix is kept for all of them; attention takes less than that */
   const guint64 workers = llm_worker_pool_get_n_threads (self->step->pool)
-                    * (guint64) llm_matmul_get_scratch (self->step->kernels, plan->widest,
-                                                        LLM_BATCH_MAX_ROWS);
+                          * (guint64) llm_matmul_get_scratch (self->step->kernels, plan->widest,
+                                                              LLM_BATCH_MAX_ROWS);
 
   if (n_rows > LLK_FEW_ROWS)
     n_rows = MAX (LLK_FEW_ROWS, MIN (n_rows, (room - MIN (2 * workers, room)) / row));

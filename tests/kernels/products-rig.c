@@ -126,7 +126,7 @@ multiply (const Problem *p,
           gsize          y_stride,
           gboolean       is_added)
 {
-  gsize bytes = p->product->scratch;
+  gsize bytes = n_rows <= LLK_FEW_ROWS ? p->product->few_scratch : p->product->scratch;
   gsize row_bytes = llk_activation_bytes (p->product->activation, p->w.n_in);
   guint8 *scratch = rig_alloc (bytes + 64);
 

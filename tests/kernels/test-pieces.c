@@ -78,7 +78,7 @@ multiply_alone (const Problem *p,
 {
   gsize bytes = llk_panel_bytes (p->w.type, 0, n);
   gpointer row = rig_alloc (llk_activation_bytes (p->product->activation, n));
-  gpointer scratch = rig_alloc (p->product->scratch + 64);
+  gpointer scratch = rig_alloc (p->product->few_scratch + 64);
   guint8 *panels = rig_alloc (p->n_panels * bytes);
   LlkPiece piece = { panels, n, G_MAXSIZE };
   LlkMatrix w = { p->w.type, n, p->w.n_out, &piece, 1 };

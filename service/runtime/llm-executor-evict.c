@@ -320,11 +320,14 @@ llm_executor_find_preemptible (LlmExecutor *self)
 void
 llm_request_preempt (LlmRequest *request)
 {
+  gint64 now = llm_clock_now_us ();
+
   llm_request_leave_steps (request);
   llm_kv_seq_preempt (request->session->seq);
   request->is_resident = FALSE;
   request->session->n_settled = 0;
-  request->preempted_us = llm_clock_now_us ();
-  request->resume_us = request->preempted_us + PREEMPT_US;
+  if (request->preempted_us == 0)
+    request->preempted_us = now;
+  request->resume_us = now + PREEMPT_US;
   llm_sched_entry_set_suspended (&request->entry, TRUE);
 }

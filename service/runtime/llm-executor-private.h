@@ -309,6 +309,8 @@ gboolean    llm_request_may_wait     (LlmRequest    *request);
 /* Whether a preempted request stays so a little longer; then sets when it looks again. */
 gboolean    llm_request_stays_preempted (LlmRequest *request,
                                       gint64         now);
+/* One that has waited long enough may have the reserve; TRUE when that is new. */
+gboolean    llm_request_make_urgent  (LlmRequest    *request);
 /* Whether the request may keep what it has, as it is urgent and the reserve has room. */
 gboolean    llm_request_is_protected (LlmRequest    *request);
 /* Its window slides until it has room for @n_tokens (L11); positions that stay. */

@@ -66,9 +66,8 @@ llm_request_may_wait (LlmRequest *request)
   return TRUE;
 }
 
-/* One that has waited long enough may have the reserve; TRUE when that is new. */
-static gboolean
-make_urgent (LlmRequest *request)
+gboolean
+llm_request_make_urgent (LlmRequest *request)
 {
   gint64 now = llm_clock_now_us ();
 
@@ -121,7 +120,7 @@ llm_request_lock_chunks (LlmRequest *request,
       request->is_resident = llm_runner_take_weights (request->runner, request->level, &no_room)
                              && llm_kv_seq_begin_call (session->seq, n_new, &plan, &no_room);
       if (!request->is_resident && llm_executor_make_room (request->executor, bytes) == 0
-          && !preempt_other (request) && !make_urgent (request))
+          && !preempt_other (request) && !llm_request_make_urgent (request))
         {
           if (session->seq->is_locked)
             llm_kv_seq_preempt (session->seq);

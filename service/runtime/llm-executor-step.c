@@ -335,8 +335,13 @@ make_way (LlmRequest   *request,
   request->is_resident = FALSE;
   other = llm_executor_find_preemptible (request->executor);
   request->is_resident = TRUE;
-  if (other == NULL && !llm_request_may_wait (request))
-    return FALSE;
+  if (other == NULL)
+    {
+      if (!llm_request_may_wait (request))
+        return FALSE;
+      /* its chunks may find room each time, and the step behind them none */
+      llm_request_make_urgent (request);
+    }
   llm_request_preempt (request);
   return TRUE;
 }
@@ -446,6 +451,7 @@ finish_rows (LlmRequest         *request,
   guint n_missing = 0;
 
   request->stuck_us = 0;
+  request->preempted_us = 0;
   note_restored (request, step);
   if (prefills)
     llm_sched_entry_set_n_prompt (&request->entry, llm_request_count_left (request, &n_missing));

@@ -182,7 +182,8 @@ struct _LlmRequest
   gboolean is_resident;     /* its chunks are locked; FALSE before there was room for it, and while
                              * it is preempted (L9) */
   gint64 resume_us;         /* of a preempted request: not before */
-  gint64 preempted_us;      /* when it was, or first found no room; 0 for never */
+  gint64 preempted_us;      /* when it was, or first found no room, since its last step;
+                             * 0 for not */
   gint64 stuck_us;          /* when it first found no room since its last step; 0 for not */
   gboolean is_urgent;       /* it has waited long enough: the reserve is for it */
   gint64 urgent_us;         /* since when */

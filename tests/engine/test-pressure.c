@@ -316,8 +316,10 @@ test_gives_up (gconstpointer data)
 /* Another program takes what the weights would need, and there is no group: they stream, and answers
  * are the same; when it has ended they stay again. */
 static void
-test_hog (void)
+test_hog (gconstpointer data)
 {
+  guint64 left = GPOINTER_TO_UINT (data) * MIB;
+  guint64 used;
   Fixture fixture = { 0 };
   g_autofree char *root = llm_test_folder_new ();
   g_autofree char *prompt = make_prompt (10);
@@ -328,9 +330,9 @@ test_hog (void)
   start (&fixture, IN_FILE, root, 0);
   expected = complete (&fixture, prompt, GREEDY);
   g_assert_cmpuint (get_statistic (&fixture, "streaming-bytes"), ==, 0);
-  put_available (root, SYSTEM_RESERVE + 7 * MIB);
-  WAIT_FOR (get_statistic (&fixture, "keep-backed-bytes")
-            < get_statistic (&fixture, "used-backed-bytes"));
+  used = get_statistic (&fixture, "used-backed-bytes");
+  put_available (root, SYSTEM_RESERVE + left);
+  WAIT_FOR (get_statistic (&fixture, "keep-backed-bytes") < used);
   found = complete (&fixture, prompt, GREEDY);
   g_assert_cmpstr (found, ==, expected);
   g_assert_cmpuint (get_statistic (&fixture, "streamed-bytes"), >, 0);
@@ -411,7 +413,8 @@ main (int    argc,
   ADD ("gives-up", test_gives_up);
   g_test_add_data_func ("/pressure/streams/auto", "auto", test_streams);
   g_test_add_data_func ("/pressure/streams/off", "off", test_streams);
-  g_test_add_func ("/pressure/hog", test_hog);
+  g_test_add_data_func ("/pressure/hog/2", GUINT_TO_POINTER (2), test_hog);
+  g_test_add_data_func ("/pressure/hog/7", GUINT_TO_POINTER (7), test_hog);
   g_test_add_func ("/pressure/small-group", test_small_group);
   return g_test_run ();
 }

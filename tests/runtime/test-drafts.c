@@ -99,7 +99,7 @@ test_stop (void)
         outcome_clear (&plain);
         outcome_clear (&found);
       }
-  g_assert_cmpuint (n_stopped, >, 8);
+  g_assert_cmpuint (n_stopped, >, DRAFT_RIG_PROMPTS);
   g_assert_cmpuint (n_accepted, >, 0);
   draft_rig_clear (&rig);
 }

@@ -15,12 +15,16 @@ size_t
 llk_activation_bytes (LlkActivation form,
                       size_t        n)
 {
+  size_t n_runs;
+
   switch (form)
     {
     case LLK_ACTIVATION_F32:
       return round_up (n, 16) * sizeof (float);
     case LLK_ACTIVATION_Q8:
-      return round_up (n, 256) / 256 * sizeof (LlkActivationRun);
+      n_runs = round_up (n, 256) / 256;
+      return n_runs * sizeof (LlkActivationRun) + round_up (n_runs, 64)
+             + round_up (n_runs * LLK_N_APART * sizeof (LlkApart), 64);
     case LLK_ACTIVATION_BF16:
       return round_up (n, 64) * 2;
     case LLK_N_ACTIVATIONS:

@@ -6,6 +6,7 @@
 
 #include "kernels/llk.h"
 
+#include <math.h>
 #include <string.h>
 
 /* Parts of the sets of instructions; llk-dispatch.c puts sets together. Each
@@ -153,6 +154,92 @@ llk_gelu (float x)
   float u = 0.7978845608f * (x + 0.044715f * x * x * x);
 
   return x / (1 + llk_exp (-2 * u));
+}
+
+/* Below this a run of activations counts as zero: its inverse would come near the largest float. */
+#define LLK_MIN_MAGNITUDE 1e-30f
+
+/* What lies apart in a row of activations is beyond so many times the root mean square of the
+ * others. */
+#define LLK_APART_LIMIT 7.0f
+/* So often those others are found. */
+#define LLK_APART_PASSES 3
+
+/* The limit that follows from a row's sum of squares. */
+static inline float
+llk_activation_get_limit (float  sum,
+                          size_t n)
+{
+  return sqrtf (sum / (float) n) * LLK_APART_LIMIT;
+}
+
+/* Of squares that overflow, or come near the smallest floats, none is told from the others. */
+static inline bool
+llk_activation_has_limit (float sum)
+{
+  return sum >= 1e-30f && sum < llk_float_of_bits (0x7f800000);
+}
+
+/* The place of the sum of block @b among the sums of a run of activations. */
+static inline size_t
+llk_activation_find_sum (size_t b)
+{
+  return b / 4 * 4 + b % 2 * 2 + b % 4 / 2;
+}
+
+/* A run's values @x that are beyond @limit to @apart, as many as there is room for; the others to
+ * @rest. */
+static inline void
+llk_activation_put_apart (const float      *x,
+                          float             limit,
+                          float            *rest,
+                          LlkActivationRun *run,
+                          LlkApart         *apart)
+{
+  for (size_t i = 0; i < 256; i++)
+    {
+      const bool is_apart = fabsf (x[i]) > limit && run->n_apart < LLK_N_APART;
+
+      rest[i] = is_apart ? 0 : x[i];
+      if (is_apart)
+        apart[run->n_apart++] = (LlkApart) { x[i], (uint32_t) i };
+    }
+}
+
+/* Where a row of @n_in values has the n_apart of its runs, and then what lies apart. */
+static inline const uint8_t *
+llk_activation_get_counts (const void *row,
+                           size_t      n_in)
+{
+  return (const uint8_t *) row + (n_in + 255) / 256 * sizeof (LlkActivationRun);
+}
+
+static inline const LlkApart *
+llk_activation_get_apart (const void *row,
+                          size_t      n_in)
+{
+  const size_t n_runs = (n_in + 255) / 256;
+
+  return (const void *) (llk_activation_get_counts (row, n_in) + (n_runs + 63) / 64 * 64);
+}
+
+/* The counts to their place, and where each run's values apart begin. */
+static inline void
+llk_activation_finish_row (void  *row,
+                           size_t n_in)
+{
+  const size_t n_runs = (n_in + 255) / 256;
+  LlkActivationRun *runs = row;
+  uint8_t *counts = (uint8_t *) row + n_runs * sizeof *runs;
+  uint32_t n = 0;
+
+  memset (counts, 0, (n_runs + 63) / 64 * 64);
+  for (size_t i = 0; i < n_runs; i++)
+    {
+      counts[i] = runs[i].n_apart;
+      runs[i].first_apart = n;
+      n += runs[i].n_apart;
+    }
 }
 
 /* Whether one of the queries sees a slot of @chunk. */

@@ -17,12 +17,20 @@
 #define DEFINE_ROW(name, type)                                                                 \
   static void                                                                                  \
   add_row_##name (const uint8_t *run, const uint8_t *ahead, size_t n,                          \
-                  const LlkActivationRun *x, float *sums)                                      \
+                  const LlkActivationRun *x, const LlkApart *values, float *sums,              \
+                  float *apart)                                                                \
   {                                                                                            \
     if (n == LLK_RUN)                                                                          \
-      add_row (type, run, ahead, LLK_RUN, x, sums);                                            \
+      add_row (type, run, ahead, LLK_RUN, x, values, sums, apart);                             \
     else                                                                                       \
-      add_row (type, run, ahead, n, x, sums);                                                  \
+      add_row (type, run, ahead, n, x, values, sums, apart);                                   \
+  }                                                                                            \
+                                                                                               \
+  static void                                                                                  \
+  add_apart_##name (const RunParts *run, size_t panel, size_t n_panels,                        \
+                    const ApartValues *apart, float *sums, size_t panel_sums)                  \
+  {                                                                                            \
+    add_apart (type, run, panel, n_panels, apart, sums, panel_sums);                           \
   }                                                                                            \
                                                                                                \
   static void                                                                                  \
@@ -48,6 +56,7 @@
 #define DEFINE_OPS(name, type, store_it, minima)                                               \
   static const TypeOps ops_##name = {                                                          \
     .add_row = add_row_##name,                                                                 \
+    .add_apart = add_apart_##name,                                                             \
     .store = store_it,                                                                         \
     .store_minima = minima,                                                                    \
     .n_minima = minima == NULL ? 0 : type == LLK_Q2_K ? 8 : 4,                                 \
@@ -63,15 +72,9 @@
     multiply_runs (w, &ops_##name, first, n_panels, rows, n_rows, y, y_stride, is_added);      \
   }
 
-#if HAS_PAIRS
-#define STORE_BYTES store_pairs
-#else
-#define STORE_BYTES NULL
-#endif
-
 #define DEFINE_BYTES(name, type)                                                               \
   DEFINE_ROW (name, type)                                                                      \
-  DEFINE_OPS (name, type, STORE_BYTES, NULL)
+  DEFINE_OPS (name, type, store_bytes, NULL)
 #define DEFINE_CODES(name, type)                                                               \
   DEFINE_ROW (name, type)                                                                      \
   DEFINE_STORE (name, type)                                                                    \

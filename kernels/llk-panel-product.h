@@ -15,6 +15,7 @@
 
 #pragma once
 
+#include "kernels/llk-panel-apart.h"
 #include "kernels/llk-panel-rows.h"
 
 #define MAX_STREAMS 4
@@ -34,7 +35,7 @@ get_width (size_t n)
 
 /* --- one row --- */
 
-/* Q8_0, whose groups are as they are stored. */
+/* Q8_0, whose codes are in groups. */
 INLINE Ints
 dot_groups (const uint8_t          *run,
             const uint8_t          *ahead,
@@ -42,17 +43,30 @@ dot_groups (const uint8_t          *run,
             const LlkActivationRun *x,
             size_t                  part)
 {
+  const size_t head = llk_panel_head_bytes (llk_panel_shape (LLK_Q8_0));
+  const uint8_t *codes = run + head + sizeof (Ints) * part;
   Ints sums[4] = { splat_int (0), splat_int (0), splat_int (0), splat_int (0) };
 
-  for (size_t i = 0; i < n; i += 16, run += 256, ahead += 256)
+  if (part == 0)
+    fetch (ahead, head);
+  for (size_t i = 0; i < n; i += 32)
     {
+      const Ints r = load_long_multipliers (run, i / 32, part);
+
       if (part == 0)
-        fetch (ahead, 256);
-#pragma GCC unroll 4
-      for (size_t k = 0; k < 4; k++)
-        sums[k] = add_group_dots (sums[k],
-                                  make_weights (load_ints (run + 64 * k + sizeof (Ints) * part)),
-                                  x->q + i, k);
+        fetch (ahead + head + i * N, 32 * N);
+#pragma GCC unroll 8
+      for (size_t k = 0; k < 8; k++)
+        {
+          const Ints v = load_ints (codes + 16 * i + 64 * k);
+#if HAS_UNSIGNED_BYTES
+          const Weights w = scale_group (v, r, true);
+#else
+          const Weights w = make_weights (scale_group (v, r, false));
+#endif
+
+          sums[k % 4] = add_group_dots (sums[k % 4], w, x->q + i + k / 4 * 16, k % 4);
+        }
     }
   return add_ints (add_ints (sums[0], sums[1]), add_ints (sums[2], sums[3]));
 }
@@ -81,7 +95,9 @@ add_row (LlkType                 type,
          const uint8_t          *ahead,
          size_t                  n,
          const LlkActivationRun *x,
-         float                  *sums)
+         const LlkApart         *values,
+         float                  *sums,
+         float                  *apart)
 {
   const int moved = get_zero_point (type) - (HAS_UNSIGNED_BYTES ? 128 : 0);
   const Ints correction = splat_int (moved * x->sum);
@@ -93,14 +109,17 @@ add_row (LlkType                 type,
       Floats v = load_floats (sums + lane);
       Ints dots;
 
-      if (type == LLK_Q8_0)
+      if (x->n_apart > 0)
         {
-          if (part == 0)
-            fetch (ahead, 64);
-          dots = dot_groups (run + 64, ahead + 64, n, x, part);
+          Floats w = load_floats (apart + lane);
+
+          for (size_t k = 0; k < x->n_apart; k++)
+            w = multiply_add (load_exact (type, run, values[k].place, part),
+                              splat_float (values[k].x), w);
+          store_floats (apart + lane, w);
         }
-      else
-        dots = dot_codes (type, run, ahead, n, x, part);
+      dots = type == LLK_Q8_0 ? dot_groups (run, ahead, n, x, part)
+                              : dot_codes (type, run, ahead, n, x, part);
       v = add_scaled (v, add_ints (dots, correction), load_scale (type, run, lane), x->scale);
       if (has_minima (type))
         v = add_scaled (v, multiply_minima (type, run, x, part),
@@ -138,6 +157,7 @@ typedef struct
   const uint8_t *rows;
   size_t first_row, n_rows;
   float *sums;             /* [n_panels][n_rows][N] */
+  float *apart;            /* likewise: of what lies apart */
 } Group;
 
 /* The run that is read some runs later, in the order of multiply_group(). */
@@ -195,7 +215,12 @@ multiply_panels (const Group    *group,
 {
   const size_t n_left = group->n_panels - panel;
   const size_t n_panels = n_left < group->width ? n_left : group->width;
-  float *sums = group->sums + panel * group->n_rows * N;
+  const size_t panel_sums = group->n_rows * N;
+  float *sums = group->sums + panel * panel_sums;
+  float *apart = group->apart + panel * panel_sums;
+  const LlkApart *of_row = llk_activation_get_apart (group->rows, group->w->n_in);
+  ApartValue list[MAX_ROWS * LLK_N_APART];
+  ApartValues values;
   RunParts run = *runs;
   StoredRun stored[2];
 
@@ -203,27 +228,41 @@ multiply_panels (const Group    *group,
               run.parts[0].data += group->run_bytes)
     {
       const RunPart *next = &ahead->runs.parts[0];
-      const uint8_t *fetched[2];
+      const bool is_alone = n_rows == 1 && run.n_parts == 1;
+      const LlkActivationRun *x = (const void *) rows;
 
+      begin_apart_values (&values, list);
+      for (size_t r = 0; r < n_rows && !is_alone; r++)
+        {
+          const uint8_t *row = group->rows + r * group->row_bytes;
+          const LlkActivationRun *other = (const void *) (rows + r * group->row_bytes);
+
+          if (other->n_apart > 0)
+            add_apart_values (llk_activation_get_apart (row, group->w->n_in) + other->first_apart,
+                              other->n_apart, r, &values);
+        }
       for (size_t p = 0; p < n_panels; p++)
         {
-          fetched[p % 2] = next->data + (ahead->first + ahead->panel + p) * next->panel_bytes
-                           + ahead->run * group->run_bytes;
-          if (n_rows == 1 && run.n_parts == 1)
+          const uint8_t *fetched = next->data
+                                   + (ahead->first + ahead->panel + p) * next->panel_bytes
+                                   + ahead->run * group->run_bytes;
+
+          if (is_alone)
             {
               group->ops->add_row (run.parts[0].data
                                      + (group->first + panel + p) * run.parts[0].panel_bytes,
-                                   fetched[p % 2], run.n, (const void *) rows,
-                                   sums + p * group->n_rows * N);
+                                   fetched, run.n, x, of_row + x->first_apart,
+                                   sums + p * panel_sums, apart + p * panel_sums);
               continue;
             }
-          store_run (group->ops, &run, group->first + panel + p, fetched[p % 2], &stored[p % 2]);
-          /* Bytes that need not be stored are fetched while they are multiplied. */
-          if (group->ops->store != NULL)
-            fetched[p % 2] = NULL;
-          if (p % 2 == 1 || p + 1 == n_panels)
-            add_rows (group->ops, stored, fetched, p % 2 + 1, run.n, rows, group->row_bytes,
-                      n_rows, sums + p / 2 * 2 * group->n_rows * N, group->n_rows * N);
+          store_run (group->ops, &run, group->first + panel + p, fetched, &stored[p % 2]);
+          if (p % 2 == 0 && p + 1 < n_panels)
+            continue;
+          if (values.n > 0)
+            group->ops->add_apart (&run, group->first + panel + p / 2 * 2, p % 2 + 1, &values,
+                                   apart + p / 2 * 2 * panel_sums, panel_sums);
+          add_rows (group->ops, stored, p % 2 + 1, run.n, rows, group->row_bytes, n_rows,
+                    sums + p / 2 * 2 * panel_sums, panel_sums);
         }
       look_ahead (ahead, group);
     }
@@ -238,6 +277,7 @@ multiply_group (const Group *group,
   RunParts runs;
 
   memset (group->sums, 0, group->n_panels * group->n_rows * N * sizeof *group->sums);
+  memset (group->apart, 0, group->n_panels * group->n_rows * N * sizeof *group->apart);
   for (; walk_far (&walk, &runs) && runs.n_rows > group->first_row;
        rows += runs.n_runs * sizeof (LlkActivationRun))
     {
@@ -263,6 +303,7 @@ multiply_runs (const LlkMatrix *w,
   const size_t n_at_once = n_rows == 1 ? GROUP_SUMS / N : GROUP_PANELS;
   const size_t end = first + n_panels;
   float sums[GROUP_SUMS] __attribute__ ((aligned (64)));
+  float apart[GROUP_SUMS] __attribute__ ((aligned (64)));
   Group group = {
     .w = w,
     .ops = ops,
@@ -272,6 +313,7 @@ multiply_runs (const LlkMatrix *w,
     .first = first,
     .n_panels = n_panels < n_at_once ? n_panels : n_at_once,
     .sums = sums,
+    .apart = apart,
   };
   Ahead ahead = begin_ahead (&group);
 
@@ -287,6 +329,8 @@ multiply_runs (const LlkMatrix *w,
           if (group.first_row > 0)
             ahead = begin_ahead (&group);
           multiply_group (&group, &ahead);
+          for (size_t i = 0; i < group.n_panels * group.n_rows * N; i++)
+            sums[i] += apart[i];
           for (size_t p = 0; p < group.n_panels; p++)
             for (size_t r = 0; r < group.n_rows; r++)
               {

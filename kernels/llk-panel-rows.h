@@ -35,30 +35,37 @@ store_part (LlkType        type,
     }
 }
 
-#if HAS_PAIRS
-
-/* Q8_0: pairs of groups. */
-INLINE void
-store_pairs (const uint8_t *part,
+/* Q8_0, whose codes are in groups. */
+static void
+store_bytes (const uint8_t *part,
              const uint8_t *ahead,
              size_t         n,
-             int8_t        *pairs)
+             int8_t        *groups)
 {
-  const uint8_t *groups = part + 64;
+  const size_t head = llk_panel_head_bytes (llk_panel_shape (LLK_Q8_0));
 
-  fetch (ahead, 64 + n * N);
-  for (size_t i = 0; i < n; i += 8)
-    for (size_t p = 0; p < N_PARTS; p++)
-      {
-        const size_t at = 16 * i + sizeof (Ints) * p;
-        const Ints a = load_ints (groups + at), b = load_ints (groups + at + 64);
+  fetch (ahead, head);
+  for (size_t i = 0; i < n; i += 32)
+    {
+      fetch (ahead + head + i * N, 32 * N);
+      UNROLL_PARTS
+      for (size_t p = 0; p < N_PARTS; p++)
+        {
+          const Ints r = load_long_multipliers (part, i / 32, p);
 
-        store_ints (pairs + at, low_words (a, b));
-        store_ints (pairs + at + 64, high_words (a, b));
-      }
+#pragma GCC unroll 4
+          for (size_t k = 0; k < 8; k += 2)
+            {
+              const size_t at = 16 * i + 64 * k + sizeof (Ints) * p;
+              const Ints a = scale_group (load_ints (part + head + at), r, false);
+              const Ints b = scale_group (load_ints (part + head + at + 64), r, false);
+
+              store_ints (groups + at, HAS_PAIRS ? low_words (a, b) : a);
+              store_ints (groups + at + 64, HAS_PAIRS ? high_words (a, b) : b);
+            }
+        }
+    }
 }
-
-#endif
 
 INLINE void
 store_part_minima (LlkType        type,
@@ -104,13 +111,11 @@ typedef struct
   const float *scales;
   const float *min_scales;
   float *sums;                /* of the first row */
-  const uint8_t *ahead;       /* (nullable): fetched meanwhile, as many bytes as groups have */
 } Column;
 
 static Column
 get_column (const StoredRun *run,
             size_t           part,
-            const uint8_t   *ahead,
             float           *sums)
 {
   return (Column) {
@@ -119,7 +124,6 @@ get_column (const StoredRun *run,
     run->scales + N_LANES * part,
     run->min_scales + N_LANES * part,
     sums + N_LANES * part,
-    ahead,
   };
 }
 
@@ -155,7 +159,6 @@ INLINE void
 add_columns (const TypeOps *ops,
              const Column   columns[2],
              size_t         n_columns,
-             bool           is_fetching,
              size_t         n,
              const uint8_t *rows,
              size_t         row_bytes,
@@ -173,9 +176,6 @@ add_columns (const TypeOps *ops,
     {
       Ints x[ROWS / 2][2];
 
-      if (is_fetching)
-        for (size_t c = 0; c < n_columns; c++)
-          fetch (columns[c].ahead + 16 * i, 256);
 #pragma GCC unroll 4
       for (size_t p = 0; p < n_pairs; p++)
         {
@@ -217,7 +217,6 @@ INLINE void
 add_columns (const TypeOps *ops,
              const Column   columns[2],
              size_t         n_columns,
-             bool           is_fetching,
              size_t         n,
              const uint8_t *rows,
              size_t         row_bytes,
@@ -239,9 +238,6 @@ add_columns (const TypeOps *ops,
         const Weights a = make_weights (load_ints (first + 16 * i + 64 * k));
         const Weights b = make_weights (load_ints (second + 16 * i + 64 * k));
 
-        if (is_fetching)
-          for (size_t c = 0; c < n_columns; c++)
-            __builtin_prefetch (columns[c].ahead + 16 * i + 64 * k, 0, 2);
 #pragma GCC unroll 8
         for (size_t r = 0; r < n_rows; r++)
           {
@@ -272,11 +268,9 @@ add_some_rows (const TypeOps *ops,
 #define CASE(count)                                                                            \
   case count:                                                                                  \
     if (n_columns == 1)                                                                        \
-      add_columns (ops, columns, 1, false, n, rows, row_bytes, count);                         \
-    else if (columns[0].ahead != NULL)                                                         \
-      add_columns (ops, columns, 2, true, n, rows, row_bytes, count);                          \
+      add_columns (ops, columns, 1, n, rows, row_bytes, count);                                \
     else                                                                                       \
-      add_columns (ops, columns, 2, false, n, rows, row_bytes, count);                         \
+      add_columns (ops, columns, 2, n, rows, row_bytes, count);                                \
     break;
 
   for (; n_rows > 0; n_rows -= n_rows < ROWS ? n_rows : ROWS)
@@ -296,20 +290,16 @@ add_some_rows (const TypeOps *ops,
         }
       rows += ROWS * row_bytes;
       for (size_t c = 0; c < 2; c++)
-        {
           columns[c].sums += ROWS * N;
-          columns[c].ahead = NULL;
-        }
     }
 #undef CASE
 }
 
-/* A run of one or two panels times @n_rows rows to their sums, while what is @ahead of each
- * (nullable) is fetched. @sums of the second panel are @panel_sums behind those of the first. */
+/* A run of one or two panels times @n_rows rows to their sums. @sums of the second panel are
+ * @panel_sums behind those of the first. */
 static void
 add_rows (const TypeOps   *ops,
           const StoredRun  runs[2],
-          const uint8_t   *const ahead[2],
           size_t           n_panels,
           size_t           n,
           const uint8_t   *rows,
@@ -323,15 +313,15 @@ add_rows (const TypeOps   *ops,
   if (N_PARTS == 1)
     {
       for (size_t p = 0; p < n_panels; p++)
-        columns[p] = get_column (&runs[p], 0, ahead[p], sums + p * panel_sums);
+        columns[p] = get_column (&runs[p], 0, sums + p * panel_sums);
       add_some_rows (ops, columns, n_panels, n, rows, row_bytes, n_rows);
       return;
     }
   for (size_t p = 0; p < n_panels; p++)
     for (size_t part = 0; part < N_PARTS; part += 2)
       {
-        columns[0] = get_column (&runs[p], part, ahead[p], sums + p * panel_sums);
-        columns[1] = get_column (&runs[p], part + 1, ahead[p], sums + p * panel_sums);
+        columns[0] = get_column (&runs[p], part, sums + p * panel_sums);
+        columns[1] = get_column (&runs[p], part + 1, sums + p * panel_sums);
         add_some_rows (ops, columns, 2, n, rows, row_bytes, n_rows);
       }
 }

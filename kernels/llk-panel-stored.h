@@ -12,15 +12,57 @@
 #define MAX_MINIMA (16 * N)
 #define CACHE_LINE 64
 
+/* A value that lies apart in a row of several. */
+typedef struct
+{
+  float x;
+  uint16_t row;
+  uint16_t place;
+} ApartValue;
+
+/* Those of several rows in a run, row after row, and where they are. */
+typedef struct
+{
+  uint64_t places[LLK_RUN / 64];
+  size_t n;
+  ApartValue *values;
+} ApartValues;
+
+/* None, with room at @values. */
+static inline void
+begin_apart_values (ApartValues *apart,
+                    ApartValue  *values)
+{
+  memset (apart->places, 0, sizeof apart->places);
+  apart->n = 0;
+  apart->values = values;
+}
+
+static inline void
+add_apart_values (const LlkApart *x,
+                  size_t          n,
+                  size_t          row,
+                  ApartValues    *apart)
+{
+  for (size_t k = 0; k < n; k++)
+    {
+      apart->places[x[k].place / 64] |= UINT64_C (1) << x[k].place % 64;
+      apart->values[apart->n++] = (ApartValue) { x[k].x, (uint16_t) row, (uint16_t) x[k].place };
+    }
+}
+
 /* What each type brings. */
 typedef struct
 {
   /* Adds a whole run of up to 256 inputs, in one part, times one row to a panel's
-   * sixteen sums. */
+   * sixteen sums, and what lies apart to those of that. */
   void (*add_row) (const uint8_t *run, const uint8_t *ahead, size_t n,
-                   const LlkActivationRun *x, float *sums);
-  /* Stores the bytes of a part of a run as put_sixteen() does; NULL where the panel has them
-   * so. */
+                   const LlkActivationRun *x, const LlkApart *values, float *sums, float *apart);
+  /* Adds what lies apart of rows times a run of one or two panels to their sums, those of the
+   * second panel @panel_sums behind those of the first. */
+  void (*add_apart) (const RunParts *run, size_t panel, size_t n_panels, const ApartValues *apart,
+                     float *sums, size_t panel_sums);
+  /* Stores the bytes of a part of a run as put_sixteen() does. */
   void (*store) (const uint8_t *part, const uint8_t *ahead, size_t n, int8_t *groups);
   void (*load_scales) (const uint8_t *run, float *scales, float *min_scales);
   /* NULL for types without minima: those of a part as shorts, in the order of panels. */
@@ -47,11 +89,10 @@ fetch (const uint8_t *ahead,
 /* A run of a panel for several rows. */
 typedef struct
 {
-  int8_t store[RUN_BYTES] __attribute__ ((aligned (64)));
+  int8_t groups[RUN_BYTES] __attribute__ ((aligned (64)));
   int16_t minima[MAX_MINIMA] __attribute__ ((aligned (64)));
   float scales[N] __attribute__ ((aligned (64)));
   float min_scales[N] __attribute__ ((aligned (64)));
-  const int8_t *groups;       /* the panel's, or stored ones */
 } StoredRun;
 
 /* The minima of a part to their places among those of the run. */
@@ -73,22 +114,15 @@ store_run (const TypeOps  *ops,
            const uint8_t  *ahead,
            StoredRun      *run)
 {
-  run->groups = run->store;
   for (size_t p = 0; p < parts->n_parts; p++)
     {
       const RunPart *part = &parts->parts[p];
       const uint8_t *data = part->data + panel * part->panel_bytes;
-      int8_t *groups = run->store + part->first * N;
       int16_t minima[MAX_MINIMA] __attribute__ ((aligned (64)));
 
       if (p == 0)
         ops->load_scales (data, run->scales, run->min_scales);
-      if (ops->store != NULL)
-        ops->store (data, ahead, part->n, groups);
-      else if (parts->n_parts > 1)
-        memcpy (groups, data + 64, part->n * N);
-      else
-        run->groups = (const int8_t *) data + 64;
+      ops->store (data, ahead, part->n, run->groups + part->first * N);
       if (ops->n_minima > 0 && parts->n_parts == 1)
         ops->store_minima (data, run->minima);
       else if (ops->n_minima > 0)

@@ -326,6 +326,23 @@ put_twos (Sink          *sink,
     }
 }
 
+/* Q8_0: the multipliers of block @b of a run as scale_group() takes them. */
+INLINE Ints
+load_long_multipliers (const uint8_t *run,
+                       size_t         b,
+                       size_t         part)
+{
+#define TWICE(b) b, 128, b, 128
+#define PLACES(b) { TWICE (b), TWICE (4 + b), TWICE (8 + b), TWICE (12 + b) }
+  static const uint8_t places[4][16] = { PLACES (0), PLACES (1), PLACES (2), PLACES (3) };
+#undef PLACES
+#undef TWICE
+  const size_t scales = llk_panel_shape (LLK_Q8_0).scales;
+  const Ints quad = load_ints (run + scales + 64 * (b / 4) + sizeof (Ints) * part);
+
+  return make_long_multipliers (look_up (quad, splat_sixteen (places[b % 4])));
+}
+
 /* @n inputs of the part @run of a run, but of Q8_0, whose bytes are groups in the panel;
  * likewise many bytes @ahead are fetched. */
 INLINE void

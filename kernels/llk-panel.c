@@ -183,8 +183,9 @@ put_run (LlkType       type,
     {
       size_t from = first / shape.block + b;
 
-      r[find_byte (b, o)] = type == LLK_Q2_K ? (int8_t) (run->r[from] | run->m[from] << 4)
-                                             : run->r[from];
+      r[find_byte (b, o)] = (int8_t) (type == LLK_Q2_K   ? run->r[from] | run->m[from] << 4
+                                      : type == LLK_Q8_0 ? run->r[from] - 1
+                                                         : run->r[from]);
       if (shape.minima == 128)
         m[find_byte (b, o)] = (uint8_t) run->m[from];
       else if (shape.minima == 256)
@@ -218,7 +219,9 @@ llk_panel_get_run (LlkType        type,
   for (size_t b = 0; shape.block != 0 && b * shape.block < n; b++)
     {
       run->r[b] = r[find_byte (b, o)];
-      if (type == LLK_Q2_K)
+      if (type == LLK_Q8_0)
+        run->r[b] = (uint8_t) run->r[b] + 1;
+      else if (type == LLK_Q2_K)
         {
           run->m[b] = (uint8_t) run->r[b] >> 4;
           run->r[b] &= 15;
@@ -339,10 +342,8 @@ unpack_run (LlkType        type,
   const int16_t *base = llk_run_base (type);
 
   for (size_t i = 0; i < n; i++)
-    if (base == NULL)
-      dst[i] = run->scale * (float) (int8_t) run->codes[i];
-    else
-      dst[i] = run->scale * (float) llk_run_weight (base[run->codes[i]], run->r[i / shape.block]);
+    dst[i] = run->scale
+             * (float) llk_run_weight (type, base[run->codes[i]], run->r[i / shape.block]);
   if (shape.minima != 0 || type == LLK_Q2_K)
     for (size_t i = 0; i < n; i++)
       dst[i] += run->min_scale * (float) run->m[i / shape.block];

@@ -10,12 +10,12 @@
  *   scales       f32 scale[16]; Q4_1 and Q5_1: then f32 min_scale[16]; Q2_K, Q4_K
  *                and Q5_K: f16 d[16], f16 dmin[16] instead
  *   multipliers  s8 r[quad][16][4]: of the four blocks of each quad, for 256 inputs
- *                however short the run is; Q2_K: r | m << 4
+ *                however short the run is; Q2_K: r | m << 4; Q8_0: u8 r - 1
  *   minima       Q4_K, Q5_K: u8 m[quad][16][4] likewise; Q4_1, Q5_1: s16
  *                m[quad][2][16][2], those of blocks 0 and 2, then of 1 and 3
  *   codes        of n inputs
  *
- * Multipliers are those of blocks of 32 or 16 inputs; there are none for Q8_0. Of
+ * Multipliers are those of blocks of 32 or 16 inputs. Of
  * codes of up to six bits, a vector of 64 bytes holds four outputs: in its sixteen
  * bytes 16 l … those of output 4 l + g, for the four vectors g = 0…3. So one
  * instruction looks up 64 weights in four outputs' tables. "bits" are 8 bytes, of
@@ -56,7 +56,7 @@
 typedef struct
 {
   unsigned bits;       /* of a code */
-  unsigned block;      /* inputs that share a multiplier; 0: there are none */
+  unsigned block;      /* inputs that share a multiplier */
   size_t scales;
   size_t multipliers;
   size_t minima;
@@ -68,7 +68,7 @@ llk_panel_shape (LlkType type)
   switch (type)
     {
     case LLK_Q8_0:
-      return (LlkPanelShape) { 8, 0, 64, 0, 0 };
+      return (LlkPanelShape) { 8, 32, 64, 128, 0 };
     case LLK_Q4_0:
     case LLK_IQ4_NL:
     case LLK_IQ4_XS:

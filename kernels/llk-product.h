@@ -15,13 +15,24 @@
 #include <stdbool.h>
 
 /*
- * Prepared forms of a row of n values. "q" are integers in [-127, 127] with
- * x ≈ scale × q: with m the largest magnitude of the run, scale = m / 127 and
- * q = x × (127 / m) rounded to nearest even, all in float. A run with m below
- * 1e-30 is all zeros with scale 0. A run that holds a NaN or an infinity has
- * scale NaN (0x7fc00000) and zeros: every output of that row is then NaN, on
- * every set of instructions.
+ * Prepared forms of a row of n values. Of a run, "q" are integers in [-127, 127] with
+ * x ≈ scale × q. A few values of a row are often much larger than all others and would take the
+ * steps from them: these lie apart as they are, with zeros at their places in q.
+ *
+ * What is apart: those with |x| > limit, of each run at most LLK_N_APART, of the lowest places.
+ * From limit = infinity, three times limit = 7 × sqrt (S / n), S being the sum of x × x over
+ * |x| <= limit (NaN is not), by fma in 64 lanes, i mod 64, and these by halves: 0 with 32, with
+ * 16, 8 … 1. An S that is infinite or below 1e-30 ends that: the limit stays as it is.
+ *
+ * With m the largest magnitude of a run's others, scale = m / 127 and q = x × (127 / m) rounded to
+ * nearest even, all in float. Where m is below 1e-30 scale is 0 and all q are. A run whose others
+ * hold a NaN or an infinity has scale NaN (0x7fc00000), zeros and nothing apart: every output of
+ * that row is then NaN, on every set of instructions.
+ *
+ * Behind the runs is u8 n_apart of each, and zeros up to a multiple of 64 bytes; then all values
+ * apart one behind the other, an LlkApart each, with room for as many as there could be.
  */
+#define LLK_N_APART 14
 typedef enum
 {
   LLK_ACTIVATION_F32,    /* floats, filled up with zeros to a multiple of 16 */
@@ -39,20 +50,32 @@ typedef struct
   int16_t long_sums[8];   /* of q of each 32, likewise */
   float scale;
   int32_t sum;            /* of all q */
-  uint8_t unused[8];      /* zero */
+  uint32_t first_apart;   /* its first value apart, among the row's */
+  uint8_t n_apart;
+  uint8_t unused[3];      /* zero */
 } LlkActivationRun;
+
+typedef struct
+{
+  float x;
+  uint32_t place;         /* in its run, ascending */
+} LlkApart;
 
 /* Bytes of one prepared row of @n values: a multiple of 64. */
 size_t llk_activation_bytes (LlkActivation form, size_t n);
 
 /*
- * The definition. "×" and "fma" are rounded to float once each. Each output has one
- * accumulator, from 0, along the inputs; for each run of up to 256 inputs (llk-run.h),
+ * The definition. "×" and "fma" are rounded to float once each. Each output has two
+ * accumulators, from 0, along the inputs; for each run of up to 256 inputs (llk-run.h),
  * with dot = sum of w × q and min_dot = sum over the blocks of m × (sum of q), both
  * exact, and a the row's scale:
  *
  *   acc = fma (dot, scale × a, acc)
  *   acc = fma (min_dot, min_scale × a, acc)     types with minima
+ *   apart = fma (weight, x, apart)              for each x apart, as they lie
+ *
+ * The product is acc + apart. weight is W × step, or fma (m, min_scale, W × step): it is not
+ * rounded to w. Most of what that rounding costs would come from the few large values.
  *
  * F32, F16 and BF16: input i goes to accumulator i mod 4 of its output by
  * acc = fma (w, x, acc), and the product is (acc0 + acc1) + (acc2 + acc3). F16 and BF16 on

@@ -12,6 +12,7 @@
 #define MIN_MAGNITUDE 1e-30f
 #define MAX_MULTIPLIER 127
 #define MAX_MIN 32767
+#define MAX_LONG_MULTIPLIER 256
 
 /* Sixteen, or two times sixteen, values in steps, from the first on. */
 #define STEPS_4(from, by)                                                                      \
@@ -20,6 +21,12 @@
   STEPS_4 (from, by), STEPS_4 ((from) + 4 * (by), by), STEPS_4 ((from) + 8 * (by), by),        \
   STEPS_4 ((from) + 12 * (by), by)
 
+#define STEPS_64(from)                                                                         \
+  STEPS_16 (from, 1), STEPS_16 ((from) + 16, 1), STEPS_16 ((from) + 32, 1),                    \
+  STEPS_16 ((from) + 48, 1)
+
+static const int16_t base_q8[256] = { STEPS_64 (0), STEPS_64 (64), STEPS_64 (-128),
+                                      STEPS_64 (-64) };
 static const int16_t base_q4[16] = { STEPS_16 (-128, 16) };
 static const int16_t base_q5[32] = { STEPS_16 (-128, 8), STEPS_16 (0, 8) };
 static const int16_t base_q4_k[16] = { STEPS_16 (0, 32) };
@@ -41,6 +48,8 @@ llk_run_base (LlkType type)
 {
   switch (type)
     {
+    case LLK_Q8_0:
+      return base_q8;
     case LLK_Q4_0:
     case LLK_Q4_1:
       return base_q4;
@@ -137,7 +146,7 @@ read_exponents (const uint8_t *exponents,
     largest = exponents[b] > largest ? exponents[b] : largest;
   run->scale = llk_float_of_e8m0 ((uint8_t) largest) / 10;
   for (size_t b = 0; b < n_blocks; b++)
-    run->r[b] = (int8_t) (largest - exponents[b] < 7 ? 64 >> (largest - exponents[b]) : 0);
+    run->r[b] = largest - exponents[b] < 7 ? 64 >> (largest - exponents[b]) : 0;
 }
 
 /* Blocks of 32 with a float scale each. */
@@ -171,28 +180,39 @@ read_blocks (LlkType        type,
   run->scale = find_ratios (d, n_blocks, MAX_MULTIPLIER, ratios)
                * (type == LLK_IQ4_NL ? 128 : type == LLK_Q5_0 || type == LLK_Q5_1 ? 16 : 8);
   for (size_t b = 0; b < n_blocks; b++)
-    run->r[b] = (int8_t) ratios[b];
+    run->r[b] = ratios[b];
   if (middle != 0)
     run->min_scale = find_ratios (min, n_blocks, MAX_MIN, run->m);
 }
 
+/* Multipliers are from 1 on, so codes have their sign, and are zero where the multiplier would be.
+ * Of a negative scale, code -128 becomes 127. */
 static void
 read_bytes (const uint8_t *src,
             size_t         n_blocks,
             LlkRun        *run)
 {
-  float values[LLK_RUN] = { 0 }; /* gcc with sanitizers sees none */
-  int16_t ratios[LLK_RUN];
+  float d[N_BLOCKS];
+  int16_t ratios[N_BLOCKS];
   LlkBlock block;
 
   for (size_t b = 0; b < n_blocks; b++)
     {
       llk_block_read (LLK_Q8_0, src + b * llk_type_block_bytes (LLK_Q8_0), &block);
-      llk_block_unpack (LLK_Q8_0, &block, values + 32 * b);
+      memcpy (run->codes + 32 * b, block.q, 32);
+      d[b] = llk_float_of_half (llk_load_u16 (block.d));
     }
-  run->scale = find_ratios (values, 32 * n_blocks, 127, ratios);
-  for (size_t i = 0; i < 32 * n_blocks; i++)
-    run->codes[i] = (uint8_t) ratios[i];
+  run->scale = find_ratios (d, n_blocks, MAX_LONG_MULTIPLIER, ratios) * MAX_LONG_MULTIPLIER;
+  for (size_t b = 0; b < n_blocks; b++)
+    {
+      uint8_t *codes = run->codes + 32 * b;
+
+      run->r[b] = ratios[b] == 0 ? 1 : ratios[b] < 0 ? -ratios[b] : ratios[b];
+      if (ratios[b] == 0)
+        memset (codes, 0, 32);
+      for (size_t i = 0; i < 32 && ratios[b] < 0; i++)
+        codes[i] = (uint8_t) (codes[i] == 128 ? 127 : -codes[i]);
+    }
 }
 
 /* A half, or NaN for an infinity. */
@@ -218,7 +238,7 @@ read_long_block (LlkType        type,
   memcpy (run->codes, block.q, LLK_RUN);
   for (size_t b = 0; b < n_blocks; b++)
     {
-      run->r[b] = (int8_t) (type == LLK_Q2_K ? block.scales[b] & 15 : block.scales[b]);
+      run->r[b] = type == LLK_Q2_K ? block.scales[b] & 15 : (int8_t) block.scales[b];
       if (type == LLK_Q2_K)
         run->m[b] = block.scales[b] >> 4;
       else if (!has_halves)

@@ -7,8 +7,10 @@
  * vector unit as on a matrix unit. A weight is a function of its code, as the file
  * has it, and of its block's multiplier r:
  *
- *   w = (base[code] × r + 64) >> 7
+ *   W = base[code] × r
+ *   w = (W + 64) >> 7; of Q8_0 (W + 128) >> 8
  *   weight = scale × w + min_scale × m, m being the block's minimum
+ *          ≈ step × W  + min_scale × m, step being scale / 128; of Q8_0 scale / 256
  *
  *   type         codes  block  base             r                       scale
  *   Q4_0 Q4_1        4     32  16 (code - 8)    127 d / largest d       8 × largest d / 127
@@ -21,7 +23,7 @@
  *   Q6_K             6     16  4 (32 - code)    the file's scale        -32 d
  *   Q3_K             3     16  128 (4 - code)   the file's scale - 32   -d
  *   Q2_K             2     16  128 × code       the file's scale        d
- *   Q8_0             8      –  w = the weight × 127 / the run's largest, rounded
+ *   Q8_0             8     32  code             256 d / largest d       largest d
  *
  * Q2_K and Q3_K are exact so. Of the others w is rounded to an integer, which is a step of the
  * 127th part (Q4_K the 236th, Q5_K the 244th, MXFP4 the 120th) of the largest weight that the
@@ -42,14 +44,14 @@ typedef struct
   float min_scale;            /* 0 for types without minima */
   uint16_t half_scale;        /* f16: d and dmin of Q2_K, Q4_K and Q5_K, as panels have them */
   uint16_t half_min;
-  int8_t r[LLK_RUN / 16];     /* of each block */
+  int16_t r[LLK_RUN / 16];    /* of each block */
   int16_t m[LLK_RUN / 16];
-  uint8_t codes[LLK_RUN];     /* of Q8_0 w, int8 */
+  uint8_t codes[LLK_RUN];
 } LlkRun;
 
 /* Reads @n inputs from a file's blocks; of K-quants that is the whole run. */
 void           llk_run_read  (LlkType type, const uint8_t *src, size_t n, LlkRun *run);
-/* base[], as many as there are codes; NULL for Q8_0. */
+/* base[], as many as there are codes. */
 const int16_t *llk_run_base  (LlkType type) __attribute__ ((const));
 /* What stands in the table for the scale: scale = factor × d. Of Q2_K, Q4_K and Q5_K. */
 float          llk_run_factor (LlkType type);
@@ -67,9 +69,74 @@ llk_panel_find_minimum (size_t b,
   return b / 4 * 64 + b % 2 * 32 + 2 * o + b % 4 / 2;
 }
 
+/* The base values of all types but those with tables of their own go in even steps from the first:
+ * with a code as it is looked up, first + step × code. */
 static inline int
-llk_run_weight (int16_t base,
-                int8_t  r)
+llk_run_base_first (LlkType type)
 {
-  return (base * r + 64) >> 7;
+  switch (type)
+    {
+    case LLK_Q4_0:
+    case LLK_Q4_1:
+    case LLK_Q5_0:
+    case LLK_Q5_1:
+      return -128;
+    case LLK_Q6_K:
+      return 128;
+    case LLK_Q3_K:
+      return 512;
+    default:
+      return 0;
+    }
+}
+
+static inline int
+llk_run_base_step (LlkType type)
+{
+  switch (type)
+    {
+    case LLK_Q2_K:
+      return 128;
+    case LLK_Q3_K:
+      return -128;
+    case LLK_Q4_K:
+      return 32;
+    case LLK_Q5_0:
+    case LLK_Q5_1:
+      return 8;
+    case LLK_Q6_K:
+      return -4;
+    case LLK_IQ4_XS:
+      return 4;
+    case LLK_MXFP4:
+      return 20;
+    case LLK_Q8_0:
+    case LLK_IQ4_NL:
+      return 1;
+    default:
+      return 16;
+    }
+}
+
+/* W is rounded to w by so many bits. */
+static inline int
+llk_run_shift (LlkType type)
+{
+  return type == LLK_Q8_0 ? 8 : 7;
+}
+
+static inline float
+llk_run_step (LlkType type)
+{
+  return 1.0f / (float) (1 << llk_run_shift (type));
+}
+
+static inline int
+llk_run_weight (LlkType type,
+                int     base,
+                int     r)
+{
+  const int shift = llk_run_shift (type);
+
+  return (base * r + (1 << (shift - 1))) >> shift;
 }

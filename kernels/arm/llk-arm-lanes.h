@@ -88,6 +88,8 @@ splat_int (int32_t value)
 #define shift_bytes_right(v, n) ints_of_unsigned_bytes (vshrq_n_u8 (unsigned_bytes_of (v), n))
 #define subtract_bytes(a, b) ints_of_bytes (vsubq_s8 (bytes_of (a), bytes_of (b)))
 #define add_ints(a, b) vaddq_s32 (a, b)
+#define shift_ints_left(v, n) vshlq_n_s32 (v, n)
+#define shift_ints_signed_right(v, n) vshrq_n_s32 (v, n)
 /* What is packed fits. */
 #define pack_signed(a, b) ints_of_bytes (vuzp1q_s8 (bytes_of (a), bytes_of (b)))
 #define pack_unsigned(a, b) pack_signed (a, b)
@@ -106,6 +108,26 @@ INLINE Ints
 add_lanes (const Ints sums[4])
 {
   return vpaddq_s32 (vpaddq_s32 (sums[0], sums[1]), vpaddq_s32 (sums[2], sums[3]));
+}
+
+/* --- multipliers of Q8_0 --- */
+
+/* @bytes are r - 1 in the lower half of each short. */
+#define make_long_multipliers(bytes) ints_of_shorts (vaddq_s16 (shorts_of (bytes), vdupq_n_s16 (1)))
+
+/* (code × r + 128) >> 8; there are no unsigned bytes here. */
+INLINE Ints
+scale_group (Ints v,
+             Ints r,
+             bool is_moved)
+{
+  const int16x8_t evens = vshrq_n_s16 (vshlq_n_s16 (shorts_of (v), 8), 8);
+  const int16x8_t odds = vshrq_n_s16 (shorts_of (v), 8);
+
+  (void) is_moved;
+  return ints_of_bytes (vtrn1q_s8 (
+    vreinterpretq_s8_s16 (vrshrq_n_s16 (vmulq_s16 (evens, shorts_of (r)), 8)),
+    vreinterpretq_s8_s16 (vrshrq_n_s16 (vmulq_s16 (odds, shorts_of (r)), 8))));
 }
 
 /* --- multipliers of a quad of blocks, and tables --- */

@@ -24,6 +24,6 @@ fill_tables (void)
       for (size_t r = 0; r < 256; r++)
         for (size_t code = 0; code < n_codes; code++)
           llk_arm_tables[t][code / 16][r][code % 16] =
-            (int8_t) (llk_run_weight (base[code], (int8_t) r) - zero_point);
+            (int8_t) (llk_run_weight (types[t], base[code], (int8_t) r) - zero_point);
     }
 }

@@ -5,8 +5,7 @@
 #include "kernels/arm/llk-neon.h"
 #include "kernels/llk-run.h"
 
-/* Below this a run counts as zero. */
-#define MIN_MAGNITUDE 1e-30f
+#include <math.h>
 
 /* Sixteen values as integers. */
 INLINE int8x16_t
@@ -25,25 +24,103 @@ round_values (const float *x,
   return vcombine_s8 (vmovn_s16 (shorts[0]), vmovn_s16 (shorts[1]));
 }
 
-static void
-quantize (const float      *x,
-          LlkActivationRun *run)
+/* Four values from @i on, zeros behind the last. */
+static inline float32x4_t
+load_values (const float *x,
+             size_t       n,
+             size_t       i)
+{
+  float values[4] = { 0 };
+
+  if (n - i >= 4)
+    return vld1q_f32 (x + i);
+  memcpy (values, x + i, (n - i) * sizeof *x);
+  return vld1q_f32 (values);
+}
+
+/* The bits of the largest magnitude; as integers, so that NaN counts as the largest. */
+static uint32_t
+find_largest (const float *x)
 {
   uint32x4_t magnitudes = vdupq_n_u32 (0);
-  uint32_t bits;
-  float magnitude, inverse;
 
-  memset (run, 0, sizeof *run);
   for (size_t i = 0; i < LLK_RUN; i += 4)
     magnitudes = vmaxq_u32 (magnitudes, vandq_u32 (vreinterpretq_u32_f32 (vld1q_f32 (x + i)),
                                                    vdupq_n_u32 (0x7fffffff)));
-  bits = vmaxvq_u32 (magnitudes);
-  magnitude = llk_float_of_bits (bits);
-  if (bits >= 0x7f800000 || magnitude < MIN_MAGNITUDE)
+  return vmaxvq_u32 (magnitudes);
+}
+
+static float
+find_limit (const float *x,
+            size_t       n)
+{
+  float limit = INFINITY;
+
+  for (unsigned pass = 0; pass < LLK_APART_PASSES; pass++)
     {
-      run->scale = bits >= 0x7f800000 ? llk_float_of_bits (0x7fc00000) : 0;
+      float32x4_t sums[16];
+      float32x2_t twos;
+      float sum;
+
+      for (size_t j = 0; j < 16; j++)
+        sums[j] = vdupq_n_f32 (0);
+      for (size_t i = 0; i < n; i += 4)
+        {
+          const float32x4_t v = load_values (x, n, i);
+          const uint32x4_t is_other = vcleq_f32 (vabsq_f32 (v), vdupq_n_f32 (limit));
+          const float32x4_t other =
+            vreinterpretq_f32_u32 (vandq_u32 (vreinterpretq_u32_f32 (v), is_other));
+
+          sums[i / 4 % 16] = vfmaq_f32 (sums[i / 4 % 16], other, other);
+        }
+      for (size_t half = 8; half > 0; half /= 2)
+        for (size_t j = 0; j < half; j++)
+          sums[j] = vaddq_f32 (sums[j], sums[j + half]);
+      twos = vadd_f32 (vget_low_f32 (sums[0]), vget_high_f32 (sums[0]));
+      sum = vget_lane_f32 (twos, 0) + vget_lane_f32 (twos, 1);
+      if (!llk_activation_has_limit (sum))
+        break;
+      limit = llk_activation_get_limit (sum, n);
+    }
+  return limit;
+}
+
+static bool
+has_apart (const float *x,
+           float        limit)
+{
+  uint32x4_t found = vdupq_n_u32 (0);
+
+  for (size_t i = 0; i < LLK_RUN; i += 4)
+    found = vorrq_u32 (found, vcgtq_f32 (vabsq_f32 (vld1q_f32 (x + i)), vdupq_n_f32 (limit)));
+  return vmaxvq_u32 (found) != 0;
+}
+
+static void
+quantize (const float      *x,
+          float             limit,
+          LlkActivationRun *run,
+          LlkApart         *apart)
+{
+  uint32_t bits = find_largest (x);
+  float rest[LLK_RUN];
+  float magnitude, inverse;
+
+  memset (run, 0, sizeof *run);
+  if (bits >= 0x7f800000)
+    {
+      run->scale = llk_float_of_bits (0x7fc00000);
       return;
     }
+  if (has_apart (x, limit))
+    {
+      llk_activation_put_apart (x, limit, rest, run, apart);
+      x = rest;
+      bits = find_largest (x);
+    }
+  magnitude = llk_float_of_bits (bits);
+  if (magnitude < LLK_MIN_MAGNITUDE)
+    return;
 
   inverse = 127 / magnitude;
   run->scale = magnitude / 127;
@@ -51,13 +128,13 @@ quantize (const float      *x,
     {
       const int8x16_t first = round_values (x + 32 * b, inverse);
       const int8x16_t second = round_values (x + 32 * b + 16, inverse);
-      const size_t place = b / 2 * 4 + b % 2;
+      const size_t place = llk_activation_find_sum (2 * b);
 
       vst1q_s8 (run->q + 32 * b, first);
       vst1q_s8 (run->q + 32 * b + 16, second);
       run->sums[place] = vaddlvq_s8 (first);
       run->sums[place + 2] = vaddlvq_s8 (second);
-      run->long_sums[b / 4 * 4 + b % 2 * 2 + b % 4 / 2] =
+      run->long_sums[llk_activation_find_sum (b)] =
         (int16_t) (run->sums[place] + run->sums[place + 2]);
       run->sum += run->sums[place] + run->sums[place + 2];
     }
@@ -71,19 +148,24 @@ llk_neon_prepare (LlkActivation form,
                   void         *row)
 {
   LlkActivationRun *runs = row;
+  LlkApart *apart;
+  float limit;
 
   if (form != LLK_ACTIVATION_Q8)
     {
       llk_portable_product.prepare (form, x, n, n_in, row);
       return;
     }
-  for (size_t i = 0; i < n_in; i += LLK_RUN)
+  limit = find_limit (x, n);
+  apart = (LlkApart *) llk_activation_get_apart (row, n_in);
+  for (size_t i = 0; i < n_in; apart += runs[i / LLK_RUN].n_apart, i += LLK_RUN)
     {
       float values[LLK_RUN] = { 0 };
       const size_t left = n < i ? 0 : n - i;
 
       if (left < LLK_RUN)
         memcpy (values, x + i, left * sizeof *x);
-      quantize (left < LLK_RUN ? values : x + i, runs + i / LLK_RUN);
+      quantize (left < LLK_RUN ? values : x + i, limit, runs + i / LLK_RUN, apart);
     }
+  llk_activation_finish_row (row, n_in);
 }

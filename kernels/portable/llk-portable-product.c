@@ -14,6 +14,7 @@
 typedef struct
 {
   int16_t w[LLK_RUN][N];
+  int16_t exact[LLK_RUN][N]; /* W */
   int16_t m[N_BLOCKS][N];    /* of each 16 or 32 inputs */
   float scale[N];
   float min_scale[N];
@@ -27,6 +28,12 @@ typedef struct
   size_t in_piece;           /* inputs of it that are done */
   size_t offset;             /* bytes of its panel that are done */
 } Place;
+
+static bool
+has_minima (LlkType type)
+{
+  return llk_panel_shape (type).minima != 0 || type == LLK_Q2_K;
+}
 
 /* Inputs up to the end of the run or of the piece; goes to the next piece first where one
  * ended. */
@@ -62,12 +69,14 @@ unpack_part (LlkType        type,
       llk_panel_get_run (type, src, n, o, &part);
       run->scale[o] = part.scale;
       run->min_scale[o] = part.min_scale;
-      for (size_t i = 0; i < n && base == NULL; i++)
-        run->w[first + i][o] = (int8_t) part.codes[i];
-      for (size_t i = 0; i < n && base != NULL; i++)
-        run->w[first + i][o] =
-          (int16_t) llk_run_weight (base[part.codes[i]], part.r[i / block]);
-      for (size_t b = 0; base != NULL && b < n / block; b++)
+      for (size_t i = 0; i < n; i++)
+        {
+          const int value = base[part.codes[i]];
+
+          run->exact[first + i][o] = (int16_t) (value * part.r[i / block]);
+          run->w[first + i][o] = (int16_t) llk_run_weight (type, value, part.r[i / block]);
+        }
+      for (size_t b = 0; b < n / block; b++)
         run->m[first / block + b][o] = part.m[b];
     }
 }
@@ -100,11 +109,25 @@ unpack_run (const LlkMatrix *w,
   return n_rows;
 }
 
-/* Where the sum of block @b is in a row. */
-static size_t
-find_sum (size_t b)
+/* What lies apart of a row. */
+static void
+add_apart (LlkType                 type,
+           const Run              *run,
+           const LlkApart         *x,
+           size_t                  n,
+           float                  *acc)
 {
-  return b / 4 * 4 + b % 2 * 2 + b % 4 / 2;
+  const size_t block = llk_panel_shape (type).block;
+
+  for (size_t k = 0; k < n; k++)
+    for (size_t o = 0; o < N; o++)
+      {
+        float weight = run->exact[x[k].place][o] * (run->scale[o] * llk_run_step (type));
+
+        if (has_minima (type))
+          weight = fuse (run->m[x[k].place / block][o], run->min_scale[o], weight);
+        acc[o] = fuse (weight, x[k].x, acc[o]);
+      }
 }
 
 static void
@@ -124,11 +147,11 @@ add_run (LlkType                 type,
   for (size_t o = 0; o < N; o++)
     acc[o] = fuse ((float) dot[o], run->scale[o] * x->scale, acc[o]);
 
-  if (llk_panel_shape (type).minima == 0 && type != LLK_Q2_K)
+  if (!has_minima (type))
     return;
   for (size_t b = 0; b < (has_halves ? 16 : 8); b++)
     for (size_t o = 0; o < N; o++)
-      min_dot[o] += (int32_t) run->m[b][o] * sums[find_sum (b)];
+      min_dot[o] += (int32_t) run->m[b][o] * sums[llk_activation_find_sum (b)];
   for (size_t o = 0; o < N; o++)
     acc[o] = fuse ((float) min_dot[o], run->min_scale[o] * x->scale, acc[o]);
 }
@@ -196,6 +219,7 @@ multiply_runs (const LlkMatrix *w,
                float            acc[MAX_ROWS][N])
 {
   size_t row_bytes = llk_activation_bytes (LLK_ACTIVATION_Q8, w->n_in);
+  float apart[MAX_ROWS][N] = { 0 };
   Place place = { 0 };
   Run run;
 
@@ -204,9 +228,18 @@ multiply_runs (const LlkMatrix *w,
       size_t n_rows = unpack_run (w, p, &place, &run);
 
       for (size_t r = 0; r < n && first + r < n_rows; r++)
-        add_run (w->type, &run, (const LlkActivationRun *) (const void *) (rows + r * row_bytes) + i,
-                 acc[r]);
+        {
+          const uint8_t *row = rows + r * row_bytes;
+          const LlkActivationRun *x = (const LlkActivationRun *) (const void *) row + i;
+
+          add_run (w->type, &run, x, acc[r]);
+          add_apart (w->type, &run, llk_activation_get_apart (row, w->n_in) + x->first_apart,
+                     x->n_apart, apart[r]);
+        }
     }
+  for (size_t r = 0; r < n; r++)
+    for (size_t o = 0; o < N; o++)
+      acc[r][o] = acc[r][o] + apart[r][o];
 }
 
 static void

@@ -71,8 +71,15 @@ splat_int (int32_t value)
 #define shift_signed_right(v, n) _mm256_srai_epi16 (v, n)
 #define subtract_bytes(a, b) _mm256_sub_epi8 (a, b)
 #define add_ints(a, b) _mm256_add_epi32 (a, b)
+#define shift_ints_left(v, n) _mm256_slli_epi32 (v, n)
+#define shift_ints_signed_right(v, n) _mm256_srai_epi32 (v, n)
 /* (a × b + 2^14) >> 15 of 16 bits */
 #define multiply_high(a, b) _mm256_mulhrs_epi16 (a, b)
+#define add_shorts(a, b) _mm256_add_epi16 (a, b)
+/* Of unsigned and signed bytes, each two products added. */
+#define multiply_pairs(a, b) _mm256_maddubs_epi16 (a, b)
+/* Bytes of @a and of @b in turn. */
+#define mix_bytes(a, b) _mm256_blendv_epi8 (a, b, splat_short (0xff00))
 #define pack_signed(a, b) _mm256_packs_epi16 (a, b)
 #define pack_unsigned(a, b) _mm256_packus_epi16 (a, b)
 /* Bytes of each lane's sixteen by index; 0 where its top bit is set. */

@@ -5,8 +5,7 @@
 #include "kernels/x86/llk-avx2-lanes.h"
 #include "kernels/llk-panel-product-table.h"
 
-/* Below this a run counts as zero. */
-#define MIN_MAGNITUDE 1e-30f
+#include <math.h>
 
 /* Thirty-two values as integers. */
 INLINE __m256i
@@ -24,32 +23,115 @@ round_values (const float *x,
     order);
 }
 
-static void
-quantize (const float      *x,
-          LlkActivationRun *run)
+INLINE __m256
+get_magnitude (__m256 v)
 {
-  const __m256 sign = _mm256_set1_ps (-0.0f);
+  return _mm256_andnot_ps (_mm256_set1_ps (-0.0f), v);
+}
+
+/* Eight values from @i on, zeros behind the last. */
+INLINE __m256
+load_values (const float *x,
+             size_t       n,
+             size_t       i)
+{
+  const __m256i places = _mm256_setr_epi32 (0, 1, 2, 3, 4, 5, 6, 7);
+  const int left = i + 8 <= n ? 8 : i < n ? (int) (n - i) : 0;
+
+  return _mm256_maskload_ps (x + i, _mm256_cmpgt_epi32 (_mm256_set1_epi32 (left), places));
+}
+
+/* The bits of the largest magnitude; as integers, so that NaN counts as the largest. */
+static uint32_t
+find_largest (const float *x)
+{
   __m256i magnitudes = _mm256_setzero_si256 ();
   __m128i half;
-  __m256 inverse;
-  float magnitude;
-  uint32_t bits;
 
-  memset (run, 0, sizeof *run);
   for (size_t i = 0; i < LLK_RUN; i += 8)
     magnitudes = _mm256_max_epu32 (
-      magnitudes, _mm256_castps_si256 (_mm256_andnot_ps (sign, _mm256_loadu_ps (x + i))));
+      magnitudes, _mm256_castps_si256 (get_magnitude (_mm256_loadu_ps (x + i))));
   half = _mm_max_epu32 (_mm256_castsi256_si128 (magnitudes),
                         _mm256_extracti128_si256 (magnitudes, 1));
   half = _mm_max_epu32 (half, _mm_shuffle_epi32 (half, 0x4e));
   half = _mm_max_epu32 (half, _mm_shuffle_epi32 (half, 0xb1));
-  bits = (uint32_t) _mm_cvtsi128_si32 (half);
-  magnitude = llk_float_of_bits (bits);
-  if (bits >= 0x7f800000 || magnitude < MIN_MAGNITUDE)
+  return (uint32_t) _mm_cvtsi128_si32 (half);
+}
+
+static float
+find_limit (const float *x,
+            size_t       n)
+{
+  float limit = INFINITY;
+
+  for (unsigned pass = 0; pass < LLK_APART_PASSES; pass++)
     {
-      run->scale = bits >= 0x7f800000 ? llk_float_of_bits (0x7fc00000) : 0;
+      const __m256 limits = _mm256_set1_ps (limit);
+      __m256 sums[8];
+      float sum;
+
+      for (size_t j = 0; j < 8; j++)
+        sums[j] = _mm256_setzero_ps ();
+      for (size_t i = 0; i < n; i += 64)
+#pragma GCC unroll 8
+        for (size_t j = 0; j < 8; j++)
+          {
+            const __m256 v = load_values (x, n, i + 8 * j);
+            const __m256 is_other = _mm256_cmp_ps (get_magnitude (v), limits, _CMP_LE_OQ);
+            const __m256 other = _mm256_and_ps (v, is_other);
+
+            sums[j] = _mm256_fmadd_ps (other, other, sums[j]);
+          }
+      for (size_t half = 4; half > 0; half /= 2)
+        for (size_t j = 0; j < half; j++)
+          sums[j] = _mm256_add_ps (sums[j], sums[j + half]);
+      sum = sum_vector (sums[0]);
+      if (!llk_activation_has_limit (sum))
+        break;
+      limit = llk_activation_get_limit (sum, n);
+    }
+  return limit;
+}
+
+static bool
+has_apart (const float *x,
+           float        limit)
+{
+  const __m256 limits = _mm256_set1_ps (limit);
+  __m256 found = _mm256_setzero_ps ();
+
+  for (size_t i = 0; i < LLK_RUN; i += 8)
+    found = _mm256_or_ps (
+      found, _mm256_cmp_ps (get_magnitude (_mm256_loadu_ps (x + i)), limits, _CMP_GT_OQ));
+  return _mm256_movemask_ps (found) != 0;
+}
+
+static void
+quantize (const float      *x,
+          float             limit,
+          LlkActivationRun *run,
+          LlkApart         *apart)
+{
+  uint32_t bits = find_largest (x);
+  float magnitude;
+  float rest[LLK_RUN];
+  __m256 inverse;
+
+  memset (run, 0, sizeof *run);
+  if (bits >= 0x7f800000)
+    {
+      run->scale = llk_float_of_bits (0x7fc00000);
       return;
     }
+  if (has_apart (x, limit))
+    {
+      llk_activation_put_apart (x, limit, rest, run, apart);
+      x = rest;
+      bits = find_largest (x);
+    }
+  magnitude = llk_float_of_bits (bits);
+  if (magnitude < LLK_MIN_MAGNITUDE)
+    return;
 
   inverse = _mm256_set1_ps (127 / magnitude);
   run->scale = magnitude / 127;
@@ -62,12 +144,12 @@ quantize (const float      *x,
       const __m256i pairs = _mm256_add_epi64 (sums, _mm256_srli_si256 (sums, 8));
       const int first = (int) _mm256_extract_epi64 (pairs, 0) - 16 * 128;
       const int second = (int) _mm256_extract_epi64 (pairs, 2) - 16 * 128;
-      const size_t place = 2 * b / 4 * 4 + 2 * b % 4 / 2;
+      const size_t place = llk_activation_find_sum (2 * b);
 
       _mm256_store_si256 ((__m256i *) (void *) (run->q + 32 * b), q);
       run->sums[place] = (int16_t) first;
       run->sums[place + 2] = (int16_t) second;
-      run->long_sums[b / 4 * 4 + b % 2 * 2 + b % 4 / 2] = (int16_t) (first + second);
+      run->long_sums[llk_activation_find_sum (b)] = (int16_t) (first + second);
       run->sum += first + second;
     }
 }
@@ -80,21 +162,26 @@ prepare (LlkActivation form,
          void         *row)
 {
   LlkActivationRun *runs = row;
+  LlkApart *apart;
+  float limit;
 
   if (form != LLK_ACTIVATION_Q8)
     {
       llk_portable_product.prepare (form, x, n, n_in, row);
       return;
     }
-  for (size_t i = 0; i < n_in; i += LLK_RUN)
+  limit = find_limit (x, n);
+  apart = (LlkApart *) llk_activation_get_apart (row, n_in);
+  for (size_t i = 0; i < n_in; apart += runs[i / LLK_RUN].n_apart, i += LLK_RUN)
     {
       float values[LLK_RUN] = { 0 };
       const size_t left = n < i ? 0 : n - i;
 
       if (left < LLK_RUN)
         memcpy (values, x + i, left * sizeof *x);
-      quantize (left < LLK_RUN ? values : x + i, runs + i / LLK_RUN);
+      quantize (left < LLK_RUN ? values : x + i, limit, runs + i / LLK_RUN, apart);
     }
+  llk_activation_finish_row (row, n_in);
 }
 
 #ifdef __AVXVNNI__

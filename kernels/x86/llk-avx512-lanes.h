@@ -73,8 +73,15 @@ splat_int (int32_t value)
 #define shift_signed_right(v, n) _mm512_srai_epi16 (v, n)
 #define subtract_bytes(a, b) _mm512_sub_epi8 (a, b)
 #define add_ints(a, b) _mm512_add_epi32 (a, b)
+#define shift_ints_left(v, n) _mm512_slli_epi32 (v, n)
+#define shift_ints_signed_right(v, n) _mm512_srai_epi32 (v, n)
 /* (a × b + 2^14) >> 15 of 16 bits */
 #define multiply_high(a, b) _mm512_mulhrs_epi16 (a, b)
+#define add_shorts(a, b) _mm512_add_epi16 (a, b)
+/* Of unsigned and signed bytes, each two products added. */
+#define multiply_pairs(a, b) _mm512_maddubs_epi16 (a, b)
+/* Bytes of @a and of @b in turn. */
+#define mix_bytes(a, b) _mm512_mask_blend_epi8 (0xaaaaaaaaaaaaaaaa, a, b)
 #define pack_signed(a, b) _mm512_packs_epi16 (a, b)
 #define pack_unsigned(a, b) _mm512_packus_epi16 (a, b)
 /* Bytes of each lane's sixteen by index; 0 where its top bit is set. */

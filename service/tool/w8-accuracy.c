@@ -11,6 +11,7 @@
 #include "backends/llm-backend-q8.h"
 #include "kernels/llk.h"
 #include "tool.h"
+#include "tool/llm-outliers.h"
 
 #define N_CTX 512
 #define MIN_ROWS 4
@@ -192,8 +193,9 @@ open_copy (double    factor,
   if (fd < 0)
     return FALSE;
   close (fd);
-  if (!tool_w8_inject (tool_model_options.path, factor,
-                       is_uneven ? (n_layers + UNEVEN_SHARE - 1) / UNEVEN_SHARE : 0, *copy, error))
+  if (!llm_outliers_inject (tool_model_options.path, factor,
+                            is_uneven ? (n_layers + UNEVEN_SHARE - 1) / UNEVEN_SHARE : 0, *copy,
+                            error))
     return FALSE;
   tool_model_options.path = *copy;
   return TRUE;

@@ -37,16 +37,6 @@ ToolW8Table *tool_w8_table_new  (const LlmW8Lab         *lab,
                                  GError                **error);
 void         tool_w8_table_free (ToolW8Table            *self);
 
-/* Writes a copy of the F32 model @path to @copy that has outliers: of the first @n_layers layers (0:
- * of all), the channel of the attention's norm with the largest weight and two neurons of the
- * feed-forward network × @factor, what multiplies them ÷ @factor. The same function, but for
- * rounding. */
-gboolean     tool_w8_inject     (const char  *path,
-                                 double       factor,
-                                 guint        n_layers,
-                                 const char  *copy,
-                                 GError     **error);
-
 /* The model of tool_model_options, exact, and the text of a file. */
 typedef struct
 {

@@ -281,6 +281,8 @@ get_run_value (const Form  *form,
     case LLK_Q6_K:
       base = 4 * (32 - q), r = (gint8) s, step = -32 * d;
       break;
+    case LLK_Q8_0:
+      return d < 0 && q == 128 ? -127 * d : get_value (form, known, e);
     default: /* exact */
       return get_value (form, known, e);
     }
@@ -315,8 +317,8 @@ check_known (const Form  *form,
   for (guint e = 0; e < n; e++)
     {
       gdouble expected = get_run_value (form, known, e);
-      /* Scales are rounded to floats; bytes to the 127th part of the largest. */
-      gdouble tolerance = largest * (form->type == LLK_Q8_0 ? 0.5001 / 127 : 0x1p-21);
+      /* Scales are rounded to floats. */
+      gdouble tolerance = largest * 0x1p-21;
 
       g_assert_cmpfloat_with_epsilon ((gdouble) values[e], expected, tolerance + 0x1p-136);
     }

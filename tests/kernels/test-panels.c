@@ -71,29 +71,27 @@ check_run (const Matrix *m,
   g_assert_cmpmem (run.m, sizeof run.m, expected.m, sizeof expected.m);
 }
 
-/* How far a weight of @n from the exact ones in @w may be, by the table in llk-run.h.
+/* How far a weight of @n from the exact ones may be, by the table in llk-run.h.
  * Halves of steps are what rounding w takes; where multipliers are ratios, these are
  * rounded too. */
 static gdouble
 get_error (const Matrix *m,
            const guint8 *blocks,
-           gsize         n,
-           const gfloat *w)
+           gsize         n)
 {
   gsize bytes = llk_type_block_bytes (m->type), n_blocks = n / llk_type_block_size (m->type);
-  gdouble d = 0, min = 0, largest = 0, middle = m->type == LLK_Q4_1 ? 8 : 16;
+  gdouble d = 0, min = 0, middle = m->type == LLK_Q4_1 ? 8 : 16;
   gboolean has_min = m->type == LLK_Q4_1 || m->type == LLK_Q5_1;
+  gboolean has_turned = FALSE; /* of a negative scale */
 
   for (gsize b = 0; b < n_blocks; b++)
     {
       RigScales scales = rig_get_scales (m->type, blocks + b * bytes);
 
+      has_turned |= scales.d < 0;
       d = fmax (d, fabs (scales.d));
       min = fmax (min, has_min ? fabs (scales.min + middle * scales.d) : 0);
     }
-  for (gsize i = 0; i < n; i++)
-    largest = fmax (largest, fabs ((gdouble) w[i]));
-
   switch (m->type)
     {
     case LLK_Q4_0:
@@ -114,7 +112,7 @@ get_error (const Matrix *m,
     case LLK_IQ4_XS:
       return 32 * d / 2;
     case LLK_Q8_0:
-      return largest / 127 / 2;
+      return d / 2 + 128 * d / 512 + (has_turned ? d : 0);
     default:
       return 0;
     }
@@ -142,7 +140,7 @@ check_near (const Matrix *m,
     {
       gsize n = MIN (LLK_RUN, m->n_in - at);
       const guint8 *blocks = row + at / block * llk_type_block_bytes (m->type);
-      gdouble error = get_error (m, blocks, n, w + at), magnitudes[LLK_RUN];
+      gdouble error = get_error (m, blocks, n), magnitudes[LLK_RUN];
       LlkRun run;
 
       llk_run_read (m->type, blocks, n, &run);
@@ -294,8 +292,8 @@ static void
 check_layout (LlkType type)
 {
   gsize r = type == LLK_Q4_1 || type == LLK_Q5_1 ? 128 : 64;
-  gsize n_blocks = type == LLK_Q8_0 ? 0 : llk_panel_shape (type).block == 16 ? 16 : 8;
-  gsize codes = type == LLK_Q8_0 ? 64 : r + 16 * n_blocks;
+  gsize n_blocks = llk_panel_shape (type).block == 16 ? 16 : 8;
+  gsize codes = r + 16 * n_blocks;
   guint8 *panel;
   gfloat scale;
   gint16 minimum;
@@ -325,6 +323,8 @@ check_layout (LlkType type)
   for (gsize b = 0; b < n_blocks; b++)
     if (type == LLK_Q2_K)
       g_assert_cmpint (panel[r + b / 4 * 64 + 4 * 6 + b % 4], ==, run.r[b] | run.m[b] << 4);
+    else if (type == LLK_Q8_0)
+      g_assert_cmpint (panel[r + b / 4 * 64 + 4 * 6 + b % 4], ==, run.r[b] - 1);
     else
       g_assert_cmpint ((gint8) panel[r + b / 4 * 64 + 4 * 6 + b % 4], ==, run.r[b]);
   if (type == LLK_Q4_K || type == LLK_Q5_K)
@@ -391,7 +391,7 @@ test_sizes (void)
   g_assert_cmpuint (llk_panel_bytes (LLK_F32, 0, 3), ==, 3 * 64);
   g_assert_cmpuint (llk_panel_bytes (LLK_F16, 0, 3), ==, 128);
   g_assert_cmpuint (llk_panel_bytes (LLK_BF16, 64, 3), ==, 128);
-  g_assert_cmpuint (llk_panel_bytes (LLK_Q8_0, 0, 32), ==, 64 + 32 * 16);
+  g_assert_cmpuint (llk_panel_bytes (LLK_Q8_0, 0, 32), ==, 64 + 128 + 32 * 16);
   g_assert_cmpuint (llk_panel_bytes (LLK_Q8_0, 0, 0), ==, 0);
   g_assert_cmpuint (llk_panel_bytes (LLK_Q4_0, 0, 64), ==, 64 + 128 + 64 * 8);
   g_assert_cmpuint (llk_panel_bytes (LLK_Q4_1, 0, 32), ==, 128 + 128 + 256 + 32 * 8);

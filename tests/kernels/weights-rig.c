@@ -231,13 +231,28 @@ rig_get_magnitudes (LlkType      type,
 
   for (gsize i = 0; i < n; i++)
     {
-      gint w = base != NULL ? llk_run_weight (base[run->codes[i]], run->r[i / block])
-                            : (gint8) run->codes[i];
+      gint r = run->r[i / block];
+      gint w = llk_run_weight (type, base[run->codes[i]], r);
+      gdouble exact = base[run->codes[i]] * r * (gdouble) llk_run_step (type);
 
-      dst[i] = fabs ((gdouble) run->scale * w);
-      if (base != NULL)
-        dst[i] += fabs ((gdouble) run->min_scale * run->m[i / block]);
+      dst[i] = fabs ((gdouble) run->scale) * fmax (fabs (exact), ABS (w))
+               + fabs ((gdouble) run->min_scale * run->m[i / block]);
     }
+}
+
+void
+rig_get_exact (LlkType       type,
+               const LlkRun *run,
+               gsize         n,
+               gdouble      *dst)
+{
+  const int16_t *base = llk_run_base (type);
+  guint block = llk_panel_shape (type).block;
+
+  for (gsize i = 0; i < n; i++)
+    dst[i] = (gdouble) run->scale * base[run->codes[i]] * run->r[i / block]
+               * (gdouble) llk_run_step (type)
+             + (gdouble) run->min_scale * run->m[i / block];
 }
 
 static gfloat
@@ -250,6 +265,8 @@ make_value (RigRows fill)
     case RIG_ROWS_NORMAL:
     case RIG_ROWS_SINGLE:
       return (gfloat) (3 * value);
+    case RIG_ROWS_OUTLIERS:
+      return (gfloat) (g_test_rand_int_range (0, 100) == 0 ? 300 * value : 3 * value);
     case RIG_ROWS_LARGE:
       return (gfloat) (1e25 * value);
     case RIG_ROWS_DENORMAL:
@@ -285,6 +302,7 @@ rig_restore_row (LlkActivation form,
                  gdouble      *x)
 {
   const LlkActivationRun *runs = row;
+  const LlkApart *apart = llk_activation_get_apart (row, n);
 
   for (gsize i = 0; i < n; i++)
     switch (form)
@@ -305,6 +323,9 @@ rig_restore_row (LlkActivation form,
         x[i] = (gdouble) runs[i / LLK_RUN].q[i % LLK_RUN] * runs[i / LLK_RUN].scale;
         break;
       }
+  for (gsize i = 0; form == LLK_ACTIVATION_Q8 && i < n; i += LLK_RUN)
+    for (guint k = 0; k < runs[i / LLK_RUN].n_apart; k++, apart++)
+      x[i + apart->place] = (gdouble) apart->x;
 }
 
 gboolean

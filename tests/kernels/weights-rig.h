@@ -37,11 +37,14 @@ typedef struct
 RigScales rig_get_scales (LlkType type, const guint8 *block);
 /* The magnitudes of @n weights of a run, the two parts of one with a minimum added up. */
 void     rig_get_magnitudes (LlkType type, const LlkRun *run, gsize n, gdouble *dst);
+/* The weights as values apart meet them. */
+void     rig_get_exact      (LlkType type, const LlkRun *run, gsize n, gdouble *dst);
 
 typedef enum
 {
   RIG_ROWS_NORMAL,
   RIG_ROWS_ZERO,
+  RIG_ROWS_OUTLIERS,   /* one of a hundred is a hundred times as large */
   RIG_ROWS_LARGE,      /* 1e25 */
   RIG_ROWS_DENORMAL,   /* below the normal range of floats */
   RIG_ROWS_MIXED,      /* many orders of magnitude */

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-#include "w8-accuracy.h"
+#include "tool/llm-outliers.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "base/llm-fail.h"
 #include "common/llmsvc-error.h"
+#include "model/llm-model.h"
 
 typedef struct
 {
@@ -104,11 +105,11 @@ inject_neurons (Injection  *self,
 }
 
 gboolean
-tool_w8_inject (const char  *path,
-                double       factor,
-                guint        n_layers,
-                const char  *copy,
-                GError     **error)
+llm_outliers_inject (const char  *path,
+                     double       factor,
+                     guint        n_layers,
+                     const char  *copy,
+                     GError     **error)
 {
   g_autoptr(LlmModel) model = llm_model_open (path, error);
   Injection self = { NULL, NULL, factor };

@@ -192,7 +192,7 @@ read_bytes (const uint8_t *src,
             size_t         n_blocks,
             LlkRun        *run)
 {
-  float d[N_BLOCKS];
+  float d[N_BLOCKS] = { 0 }; /* gcc with sanitizers sees none */
   int16_t ratios[N_BLOCKS];
   LlkBlock block;
 

@@ -27,10 +27,12 @@ typedef struct
 
 static float *
 run (const char *path,
+     const char *kernels,
      LlmBackend *device,
      gsize      *n)
 {
-  const ExecRigConfig config = { .n_threads = 2, .device = device, .format = LLK_KV_F32 };
+  const ExecRigConfig config = { .n_threads = 2, .kernels = kernels, .device = device,
+                                 .format = LLK_KV_F32 };
   g_autoptr(ExecRig) rig = exec_rig_open (path, &config);
   g_autoptr(LlmKvSeq) seq = llm_kv_seq_new (rig->store, NULL, NULL);
   gint32 tokens[N_TOKENS];
@@ -74,8 +76,8 @@ test_injected (gconstpointer data)
 
   llm_test_model_write (&shape, path);
   g_assert_true (llm_outliers_inject (path, injected->factor, injected->n_layers, copy, &error));
-  plain = run (path, NULL, &n);
-  exact = run (copy, NULL, &n);
+  plain = run (path, NULL, NULL, &n);
+  exact = run (copy, NULL, NULL, &n);
   g_assert_cmpfloat (get_distance (exact, plain, n), <, 1e-4);
 
   for (const char *const *kernels = llk_ops_list (); *kernels != NULL; kernels++)
@@ -83,7 +85,8 @@ test_injected (gconstpointer data)
       g_autoptr(ExecRig) rig = exec_rig_open (copy, &(ExecRigConfig) { .n_threads = 1 });
       g_autoptr(LlmBackend) q8 = llm_backend_q8_new (llk_ops_find (*kernels), &rig->hparams);
       g_autoptr(LlmBackend) other = llm_backend_q8_new (llk_ops_find (*kernels), &rig->hparams);
-      g_autofree float *with = run (copy, q8, &n), *without = run (path, other, &n);
+      g_autofree float *with = run (copy, *kernels, q8, &n);
+      g_autofree float *without = run (path, *kernels, other, &n);
       double expected = get_distance (without, plain, n);
 
       g_test_message ("%s: %g, without outliers %g", *kernels, get_distance (with, exact, n),

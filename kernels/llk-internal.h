@@ -156,7 +156,8 @@ llk_gelu (float x)
   return x / (1 + llk_exp (-2 * u));
 }
 
-/* Below this a run of activations counts as zero: its inverse would come near the largest float. */
+/* Below this a run, of activations or of weights' scales, counts as zero: its inverse would come
+ * near the largest float. */
 #define LLK_MIN_MAGNITUDE 1e-30f
 
 /* What lies apart in a row of activations is beyond so many times the root mean square of the

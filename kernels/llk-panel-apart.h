@@ -11,7 +11,7 @@
 
 #include "kernels/llk-panel-weights.h"
 
-/* Of 64 inputs that have more places than this, all weights are made: it costs as much. */
+/* Of 64 inputs with more places than this, all weights are made together. */
 #define MAX_SINGLE 8
 
 /* Byte @k of each word. */
@@ -76,7 +76,7 @@ load_block (LlkType        type,
   block.by = multiply (floats_of_ints (r), splat_float ((float) llk_run_base_step (type)));
   block.first = multiply (floats_of_ints (r), splat_float ((float) llk_run_base_first (type)));
   block.step = multiply (load_scale (type, run, lane), splat_float (llk_run_step (type)));
-  if (has_minima (type))
+  if (llk_run_has_minima (type))
     {
       load_minima (type, run, b / 4, part, pairs);
       r = b % 4 < 2 ? shift_ints_left (pairs[b % 2], 16) : pairs[b % 2];
@@ -96,7 +96,7 @@ make_exact (LlkType             type,
   w = llk_run_base_first (type) != 0 ? multiply_add (w, block->by, block->first)
                                      : multiply (w, block->by);
   w = multiply (w, block->step);
-  return has_minima (type) ? multiply_add (block->minimum, block->min_scale, w) : w;
+  return llk_run_has_minima (type) ? multiply_add (block->minimum, block->min_scale, w) : w;
 }
 
 INLINE bool

@@ -121,7 +121,7 @@ add_row (LlkType                 type,
       dots = type == LLK_Q8_0 ? dot_groups (run, ahead, n, x, part)
                               : dot_codes (type, run, ahead, n, x, part);
       v = add_scaled (v, add_ints (dots, correction), load_scale (type, run, lane), x->scale);
-      if (has_minima (type))
+      if (llk_run_has_minima (type))
         v = add_scaled (v, multiply_minima (type, run, x, part),
                         load_min_scale (type, run, lane), x->scale);
       store_floats (sums + lane, v);

@@ -98,7 +98,7 @@ load_run_scales (LlkType        type,
   for (size_t lane = 0; lane < N; lane += N_LANES)
     {
       store_floats (scales + lane, load_scale (type, run, lane));
-      if (has_minima (type))
+      if (llk_run_has_minima (type))
         store_floats (min_scales + lane, load_min_scale (type, run, lane));
     }
 }
@@ -290,7 +290,7 @@ add_some_rows (const TypeOps *ops,
         }
       rows += ROWS * row_bytes;
       for (size_t c = 0; c < 2; c++)
-          columns[c].sums += ROWS * N;
+        columns[c].sums += ROWS * N;
     }
 #undef CASE
 }

@@ -24,12 +24,6 @@ get_zero_point (LlkType type)
   return type == LLK_Q4_K || type == LLK_Q5_K ? 128 : 0;
 }
 
-INLINE bool
-has_minima (LlkType type)
-{
-  return llk_panel_shape (type).minima != 0 || type == LLK_Q2_K;
-}
-
 /* What becomes of sixteen inputs: they are multiplied with a row at once, or stored in
  * groups of four inputs, as tiles and several rows want them: byte 4 o + i of group n / 4
  * is input n + i of output o. With HAS_PAIRS, as matrix instructions of Arm want them, two

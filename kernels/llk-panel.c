@@ -179,7 +179,7 @@ put_run (LlkType       type,
   if (shape.scales == 128)
     memcpy (dst + 4 * N + 4 * o, &run->min_scale, 4);
 
-  for (size_t b = 0; shape.block != 0 && b * shape.block < n; b++)
+  for (size_t b = 0; b * shape.block < n; b++)
     {
       size_t from = first / shape.block + b;
 
@@ -216,7 +216,7 @@ llk_panel_get_run (LlkType        type,
   if (shape.scales == 128)
     memcpy (&run->min_scale, src + 4 * N + 4 * o, 4);
 
-  for (size_t b = 0; shape.block != 0 && b * shape.block < n; b++)
+  for (size_t b = 0; b * shape.block < n; b++)
     {
       run->r[b] = r[find_byte (b, o)];
       if (type == LLK_Q8_0)
@@ -344,7 +344,7 @@ unpack_run (LlkType        type,
   for (size_t i = 0; i < n; i++)
     dst[i] = run->scale
              * (float) llk_run_weight (type, base[run->codes[i]], run->r[i / shape.block]);
-  if (shape.minima != 0 || type == LLK_Q2_K)
+  if (llk_run_has_minima (type))
     for (size_t i = 0; i < n; i++)
       dst[i] += run->min_scale * (float) run->m[i / shape.block];
 }

@@ -15,9 +15,8 @@
  *                m[quad][2][16][2], those of blocks 0 and 2, then of 1 and 3
  *   codes        of n inputs
  *
- * Multipliers are those of blocks of 32 or 16 inputs. Of
- * codes of up to six bits, a vector of 64 bytes holds four outputs: in its sixteen
- * bytes 16 l … those of output 4 l + g, for the four vectors g = 0…3. So one
+ * Multipliers are those of blocks of 32 or 16 inputs. Of codes of up to six bits, a
+ * vector of 64 bytes holds four outputs: in its sixteen bytes 16 l … those of output 4 l + g, for the four vectors g = 0…3. So one
  * instruction looks up 64 weights in four outputs' tables. "bits" are 8 bytes, of
  * which bit 16 l + i belongs to byte 16 l + i of a vector.
  *

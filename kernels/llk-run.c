@@ -8,8 +8,6 @@
 #include <math.h>
 
 #define N_BLOCKS (LLK_RUN / 32)
-/* Below this a run's weights count as zero: its inverse would come near the largest float. */
-#define MIN_MAGNITUDE 1e-30f
 #define MAX_MULTIPLIER 127
 #define MAX_MIN 32767
 #define MAX_LONG_MULTIPLIER 256
@@ -127,11 +125,11 @@ find_ratios (const float *x,
              int16_t     *ratios)
 {
   float largest = find_largest (x, n);
-  float inverse = largest >= MIN_MAGNITUDE ? limit / largest : 0;
+  float inverse = largest >= LLK_MIN_MAGNITUDE ? limit / largest : 0;
 
   for (size_t i = 0; i < n; i++)
     ratios[i] = inverse != 0 ? (int16_t) (x[i] * inverse + LLK_ROUNDER - LLK_ROUNDER) : 0;
-  return largest < MIN_MAGNITUDE ? 0 : largest / limit;
+  return largest < LLK_MIN_MAGNITUDE ? 0 : largest / limit;
 }
 
 /* Powers of two: their ratio is one too. */

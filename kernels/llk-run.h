@@ -118,6 +118,12 @@ llk_run_base_step (LlkType type)
     }
 }
 
+static inline bool
+llk_run_has_minima (LlkType type)
+{
+  return llk_panel_shape (type).minima != 0 || type == LLK_Q2_K;
+}
+
 /* W is rounded to w by so many bits. */
 static inline int
 llk_run_shift (LlkType type)

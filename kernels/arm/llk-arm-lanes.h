@@ -115,7 +115,7 @@ add_lanes (const Ints sums[4])
 /* @bytes are r - 1 in the lower half of each short. */
 #define make_long_multipliers(bytes) ints_of_shorts (vaddq_s16 (shorts_of (bytes), vdupq_n_s16 (1)))
 
-/* (code × r + 128) >> 8; there are no unsigned bytes here. */
+/* (code × r + 128) >> 8. Bytes are signed here, so they are never moved. */
 INLINE Ints
 scale_group (Ints v,
              Ints r,

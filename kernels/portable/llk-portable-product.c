@@ -29,12 +29,6 @@ typedef struct
   size_t offset;             /* bytes of its panel that are done */
 } Place;
 
-static bool
-has_minima (LlkType type)
-{
-  return llk_panel_shape (type).minima != 0 || type == LLK_Q2_K;
-}
-
 /* Inputs up to the end of the run or of the piece; goes to the next piece first where one
  * ended. */
 static size_t
@@ -124,7 +118,7 @@ add_apart (LlkType                 type,
       {
         float weight = run->exact[x[k].place][o] * (run->scale[o] * llk_run_step (type));
 
-        if (has_minima (type))
+        if (llk_run_has_minima (type))
           weight = fuse (run->m[x[k].place / block][o], run->min_scale[o], weight);
         acc[o] = fuse (weight, x[k].x, acc[o]);
       }
@@ -147,7 +141,7 @@ add_run (LlkType                 type,
   for (size_t o = 0; o < N; o++)
     acc[o] = fuse ((float) dot[o], run->scale[o] * x->scale, acc[o]);
 
-  if (!has_minima (type))
+  if (!llk_run_has_minima (type))
     return;
   for (size_t b = 0; b < (has_halves ? 16 : 8); b++)
     for (size_t o = 0; o < N; o++)

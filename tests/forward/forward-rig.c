@@ -2,6 +2,8 @@
 
 #include "forward-rig.h"
 
+#include <math.h>
+
 #include <string.h>
 
 static void
@@ -125,6 +127,21 @@ exec_rig_step (ExecRig         *self,
     status = llm_forward_resume (self->forward, &error);
   g_assert_no_error (error);
   g_assert_cmpint (status, ==, LLM_READY);
+}
+
+double
+exec_rig_get_distance (const float *found,
+                       const float *expected,
+                       gsize        n)
+{
+  double errors = 0, size = 0;
+
+  for (gsize i = 0; i < n; i++)
+    {
+      errors += pow ((double) found[i] - (double) expected[i], 2);
+      size += pow ((double) expected[i], 2);
+    }
+  return sqrt (errors / size);
 }
 
 LlmRow

@@ -61,6 +61,10 @@ void     exec_rig_prompt (ExecRig             *self,
                           guint                n_tokens,
                           guint                step,
                           float               *logits);
+/* How far logits are from @expected: root mean square of the differences, beside the values'. */
+double   exec_rig_get_distance (const float    *found,
+                          const float          *expected,
+                          gsize                 n);
 /* A row of the whole model that sees everything before it. */
 LlmRow   exec_rig_row    (gint32               token,
                           guint                sequence,

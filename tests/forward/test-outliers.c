@@ -6,8 +6,6 @@
  * much smaller.
  */
 
-#include <math.h>
-
 #include "backends/llm-backend-q8.h"
 #include "forward-rig.h"
 #include "support/llm-test-folder.h"
@@ -46,21 +44,6 @@ run (const char *path,
   return logits;
 }
 
-static double
-get_distance (const float *found,
-              const float *exact,
-              gsize        n)
-{
-  double errors = 0, size = 0;
-
-  for (gsize i = 0; i < n; i++)
-    {
-      errors += pow ((double) found[i] - (double) exact[i], 2);
-      size += pow ((double) exact[i], 2);
-    }
-  return sqrt (errors / size);
-}
-
 static void
 test_injected (gconstpointer data)
 {
@@ -78,7 +61,7 @@ test_injected (gconstpointer data)
   g_assert_true (llm_outliers_inject (path, injected->factor, injected->n_layers, copy, &error));
   plain = run (path, NULL, NULL, &n);
   exact = run (copy, NULL, NULL, &n);
-  g_assert_cmpfloat (get_distance (exact, plain, n), <, 1e-4);
+  g_assert_cmpfloat (exec_rig_get_distance (exact, plain, n), <, 1e-4);
 
   for (const char *const *kernels = llk_ops_list (); *kernels != NULL; kernels++)
     {
@@ -87,11 +70,11 @@ test_injected (gconstpointer data)
       g_autoptr(LlmBackend) other = llm_backend_q8_new (llk_ops_find (*kernels), &rig->hparams);
       g_autofree float *with = run (copy, *kernels, q8, &n);
       g_autofree float *without = run (path, *kernels, other, &n);
-      double expected = get_distance (without, plain, n);
+      double expected = exec_rig_get_distance (without, plain, n);
 
-      g_test_message ("%s: %g, without outliers %g", *kernels, get_distance (with, exact, n),
+      g_test_message ("%s: %g, without outliers %g", *kernels, exec_rig_get_distance (with, exact, n),
                       expected);
-      g_assert_cmpfloat (get_distance (with, exact, n), <=, injected->most * expected);
+      g_assert_cmpfloat (exec_rig_get_distance (with, exact, n), <=, injected->most * expected);
     }
   llm_test_folder_remove (folder);
 }

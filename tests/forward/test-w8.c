@@ -284,21 +284,6 @@ run_model (LlmBackend *device,
   return logits;
 }
 
-static double
-get_distance (const float *a,
-              const float *b,
-              guint        n)
-{
-  double sum = 0, size = 0;
-
-  for (guint i = 0; i < n; i++)
-    {
-      sum += pow ((double) a[i] - (double) b[i], 2);
-      size += pow ((double) b[i], 2);
-    }
-  return sqrt (sum / size);
-}
-
 /* Scales from a run of the model itself: near to it, and other than it. Of Q8_0 as of F32, since
  * forms are made of any type. */
 static void
@@ -326,12 +311,12 @@ test_model (gconstpointer data)
     };
   found = run_model (backend, type);
   g_assert_cmpuint (llm_backend_w8_get_counts (backend).n_beyond, >, 0);
-  distance = get_distance (found, exact, n);
+  distance = exec_rig_get_distance (found, exact, n);
   g_test_message ("distance %g", distance);
   g_assert_cmpfloat (distance, >, 0);
   g_assert_cmpfloat (distance, <, 0.05);
   q8_logits = run_model (q8, type);
-  g_assert_cmpfloat (get_distance (q8_logits, exact, n), <, 0.05);
+  g_assert_cmpfloat (exec_rig_get_distance (q8_logits, exact, n), <, 0.05);
   exec_rig_free (rig);
 }
 

@@ -411,6 +411,29 @@ test_outliers (gconstpointer data)
   clear_problem (&p);
 }
 
+/* More rows, runs and outliers than a product on tiles lists at once: the bits of a few rows. */
+static void
+test_many (gconstpointer data)
+{
+  const ProductCase *of = data;
+  gsize n_in = 66 * LLK_RUN, n_out = 21, n_rows = 530;
+  g_autofree gfloat *y = NULL, *few = g_new (gfloat, n_rows * n_out);
+  Problem p;
+
+  if (of->type != LLK_Q4_1 && of->type != LLK_Q8_0)
+    return;
+  init_problem (&p, of, n_in, n_out, n_rows);
+  if (p.product->scratch > 0)
+    {
+      fill_problem (&p, RIG_NORMAL, RIG_ROWS_OUTLIERS);
+      y = multiply_all (&p);
+      for (gsize r = 0; r < n_rows; r += 7)
+        multiply (&p, 0, p.n_panels, r, MIN (7, n_rows - r), few + r * n_out, n_out, FALSE);
+      g_assert_cmpmem (y, n_rows * n_out * sizeof *y, few, n_rows * n_out * sizeof *few);
+    }
+  clear_problem (&p);
+}
+
 int
 main (int   argc,
       char *argv[])
@@ -419,6 +442,7 @@ main (int   argc,
     { "values", test_values },           { "shapes", test_shapes },
     { "long", test_long },               { "bad-rows", test_bad_rows },
     { "bad-weights", test_bad_weights },  { "outliers", test_outliers },
+    { "many", test_many },
   };
 
   g_test_init (&argc, &argv, NULL);

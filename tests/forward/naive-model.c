@@ -595,5 +595,5 @@ naive_model_get_tolerance (NaiveModel     *self,
   naive_model_run (self, &rounded, logits, NULL);
   for (gsize i = 0; i < n; i++)
     most = MAX (most, fabs (logits[i] - expected[i]));
-  return FLOAT_TOLERANCE + 4 * most;
+  return FLOAT_TOLERANCE + 8 * most;
 }

@@ -52,7 +52,7 @@ void        naive_model_run  (NaiveModel       *self,
                               double           *received);
 
 /* How far logits that @kernels compute in floats may be from @expected, those of @run. Logits of about
- * ±10 round by less than 1e-4. Where attention is on tiles, what it multiplies has 17 bits: four times
+ * ±10 round by less than 1e-4. Where attention is on tiles, what it multiplies has 17 bits: eight times
  * what such rounding changes here, where other values are rounded up and down, is added. */
 double      naive_model_get_tolerance (NaiveModel     *self,
                                        const NaiveRun *run,

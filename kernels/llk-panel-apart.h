@@ -70,7 +70,7 @@ load_block (LlkType        type,
   BlockWeights block;
 
   if (type == LLK_Q8_0)
-    r = add_ints (r, splat_int (1));
+    r = add_ints (r, shift_ints_signed_right (add_ints (r, splat_int (1)), 8)); /* 255 is 256 */
   if (type == LLK_Q2_K)
     r = and_bits (r, splat_int (15));
   block.by = multiply (floats_of_ints (r), splat_float ((float) llk_run_base_step (type)));

@@ -334,7 +334,7 @@ load_long_multipliers (const uint8_t *run,
   const size_t scales = llk_panel_shape (LLK_Q8_0).scales;
   const Ints quad = load_ints (run + scales + 64 * (b / 4) + sizeof (Ints) * part);
 
-  return make_long_multipliers (look_up (quad, splat_sixteen (places[b % 4])));
+  return look_up (quad, splat_sixteen (places[b % 4]));
 }
 
 /* @n inputs of the part @run of a run, but of Q8_0, whose bytes are groups in the panel;

@@ -184,7 +184,7 @@ put_run (LlkType       type,
       size_t from = first / shape.block + b;
 
       r[find_byte (b, o)] = (int8_t) (type == LLK_Q2_K   ? run->r[from] | run->m[from] << 4
-                                      : type == LLK_Q8_0 ? run->r[from] - 1
+                                      : type == LLK_Q8_0 ? llk_run_byte (run->r[from])
                                                          : run->r[from]);
       if (shape.minima == 128)
         m[find_byte (b, o)] = (uint8_t) run->m[from];
@@ -220,7 +220,7 @@ llk_panel_get_run (LlkType        type,
     {
       run->r[b] = r[find_byte (b, o)];
       if (type == LLK_Q8_0)
-        run->r[b] = (uint8_t) run->r[b] + 1;
+        run->r[b] = (uint8_t) run->r[b] == 255 ? 256 : (uint8_t) run->r[b];
       else if (type == LLK_Q2_K)
         {
           run->m[b] = (uint8_t) run->r[b] >> 4;

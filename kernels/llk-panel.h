@@ -10,7 +10,7 @@
  *   scales       f32 scale[16]; Q4_1 and Q5_1: then f32 min_scale[16]; Q2_K, Q4_K
  *                and Q5_K: f16 d[16], f16 dmin[16] instead
  *   multipliers  s8 r[quad][16][4]: of the four blocks of each quad, for 256 inputs
- *                however short the run is; Q2_K: r | m << 4; Q8_0: u8 r - 1
+ *                however short the run is; Q2_K: r | m << 4; Q8_0: u8, 255 for 256
  *   minima       Q4_K, Q5_K: u8 m[quad][16][4] likewise; Q4_1, Q5_1: s16
  *                m[quad][2][16][2], those of blocks 0 and 2, then of 1 and 3
  *   codes        of n inputs

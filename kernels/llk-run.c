@@ -6,6 +6,7 @@
 #include "kernels/llk-panel.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 #define N_BLOCKS (LLK_RUN / 32)
 #define MAX_MULTIPLIER 127
@@ -183,8 +184,8 @@ read_blocks (LlkType        type,
     run->min_scale = find_ratios (min, n_blocks, MAX_MIN, run->m);
 }
 
-/* Multipliers are from 1 on, so codes have their sign, and are zero where the multiplier would be.
- * Of a negative scale, code -128 becomes 127. */
+/* Multipliers are positive here, so codes have their sign: of a negative scale, code -128 becomes
+ * 127. */
 static void
 read_bytes (const uint8_t *src,
             size_t         n_blocks,
@@ -205,9 +206,9 @@ read_bytes (const uint8_t *src,
     {
       uint8_t *codes = run->codes + 32 * b;
 
-      run->r[b] = ratios[b] == 0 ? 1 : ratios[b] < 0 ? -ratios[b] : ratios[b];
-      if (ratios[b] == 0)
-        memset (codes, 0, 32);
+      run->r[b] = (int16_t) abs (ratios[b]);
+      if (run->r[b] == 255)
+        run->r[b] = fabsf (d[b]) < run->scale * (255.0f / MAX_LONG_MULTIPLIER) ? 254 : 256;
       for (size_t i = 0; i < 32 && ratios[b] < 0; i++)
         codes[i] = (uint8_t) (codes[i] == 128 ? 127 : -codes[i]);
     }

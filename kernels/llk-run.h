@@ -8,7 +8,7 @@
  * has it, and of its block's multiplier r:
  *
  *   W = base[code] × r
- *   w = (W + 64) >> 7; of Q8_0 (W + 128) >> 8
+ *   w = (W + 64) >> 7; of Q8_0 (code × min (r, 255) + 127) >> 8
  *   weight = scale × w + min_scale × m, m being the block's minimum
  *          ≈ step × W  + min_scale × m, step being scale / 128; of Q8_0 scale / 256
  *
@@ -25,6 +25,7 @@
  *   Q2_K             2     16  128 × code       the file's scale        d
  *   Q8_0             8     32  code             256 d / largest d       largest d
  *
+ * An r of Q8_0 is never 255: a byte of 255 stands for 256; w is then the code itself.
  * Q2_K and Q3_K are exact so. Of the others w is rounded to an integer, which is a step of the
  * 127th part (Q4_K the 236th, Q5_K the 244th, MXFP4 the 120th) of the largest weight that the
  * run could have; where r is a ratio it is rounded too, by up to half a step. Minima of Q4_1 and Q5_1 are
@@ -124,17 +125,17 @@ llk_run_has_minima (LlkType type)
   return llk_panel_shape (type).minima != 0 || type == LLK_Q2_K;
 }
 
-/* W is rounded to w by so many bits. */
-static inline int
-llk_run_shift (LlkType type)
-{
-  return type == LLK_Q8_0 ? 8 : 7;
-}
-
 static inline float
 llk_run_step (LlkType type)
 {
-  return 1.0f / (float) (1 << llk_run_shift (type));
+  return type == LLK_Q8_0 ? 0x1p-8f : 0x1p-7f;
+}
+
+/* The byte of a multiplier of Q8_0; those of other types are smaller. */
+static inline int
+llk_run_byte (int r)
+{
+  return r < 255 ? r : 255;
 }
 
 static inline int
@@ -142,7 +143,5 @@ llk_run_weight (LlkType type,
                 int     base,
                 int     r)
 {
-  const int shift = llk_run_shift (type);
-
-  return (base * r + (1 << (shift - 1))) >> shift;
+  return type == LLK_Q8_0 ? (base * llk_run_byte (r) + 127) >> 8 : (base * r + 64) >> 7;
 }

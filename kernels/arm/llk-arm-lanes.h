@@ -112,22 +112,21 @@ add_lanes (const Ints sums[4])
 
 /* --- multipliers of Q8_0 --- */
 
-/* @bytes are r - 1 in the lower half of each short. */
-#define make_long_multipliers(bytes) ints_of_shorts (vaddq_s16 (shorts_of (bytes), vdupq_n_s16 (1)))
-
-/* (code × r + 128) >> 8. Bytes are signed here, so they are never moved. */
+/* (code × r + 127) >> 8. Bytes are signed here, so they are never moved. @r has multipliers in the
+ * lower half of each short. */
 INLINE Ints
 scale_group (Ints v,
              Ints r,
              bool is_moved)
 {
+  const int16x8_t rounder = vdupq_n_s16 (127);
   const int16x8_t evens = vshrq_n_s16 (vshlq_n_s16 (shorts_of (v), 8), 8);
   const int16x8_t odds = vshrq_n_s16 (shorts_of (v), 8);
 
   (void) is_moved;
   return ints_of_bytes (vtrn1q_s8 (
-    vreinterpretq_s8_s16 (vrshrq_n_s16 (vmulq_s16 (evens, shorts_of (r)), 8)),
-    vreinterpretq_s8_s16 (vrshrq_n_s16 (vmulq_s16 (odds, shorts_of (r)), 8))));
+    vreinterpretq_s8_s16 (vshrq_n_s16 (vmlaq_s16 (rounder, evens, shorts_of (r)), 8)),
+    vreinterpretq_s8_s16 (vshrq_n_s16 (vmlaq_s16 (rounder, odds, shorts_of (r)), 8))));
 }
 
 /* --- multipliers of a quad of blocks, and tables --- */

@@ -36,23 +36,20 @@ typedef Ints ShortDots;
 
 /* --- multipliers of Q8_0 --- */
 
-/* @bytes are r - 1 in the lower half of each short. */
-#define make_long_multipliers(bytes) or_bits (bytes, splat_short (0x100))
-
-/* (code × r + 128) >> 8, with 128 added where @is_moved: as code × (r - 1) + code × 1, of which
- * that is the upper byte. */
+/* (code × r + 127) >> 8, with 128 added where @is_moved: the upper byte of a short. @r has
+ * multipliers in the lower half of each short. */
 INLINE Ints
 scale_group (Ints v,
              Ints r,
              bool is_moved)
 {
-  static const uint8_t evens[16] = { 0, 0, 2, 2, 4, 4, 6, 6, 8, 8, 10, 10, 12, 12, 14, 14 };
-  static const uint8_t odds[16] = { 1, 1, 3, 3, 5, 5, 7, 7, 9, 9, 11, 11, 13, 13, 15, 15 };
-  const Ints rounder = splat_short (is_moved ? 0x8080 : 0x80);
-  const Ints even = add_shorts (rounder, multiply_pairs (r, look_up (v, splat_sixteen (evens))));
-  const Ints odd = add_shorts (rounder, multiply_pairs (r, look_up (v, splat_sixteen (odds))));
+  /* A shift would compete with the multiplications. */
+  static const uint8_t uppers[16] = { 1, 1, 3, 3, 5, 5, 7, 7, 9, 9, 11, 11, 13, 13, 15, 15 };
+  const Ints rounder = splat_short (is_moved ? 0x807f : 0x7f);
+  const Ints even = add_shorts (rounder, multiply_pairs (r, v));
+  const Ints odd = add_shorts (rounder, multiply_pairs (shift_left (r, 8), v));
 
-  return mix_bytes (shift_right (even, 8), odd);
+  return mix_bytes (look_up (even, splat_sixteen (uppers)), odd);
 }
 
 /* --- multipliers of a quad of blocks, and tables --- */

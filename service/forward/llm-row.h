@@ -69,7 +69,7 @@ llm_row_is_sampled (guint slot)
  * sparsity among the thresholds': no row has both. Rows whose bytes differ are not each other's. The
  * arithmetic's id is part of the identity of what is on storage (llm-instance.c), and so are table
  * and thresholds. */
-#define LLM_ARITHMETIC 4
+#define LLM_ARITHMETIC 5
 #define LLM_ROW_SPARSE 128
 
 static inline guint8

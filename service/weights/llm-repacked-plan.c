@@ -9,7 +9,7 @@
 #include "io/llm-cache-folder.h"
 #include "kernels/llk-panel.h"
 
-#define FORMAT_VERSION 4
+#define FORMAT_VERSION 5
 #define BYTE_ORDER_MARK 0x01020304u
 #define SEGMENT_ALIGNMENT ((guint64) 4096)
 #define BOOT_ID_PATH "/proc/sys/kernel/random/boot_id"

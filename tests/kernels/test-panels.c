@@ -112,7 +112,7 @@ get_error (const Matrix *m,
     case LLK_IQ4_XS:
       return 32 * d / 2;
     case LLK_Q8_0:
-      return d / 2 + 128 * d / 512 + (has_turned ? d : 0);
+      return d / 2 + 128 * d / 256 + (has_turned ? d : 0);  /* no multiplier is 255 */
     default:
       return 0;
     }
@@ -324,7 +324,7 @@ check_layout (LlkType type)
     if (type == LLK_Q2_K)
       g_assert_cmpint (panel[r + b / 4 * 64 + 4 * 6 + b % 4], ==, run.r[b] | run.m[b] << 4);
     else if (type == LLK_Q8_0)
-      g_assert_cmpint (panel[r + b / 4 * 64 + 4 * 6 + b % 4], ==, run.r[b] - 1);
+      g_assert_cmpint (panel[r + b / 4 * 64 + 4 * 6 + b % 4], ==, MIN (run.r[b], 255));
     else
       g_assert_cmpint ((gint8) panel[r + b / 4 * 64 + 4 * 6 + b % 4], ==, run.r[b]);
   if (type == LLK_Q4_K || type == LLK_Q5_K)

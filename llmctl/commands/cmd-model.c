@@ -197,6 +197,19 @@ format_usable (GVariant   *model,
 }
 
 static char *
+format_warnings (GVariant   *model,
+                 const char *key)
+{
+  g_autoptr(GVariant) info = g_variant_lookup_value (model, key, G_VARIANT_TYPE_VARDICT);
+  g_autofree const char **warnings = NULL;
+
+  if (info == NULL || !g_variant_lookup (info, "warnings", "^a&s", &warnings)
+      || warnings[0] == NULL)
+    return NULL;
+  return g_strjoinv ("\n                ", (char **) warnings);
+}
+
+static char *
 format_tokens (GVariant   *model,
                const char *key)
 {
@@ -240,6 +253,7 @@ static const LlmctlColumn lines[] = {
   { N_("Id"), "id", llmctl_format_text },
   { N_("In use"), "active", format_use },
   { N_("Usable"), "info", format_usable },
+  { N_("Warning"), "info", format_warnings },
   { N_("Architecture"), "info/architecture", llmctl_format_text },
   { N_("Weights"), "info/quantization", llmctl_format_text },
   { N_("Parameters"), "info/parameters", llmctl_format_count },
@@ -257,7 +271,11 @@ print_model (GVariant *model)
   for (gsize i = 0; i < G_N_ELEMENTS (lines); i++)
     {
       g_autofree char *text = lines[i].format (model, lines[i].key);
-      int n_spaces = MAX (14 - (int) llmctl_output_get_width (_(lines[i].title)), 0);
+      int n_spaces;
+
+      if (text == NULL)
+        continue;
+      n_spaces = MAX (14 - (int) llmctl_output_get_width (_(lines[i].title)), 0);
 
       llmctl_output_printf (LLMCTL_STYLE_DIM, "  %s%*s", _(lines[i].title), n_spaces, "");
       llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%s\n", text);

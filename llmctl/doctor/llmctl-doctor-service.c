@@ -323,8 +323,13 @@ tell_of_unusable (LlmctlDoctor *self)
         g_variant_lookup_value (interfaces, LLMCTL_MODEL_INTERFACE, G_VARIANT_TYPE_VARDICT);
       g_autoptr(GVariant) info =
         model != NULL ? g_variant_lookup_value (model, "Info", G_VARIANT_TYPE_VARDICT) : NULL;
+      g_autofree const char **warnings = NULL;
       gboolean is_usable = TRUE;
 
+      if (info != NULL)
+        g_variant_lookup (info, "warnings", "^a&s", &warnings);
+      for (guint i = 0; warnings != NULL && warnings[i] != NULL; i++)
+        tell_note (self, _("%s: %s"), llmctl_dict_get_string (model, "Id"), warnings[i]);
       if (info != NULL && g_variant_lookup (info, "usable", "b", &is_usable) && !is_usable)
         tell_warn (self,
                    _("Copy or download the file again, or take it out of the folder; “llmctl model "

@@ -54,7 +54,8 @@ run_scan (GTask        *task,
   g_task_return_pointer (
     task,
     llm_catalogue_scan ((const char *const *) scan->settings->model_folders,
-                        scan->settings->model_file, scan->known),
+                        scan->settings->model_file, scan->settings->takes_any_tokenizer,
+                        scan->known),
     (GDestroyNotify) g_ptr_array_unref);
 }
 
@@ -75,8 +76,12 @@ llm_engine_take_models (LlmEngine *self,
     {
       const LlmModelInfo *info = g_ptr_array_index (models, i);
 
-      if (info->error != NULL && !g_ptr_array_find (known, info, NULL))
+      if (known != NULL && g_ptr_array_find (known, (gpointer) info, NULL))
+        continue;
+      if (info->error != NULL)
         g_message ("A model can't be used: %s", info->error->message);
+      for (guint j = 0; j < info->warnings->len; j++)
+        g_message ("%s", ((GError *) g_ptr_array_index (info->warnings, j))->message);
     }
   self->found = models;
   llm_engine_models_settle (self);

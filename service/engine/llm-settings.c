@@ -50,6 +50,7 @@ static const Key keys[] = {
   { "model", "file", KEY_PATH, FIELD (model_file) },
   { "model", "folders", KEY_FOLDERS, FIELD (model_folders), 0, "" },
   { "model", "draft", KEY_DRAFTS, FIELD (drafts), 0, "" },
+  { "model", "allow-unknown-tokenizer", KEY_SWITCH, FIELD (takes_any_tokenizer), 0, "off" },
   { "model", "cache-limit", KEY_BYTES, FIELD (cache_limit), G_MAXUINT64 },
   { "service", "threads", KEY_UINT, FIELD (n_threads), 256 },
   { "service", "background-threads", KEY_UINT, FIELD (n_background_threads), 256 },

@@ -17,6 +17,7 @@ typedef struct
 {
   char *model_file;        /* (nullable): one model to use before all others */
   GStrv model_folders;     /* in order of preference */
+  gboolean takes_any_tokenizer; /* also models whose pre-tokenizer is not known */
   GStrv drafts;            /* (nullable): models that guess for others: MODEL:DRAFT, or DRAFT for
                             * all; by id */
   char *state_folder;      /* (nullable): NULL keeps nothing on disk */

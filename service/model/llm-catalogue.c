@@ -2,6 +2,7 @@
 
 #include "model/llm-catalogue.h"
 
+#include "base/llm-fail.h"
 #include "model/llm-companion.h"
 
 #include <string.h>
@@ -31,6 +32,7 @@ llm_model_info_unref (LlmModelInfo *self)
   g_free (self->quantization);
   g_free (self->license);
   g_clear_error (&self->error);
+  g_ptr_array_unref (self->warnings);
   g_free (self);
 }
 
@@ -97,11 +99,39 @@ open_gguf (LlmModelInfo  *self,
                                : llm_gguf_open (self->path, error);
 }
 
+static LlmModel *
+open_model (LlmModelInfo  *self,
+            LlmGguf       *gguf,
+            GError       **error)
+{
+  return self->takes_any_tokenizer ? llm_model_new_with_any_tokenizer (gguf, error)
+                                   : llm_model_new_for_gguf (gguf, error);
+}
+
+static void
+add_warnings (LlmModelInfo *self,
+              LlmModel     *model)
+{
+  const char *rules = llm_model_get_tokenizer (model)->unknown_rules;
+  GError *error = NULL;
+
+  if (rules != NULL)
+    {
+      llm_fail (&error, LLMSVC_ERROR_UNSUPPORTED,
+                "%s: the pre-tokenizer “%s” is not known; texts are cut by a default rule, so that "
+                "answers may be worse than the model is", self->path, rules);
+      g_ptr_array_add (self->warnings, g_steal_pointer (&error));
+    }
+  if (llm_model_get_template (model, &error) == NULL)
+    g_ptr_array_add (self->warnings, g_steal_pointer (&error));
+}
+
 /* @title: (nullable): as the file says */
 static LlmModelInfo *
 new_info (const char *path,
           const char *title,
-          GBytes     *content)
+          GBytes     *content,
+          gboolean    takes_any_tokenizer)
 {
   LlmModelInfo *self = g_new0 (LlmModelInfo, 1);
   g_autoptr(LlmGguf) gguf = NULL;
@@ -111,6 +141,8 @@ new_info (const char *path,
   self->path = g_strdup (path);
   self->content = content != NULL ? g_bytes_ref (content) : NULL;
   self->id = make_id (path);
+  self->warnings = g_ptr_array_new_with_free_func ((GDestroyNotify) g_error_free);
+  self->takes_any_tokenizer = takes_any_tokenizer;
 
   gguf = open_gguf (self, &self->error);
   self->title = title != NULL ? g_strdup (title) : read_text (gguf, "general.name", self->id);
@@ -120,10 +152,11 @@ new_info (const char *path,
     {
       self->file_bytes = llm_file_map_get_size (gguf->map);
       read_tensors (self, gguf);
-      model = llm_model_new_for_gguf (gguf, &self->error);
+      model = open_model (self, gguf, &self->error);
     }
   if (model != NULL)
     {
+      add_warnings (self, model);
       self->context_length = llm_model_get_hparams (model)->n_ctx;
       self->footprint = llm_footprint_find (gguf, llm_model_get_hparams (model));
     }
@@ -134,9 +167,10 @@ new_info (const char *path,
 }
 
 LlmModelInfo *
-llm_model_info_read (const char *path)
+llm_model_info_read (const char *path,
+                     gboolean    takes_any_tokenizer)
 {
-  return new_info (path, NULL, NULL);
+  return new_info (path, NULL, NULL, takes_any_tokenizer);
 }
 
 LlmModelInfo *
@@ -144,7 +178,7 @@ llm_model_info_new_for_bytes (GBytes     *content,
                               const char *id,
                               const char *title)
 {
-  return new_info (id, title, content);
+  return new_info (id, title, content, FALSE);
 }
 
 LlmModel *
@@ -153,7 +187,7 @@ llm_model_info_open (LlmModelInfo  *self,
 {
   g_autoptr(LlmGguf) gguf = open_gguf (self, error);
 
-  return gguf != NULL ? llm_model_new_for_gguf (gguf, error) : NULL;
+  return gguf != NULL ? open_model (self, gguf, error) : NULL;
 }
 
 /* `NAME-00002-of-00005.gguf` and the like, but not the first part: that is listed,
@@ -195,6 +229,7 @@ list_names (const char *folder)
 typedef struct
 {
   GPtrArray *known;       /* (element-type LlmModelInfo) (unowned) (nullable) */
+  gboolean takes_any_tokenizer;
   GPtrArray *infos;       /* (element-type LlmModelInfo) (owned) */
   GHashTable *names;      /* (element-type utf8) (owned): of files, that were found */
   GHashTable *ids;        /* (element-type utf8) (unowned) */
@@ -238,7 +273,7 @@ add_file (Scan       *scan,
   info = find_known (scan, id, path, &identity);
   if (info == NULL)
     {
-      info = llm_model_info_read (path);
+      info = llm_model_info_read (path, scan->takes_any_tokenizer);
       g_free (info->id);
       info->id = g_steal_pointer (&id);
       info->identity = identity;
@@ -250,11 +285,12 @@ add_file (Scan       *scan,
 GPtrArray *
 llm_catalogue_scan (const char *const *folders,
                     const char        *file,
+                    gboolean           takes_any_tokenizer,
                     GPtrArray         *known)
 {
   g_autoptr(GHashTable) names = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
   g_autoptr(GHashTable) ids = g_hash_table_new (g_str_hash, g_str_equal);
-  Scan scan = { known, NULL, names, ids };
+  Scan scan = { known, takes_any_tokenizer, NULL, names, ids };
 
   scan.infos = g_ptr_array_new_with_free_func ((GDestroyNotify) llm_model_info_unref);
   if (file != NULL)

@@ -30,14 +30,18 @@ typedef struct
   guint context_length;
   LlmFootprint footprint;
   GError *error;        /* (nullable): why this file can't be used */
+  GPtrArray *warnings;  /* (element-type GError): what to mind of one that can */
+  gboolean takes_any_tokenizer; /* as asked for when it was read */
   LlmFileIdentity identity; /* of the file when it was read; zero where there was none */
 } LlmModelInfo;
 
 LlmModelInfo *llm_model_info_ref   (LlmModelInfo *self);
 void          llm_model_info_unref (LlmModelInfo *self);
 
-/* Reads one file's header. Never NULL: a file that can't be used has @error set. */
-LlmModelInfo *llm_model_info_read  (const char   *path);
+/* Reads one file's header. Never NULL: a file that can't be used has @error set.
+ * @takes_any_tokenizer: see llm_model_new_with_any_tokenizer(). */
+LlmModelInfo *llm_model_info_read  (const char   *path,
+                                    gboolean      takes_any_tokenizer);
 
 /* One that is no file but is in memory. */
 LlmModelInfo *llm_model_info_new_for_bytes (GBytes     *content,
@@ -54,6 +58,7 @@ LlmModel     *llm_model_info_open  (LlmModelInfo *self,
  * whose infos are taken for files that did not change since, without reading them again. */
 GPtrArray    *llm_catalogue_scan   (const char *const *folders,
                                     const char        *file,
+                                    gboolean           takes_any_tokenizer,
                                     GPtrArray         *known);
 
 /* (nullable) (transfer none): of @models (element-type LlmModelInfo) (nullable), the one called

@@ -37,9 +37,10 @@ llm_model_open (const char  *path,
   return gguf != NULL ? llm_model_new_for_gguf (gguf, error) : NULL;
 }
 
-LlmModel *
-llm_model_new_for_gguf (LlmGguf  *gguf,
-                        GError  **error)
+static LlmModel *
+new_model (LlmGguf   *gguf,
+           gboolean   takes_any_tokenizer,
+           GError   **error)
 {
   g_autoptr(LlmModel) self = g_new0 (LlmModel, 1);
   g_autofree char *source = NULL;
@@ -59,7 +60,8 @@ llm_model_new_for_gguf (LlmGguf  *gguf,
       !llm_operator_check_all (gguf, &self->hparams, error))
     return NULL;
 
-  self->tokenizer = llm_tokenizer_new (gguf, error);
+  self->tokenizer = takes_any_tokenizer ? llm_tokenizer_new_with_any_rules (gguf, error)
+                                        : llm_tokenizer_new (gguf, error);
   if (self->tokenizer == NULL)
     return NULL;
   if (self->tokenizer->n_tokens != self->hparams.n_vocab)
@@ -78,6 +80,20 @@ llm_model_new_for_gguf (LlmGguf  *gguf,
     }
   self->template = llm_template_new (source, self->tokenizer, gguf->path, &self->template_error);
   return g_steal_pointer (&self);
+}
+
+LlmModel *
+llm_model_new_for_gguf (LlmGguf  *gguf,
+                        GError  **error)
+{
+  return new_model (gguf, FALSE, error);
+}
+
+LlmModel *
+llm_model_new_with_any_tokenizer (LlmGguf  *gguf,
+                                  GError  **error)
+{
+  return new_model (gguf, TRUE, error);
 }
 
 LlmModel *

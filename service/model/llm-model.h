@@ -20,6 +20,10 @@ LlmModel         *llm_model_open           (const char *path,
 /* Of an opened file. */
 LlmModel         *llm_model_new_for_gguf   (LlmGguf    *gguf,
                                             GError    **error) G_GNUC_WARN_UNUSED_RESULT;
+/* The same, but text is cut by the default rule where the file's is not known; then
+ * llm_model_get_tokenizer() says so. */
+LlmModel         *llm_model_new_with_any_tokenizer (LlmGguf  *gguf,
+                                                    GError  **error) G_GNUC_WARN_UNUSED_RESULT;
 LlmModel         *llm_model_ref            (LlmModel   *self);
 void              llm_model_unref          (LlmModel   *self);
 

@@ -116,7 +116,7 @@ examine (Verdict *self,
   LlmMeminfo memory = { 0 };
   LlmTemplate *template;
 
-  self->info = llm_model_info_read (gguf->path);
+  self->info = llm_model_info_read (gguf->path, FALSE);
   for (guint i = 0; i < gguf->tensors->len; i++)
     self->weight_bytes += llm_gguf_get_tensor (gguf, i)->bytes;
   if (llm_sysinfo_read_meminfo (NULL, &memory, NULL))

@@ -36,7 +36,7 @@ open_model (const LlmSettings *settings,
   if (path != NULL)
     return llm_model_open (path, error);
   found = llm_catalogue_scan ((const char *const *) settings->model_folders, settings->model_file,
-                              NULL);
+                              settings->takes_any_tokenizer, NULL);
   for (guint i = 0; i < found->len; i++)
     {
       LlmModelInfo *info = g_ptr_array_index (found, i);

@@ -65,7 +65,7 @@ test_demo (void)
 {
   g_autofree char *path = g_build_filename (g_getenv ("LLM_MODEL_DIR"),
                                             "llmsvc-demo-8M-Q8_0.gguf", NULL);
-  g_autoptr(LlmModelInfo) info = llm_model_info_read (path);
+  g_autoptr(LlmModelInfo) info = llm_model_info_read (path, FALSE);
   g_autoptr(LlmModelInfo) other = NULL;
   GStatBuf status;
 
@@ -80,6 +80,7 @@ test_demo (void)
   g_assert_cmpint (g_stat (path, &status), ==, 0);
   g_assert_cmpuint (info->file_bytes, ==, (guint64) status.st_size);
   g_assert_cmpuint (info->context_length, ==, 1024);
+  g_assert_cmpuint (info->warnings->len, ==, 0);
   other = llm_model_info_ref (info);
   g_assert_true (other == info);
 }
@@ -127,7 +128,7 @@ test_scan (Fixture       *fixture,
   g_assert_cmpint (mkfifo (pipe_path, 0600), ==, 0);
   g_assert_cmpint (symlink ("nowhere", dangling), ==, 0);
 
-  found = llm_catalogue_scan (folders, file, NULL);
+  found = llm_catalogue_scan (folders, file, FALSE, NULL);
   g_assert_cmpuint (found->len, ==, G_N_ELEMENTS (expected));
   for (guint i = 0; i < found->len; i++)
     {
@@ -149,15 +150,40 @@ test_scan (Fixture       *fixture,
     }
 }
 
+/* How to ask a model without a template is said at once. */
+static void
+test_without_template (Fixture       *fixture,
+                       gconstpointer  data)
+{
+  static const char key[] = "tokenizer.chat_template";
+  g_autofree char *path = g_build_filename (fixture->root, "plain.gguf", NULL);
+  g_autofree char *contents = NULL;
+  g_autoptr(LlmModelInfo) info = NULL;
+  gsize length;
+  char *found;
+
+  write_model (fixture->root, "plain.gguf", "Plain");
+  g_assert_true (g_file_get_contents (path, &contents, &length, NULL));
+  found = memmem (contents, length, key, strlen (key));
+  g_assert_nonnull (found);
+  *found = 'x';
+  g_assert_true (g_file_set_contents (path, contents, (gssize) length, NULL));
+
+  info = llm_model_info_read (path, FALSE);
+  g_assert_no_error (info->error);
+  g_assert_cmpuint (info->warnings->len, ==, 1);
+  g_assert_nonnull (strstr (((GError *) info->warnings->pdata[0])->message, "(raw)"));
+}
+
 static void
 test_nothing (Fixture       *fixture,
               gconstpointer  data)
 {
   const char *const folders[] = { fixture->first, NULL };
   g_autofree char *file = g_build_filename (fixture->root, "gone.gguf", NULL);
-  g_autoptr(GPtrArray) none = llm_catalogue_scan (folders, NULL, NULL);
-  g_autoptr(GPtrArray) nowhere = llm_catalogue_scan (NULL, NULL, NULL);
-  g_autoptr(GPtrArray) gone = llm_catalogue_scan (folders, file, NULL);
+  g_autoptr(GPtrArray) none = llm_catalogue_scan (folders, NULL, FALSE, NULL);
+  g_autoptr(GPtrArray) nowhere = llm_catalogue_scan (NULL, NULL, FALSE, NULL);
+  g_autoptr(GPtrArray) gone = llm_catalogue_scan (folders, file, FALSE, NULL);
 
   g_assert_cmpuint (none->len, ==, 0);
   g_assert_cmpuint (nowhere->len, ==, 0);
@@ -179,7 +205,7 @@ test_strange_names (Fixture       *fixture,
   write_model (fixture->first, "x\xff.gguf", "line\nline\x1b[2J");
   write_model (fixture->first, "x\xfe.gguf", long_title);
   write_text (fixture->first, "x\xfd.gguf", "GGUX");
-  found = llm_catalogue_scan (folders, NULL, NULL);
+  found = llm_catalogue_scan (folders, NULL, FALSE, NULL);
 
   g_assert_cmpuint (found->len, ==, 3);
   for (guint i = 0; i < found->len; i++)
@@ -206,6 +232,7 @@ main (int   argc,
   g_test_add_func ("/catalogue/demo", test_demo);
   g_test_add ("/catalogue/scan", Fixture, NULL, set_up, test_scan, tear_down);
   g_test_add ("/catalogue/nothing", Fixture, NULL, set_up, test_nothing, tear_down);
+  g_test_add ("/catalogue/without-template", Fixture, NULL, set_up, test_without_template, tear_down);
   g_test_add ("/catalogue/strange-names", Fixture, NULL, set_up, test_strange_names, tear_down);
   return g_test_run ();
 }

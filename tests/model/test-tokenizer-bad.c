@@ -98,13 +98,12 @@ bpe_init (Vocabulary *self)
   add_token (self, "Ġ", LLM_TOKEN_NORMAL);
 }
 
-static LlmTokenizer *
-open_vocabulary (const Vocabulary  *self,
-                 GError           **error)
+static LlmGguf *
+write_vocabulary (const Vocabulary  *self,
+                  GError           **error)
 {
   g_autoptr(LlmTestGguf) file = llm_test_gguf_new (3);
   g_autoptr(GBytes) bytes = NULL;
-  g_autoptr(LlmGguf) gguf = NULL;
 
   if (self->model != NULL)
     llm_test_gguf_add_string (file, "tokenizer.ggml.model", self->model);
@@ -130,7 +129,15 @@ open_vocabulary (const Vocabulary  *self,
     llm_test_gguf_add_int (file, "tokenizer.ggml.add_bos_token", LLM_GGUF_BOOL, self->add_bos);
 
   bytes = llm_test_gguf_end (file);
-  gguf = llm_gguf_new_for_bytes (bytes, FILE_NAME, error);
+  return llm_gguf_new_for_bytes (bytes, FILE_NAME, error);
+}
+
+static LlmTokenizer *
+open_vocabulary (const Vocabulary  *self,
+                 GError           **error)
+{
+  g_autoptr(LlmGguf) gguf = write_vocabulary (self, error);
+
   return gguf != NULL ? llm_tokenizer_new (gguf, error) : NULL;
 }
 
@@ -187,13 +194,41 @@ test_kinds (void)
     g_auto(Vocabulary) vocabulary = { 0 };
 
     bpe_init (&vocabulary);
-    vocabulary.pre = "default";
-    assert_refused (&vocabulary, LLMSVC_ERROR_UNSUPPORTED, "tokenizer.ggml.pre", "“default”");
-    assert_refused (&vocabulary, LLMSVC_ERROR_UNSUPPORTED, "gpt-2, smollm, llama-bpe, qwen2, "
-                    "deepseek-coder", "");
+    vocabulary.pre = "qwen99";
+    assert_refused (&vocabulary, LLMSVC_ERROR_UNSUPPORTED, "tokenizer.ggml.pre", "“qwen99”");
+    assert_refused (&vocabulary, LLMSVC_ERROR_UNSUPPORTED, "qwen2, qwen35, refact", "");
+    assert_refused (&vocabulary, LLMSVC_ERROR_UNSUPPORTED, "allow-unknown-tokenizer", "");
     vocabulary.pre = NULL;
     assert_refused (&vocabulary, LLMSVC_ERROR_UNSUPPORTED, "tokenizer.ggml.pre", "missing");
   }
+}
+
+/* Where that is allowed, the default rule stands for one that is not known, and the tokenizer says
+ * so. */
+static void
+test_any_rules (void)
+{
+  static const struct
+  {
+    const char *pre;
+    const char *unknown;
+  } cases[] = { { "qwen99", "qwen99" }, { NULL, "" }, { "qwen2", NULL }, { "default", NULL } };
+
+  for (guint i = 0; i < G_N_ELEMENTS (cases); i++)
+    {
+      g_auto(Vocabulary) vocabulary = { 0 };
+      g_autoptr(LlmGguf) gguf = NULL;
+      g_autoptr(LlmTokenizer) tokenizer = NULL;
+      g_autoptr(GError) error = NULL;
+
+      bpe_init (&vocabulary);
+      vocabulary.pre = cases[i].pre;
+      gguf = write_vocabulary (&vocabulary, &error);
+      g_assert_no_error (error);
+      tokenizer = llm_tokenizer_new_with_any_rules (gguf, &error);
+      g_assert_no_error (error);
+      g_assert_cmpstr (tokenizer->unknown_rules, ==, cases[i].unknown);
+    }
 }
 
 static void
@@ -468,6 +503,7 @@ main (int    argc,
   g_test_init (&argc, &argv, NULL);
 
   g_test_add_func ("/tokenizer-bad/kinds", test_kinds);
+  g_test_add_func ("/tokenizer-bad/any-rules", test_any_rules);
   g_test_add_func ("/tokenizer-bad/arrays", test_arrays);
   g_test_add_func ("/tokenizer-bad/no-tokens", test_no_tokens);
   g_test_add_func ("/tokenizer-bad/byte-tokens", test_byte_tokens);

@@ -72,45 +72,6 @@ test_infill (void)
     }
 }
 
-/* The smollm vocabulary with another pre-tokenizer: its name takes the place of
- * "smollm" in the file, which has no tensors that would move. */
-static LlmTokenizer *
-open_with_pre (const char *pre)
-{
-  static const char key[] = "tokenizer.ggml.pre";
-  g_autofree char *path = g_build_filename (g_getenv ("LLM_TEST_DATA"), "tokenizer/smollm.gguf",
-                                            NULL);
-  g_autofree char *contents = NULL;
-  g_autoptr(GError) error = NULL;
-  g_autoptr(GByteArray) patched = g_byte_array_new ();
-  g_autoptr(GBytes) bytes = NULL;
-  g_autoptr(LlmGguf) gguf = NULL;
-  guint64 length = GUINT64_TO_LE (strlen (pre));
-  LlmTokenizer *tokenizer;
-  gsize size, at;
-  char *found;
-
-  g_file_get_contents (path, &contents, &size, &error);
-  g_assert_no_error (error);
-  found = memmem (contents, size, key, strlen (key));
-  g_assert_nonnull (found);
-  at = (gsize) (found - contents) + strlen (key) + sizeof (guint32);
-  g_assert_cmpmem (contents + at + sizeof length, 6, "smollm", 6);
-
-  g_byte_array_append (patched, (guint8 *) contents, (guint) at);
-  g_byte_array_append (patched, (guint8 *) &length, sizeof length);
-  g_byte_array_append (patched, (const guint8 *) pre, (guint) strlen (pre));
-  at += sizeof length + 6;
-  g_byte_array_append (patched, (guint8 *) contents + at, (guint) (size - at));
-
-  bytes = g_byte_array_free_to_bytes (g_steal_pointer (&patched));
-  gguf = llm_gguf_new_for_bytes (bytes, pre, &error);
-  g_assert_no_error (error);
-  tokenizer = llm_tokenizer_new (gguf, &error);
-  g_assert_no_error (error);
-  return tokenizer;
-}
-
 static GArray *
 encode (LlmTokenizer *tokenizer,
         const char   *text,
@@ -215,18 +176,6 @@ test_golden_vocabulary (gconstpointer user_data)
 
   check_lines (tokenizer, "common.inp", common, 0);
   check_lines (tokenizer, "more.inp", more, 0);
-}
-
-static void
-test_golden_pre (gconstpointer user_data)
-{
-  g_autoptr(LlmTokenizer) tokenizer = open_with_pre (user_data);
-  g_autofree char *name = g_strconcat ("pre/", (const char *) user_data, ".out", NULL);
-  g_auto(GStrv) lines = read_split (name, "\n");
-  guint line = check_lines (tokenizer, "common.inp", lines, 0);
-
-  line = check_lines (tokenizer, "more.inp", lines, line);
-  g_assert_cmpstr (lines[line], ==, "");
 }
 
 static GBytes *
@@ -535,8 +484,6 @@ main (int    argc,
 {
   static const char *const vocabularies[] = { "gpt-2", "llama-spm", "phi-3", "deepseek-coder",
                                               "smollm" };
-  static const char *const pres[] = { "command-r", "dbrx", "deepseek-r1-qwen", "llama-bpe",
-                                      "qwen2", "refact", "starcoder" };
 
   g_test_init (&argc, &argv, NULL);
 
@@ -552,12 +499,6 @@ main (int    argc,
       g_test_add_data_func (golden, vocabularies[i], test_golden_vocabulary);
       g_test_add_data_func (round, vocabularies[i], test_round_trip);
       g_test_add_data_func (work, vocabularies[i], test_work_is_bounded);
-    }
-  for (guint i = 0; i < G_N_ELEMENTS (pres); i++)
-    {
-      g_autofree char *path = g_strconcat ("/tokenizer/golden/pre/", pres[i], NULL);
-
-      g_test_add_data_func (path, pres[i], test_golden_pre);
     }
   g_test_add_data_func ("/tokenizer/work/demo", "demo", test_work_is_bounded);
   g_test_add_func ("/tokenizer/infill", test_infill);

@@ -21,6 +21,20 @@ typedef struct
   guint registration;
 } Exported;
 
+static GStrv
+list_warnings (const LlmModelInfo *info)
+{
+  g_autoptr(GStrvBuilder) builder = g_strv_builder_new ();
+
+  for (guint i = 0; i < info->warnings->len; i++)
+    {
+      g_autofree char *text = llm_bus_translate (NULL, g_ptr_array_index (info->warnings, i));
+
+      g_strv_builder_add (builder, text);
+    }
+  return g_strv_builder_end (builder);
+}
+
 static GVariant *
 list_properties (LlmBus  *bus,
                  gpointer object)
@@ -31,21 +45,22 @@ list_properties (LlmBus  *bus,
   const LlmDraftSums sums = llm_engine_sum_drafts (bus->engine, info->id);
   g_auto(GStrv) sub_models = llm_engine_list_sub_models (bus->engine, info);
   guint held = llm_engine_get_held_sub_model (bus->engine, info);
-  /* everybody is told of it at once, so it can't be in one caller's language */
+  /* everybody is told of these at once, so they can't be in one caller's language */
   g_autofree char *reason = info->error != NULL ? llm_bus_translate (NULL, info->error) : NULL;
+  g_auto(GStrv) warnings = list_warnings (info);
 
   return g_variant_new_parsed ("{'Id': <%s>, 'Title': <%s>, 'Info': <@a{sv} {"
                                "'architecture': <%s>, 'parameters': <%t>, 'file-bytes': <%t>, "
                                "'least-budget': <%t>, "
                                "'context-length': <%u>, 'quantization': <%s>, 'license': <%s>, "
-                               "'usable': <%b>, 'reason': <%s>, "
+                               "'usable': <%b>, 'reason': <%s>, 'warnings': <%^as>, "
                                "'sub-models': <%^as>, 'held-sub-model': <%u>, 'draft': <%s>, 'draft-reason': <%s>, "
                                "'drafted-tokens': <%t>, 'accepted-tokens': <%t>}>}",
                                info->id, info->title, info->architecture,
                                (guint64) info->parameters, (guint64) info->file_bytes,
                                info->footprint.least,
                                (guint32) info->context_length, info->quantization, info->license,
-                               info->error == NULL, reason != NULL ? reason : "", sub_models, held,
+                               info->error == NULL, reason != NULL ? reason : "", warnings, sub_models, held,
                                draft != NULL ? draft : "", draft_reason, sums.n_drafted, sums.n_accepted);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Byte-level BPE: each byte is a token, and the merges of the file, in their
+/* BPE: each byte or character is a token, and the merges of the file, in their
  * order, say which pairs of tokens become one. Words are merged one by one. */
 
 #include "model/tokenizer/llm-tokenizer-private.h"
@@ -12,7 +12,6 @@
 #include "model/tokenizer/llm-utf8.h"
 
 #define KEY_MERGES "tokenizer.ggml.merges"
-#define KEY_PRE "tokenizer.ggml.pre"
 
 /* Vocabularies write bytes as characters one can see: the visible ones of
  * Latin-1 stand for themselves, the others for U+0100 and what follows. */
@@ -29,11 +28,13 @@ typedef struct
 typedef struct
 {
   LlmCodec codec;
-  const LlmPretokenizer *pretokenizer;
+  const LlmPretokenizerRules *rules;
+  LlmPretokenizer *pretokenizer;      /* (owned) */
 
-  gunichar char_of_byte[256];
+  gunichar char_of_byte[256];         /* of tokens of bytes */
   gint16 byte_of_char[N_BYTE_CHARS];  /* -1: stands for no byte */
-  gint32 byte_ids[256];               /* -1: a byte that the vocabulary can't write */
+  gint32 byte_ids[256];               /* -1: a byte that the vocabulary can't write; of tokens of
+                                       * characters, <0x00> to <0xFF> */
 
   Merge *merges;                      /* (owned), the first to be made first */
   LlmTable table;                     /* of them */
@@ -61,10 +62,13 @@ find_bytes (LlmBpe *self)
 {
   for (guint byte = 0; byte < 256; byte++)
     {
-      char utf8[6];
-      gsize length = (gsize) g_unichar_to_utf8 (self->char_of_byte[byte], utf8);
+      char text[7];
+      gsize length = self->rules->has_characters
+                       ? (gsize) g_snprintf (text, sizeof text, "<0x%02X>", byte)
+                       : (gsize) g_unichar_to_utf8 (self->char_of_byte[byte], text);
 
-      self->byte_ids[byte] = llm_vocab_find (self->codec.vocab, utf8, length, TRUE);
+      self->byte_ids[byte] = llm_vocab_find (self->codec.vocab, text, length,
+                                             !self->rules->has_characters);
     }
 }
 
@@ -154,12 +158,23 @@ split_merge (LlmGgufString text)
   return split;
 }
 
+/* Writes both tokens as the vocabulary has them; the lengths of @split become theirs. */
 static gsize
-join (const Split *split,
-      char         joined[LLM_VOCAB_MAX_TEXT])
+join (const LlmBpe *self,
+      Split        *split,
+      char          joined[LLM_VOCAB_MAX_TEXT])
 {
-  memcpy (joined, split->left, split->n_left);
-  memcpy (joined + split->n_left, split->right, split->n_right);
+  if (self->rules->has_characters)
+    {
+      split->n_left = llm_vocab_copy_with_spaces (joined, split->left, split->n_left);
+      split->n_right = llm_vocab_copy_with_spaces (joined + split->n_left, split->right,
+                                                   split->n_right);
+    }
+  else
+    {
+      memcpy (joined, split->left, split->n_left);
+      memcpy (joined + split->n_left, split->right, split->n_right);
+    }
   return split->n_left + split->n_right;
 }
 
@@ -171,12 +186,14 @@ prefetch_merge (const LlmBpe  *self,
 {
   char joined[LLM_VOCAB_MAX_TEXT];
   Split split = split_merge (text);
+  gsize length;
 
-  if (split.n_right == 0 || split.n_left + split.n_right > self->codec.vocab->max_length)
+  if (split.n_right == 0 || split.n_left + split.n_right > sizeof joined)
     return;
-  llm_vocab_prefetch (self->codec.vocab, split.left, split.n_left);
-  llm_vocab_prefetch (self->codec.vocab, split.right, split.n_right);
-  llm_vocab_prefetch (self->codec.vocab, joined, join (&split, joined));
+  length = join (self, &split, joined);
+  llm_vocab_prefetch (self->codec.vocab, joined, split.n_left);
+  llm_vocab_prefetch (self->codec.vocab, joined + split.n_left, split.n_right);
+  llm_vocab_prefetch (self->codec.vocab, joined, length);
 }
 
 static gboolean
@@ -191,15 +208,17 @@ read_merge (LlmBpe         *self,
   Split split = split_merge (text);
   gboolean plain = TRUE;
   gint32 left, right, id;
+  gsize length;
 
   if (split.n_right == 0 && split.left == NULL)
     return fail_merge (gguf, index, N_("it is not two tokens with a space between"), error);
   if (split.n_left + split.n_right > sizeof joined)
     return fail_merge (gguf, index, N_("it makes a longer token than the vocabulary has"), error);
 
-  left = find_part (self, split.left, split.n_left, &plain);
-  right = find_part (self, split.right, split.n_right, &plain);
-  id = find_part (self, joined, join (&split, joined), &plain);
+  length = join (self, &split, joined);
+  left = find_part (self, joined, split.n_left, &plain);
+  right = find_part (self, joined + split.n_left, split.n_right, &plain);
+  id = find_part (self, joined, length, &plain);
   if (left < 0 || right < 0 || id < 0)
     return fail_merge (gguf, index, N_("it has a part, or makes a text, that is not in "
                                        "tokenizer.ggml.tokens"), error);
@@ -248,37 +267,6 @@ read_merges (LlmBpe   *self,
 }
 
 static gboolean
-read_pretokenizer (LlmBpe   *self,
-                   LlmGguf  *gguf,
-                   GError  **error)
-{
-  g_autoptr(GError) local_error = NULL;
-  g_autofree char *name = llm_gguf_get_string (gguf, KEY_PRE, TRUE, &local_error);
-
-  if (local_error != NULL)
-    {
-      g_propagate_error (error, g_steal_pointer (&local_error));
-      return FALSE;
-    }
-
-  self->pretokenizer = name != NULL ? llm_pretokenizer_find (name) : NULL;
-  if (self->pretokenizer == NULL)
-    {
-      g_autofree char *known = llm_pretokenizer_list_names ();
-      g_autofree char *shown = name != NULL ? llm_utf8_shorten (name) : NULL;
-
-      if (shown != NULL)
-        return llm_fail (error, LLMSVC_ERROR_UNSUPPORTED,
-                         "%s: %s is “%s”; a wrong one would spoil every text, so this model can't "
-                         "be used. Supported are %s", gguf->path, KEY_PRE, shown, known);
-      return llm_fail (error, LLMSVC_ERROR_UNSUPPORTED,
-                       "%s: %s is missing; a wrong one would spoil every text, so this model can't "
-                       "be used. Supported are %s", gguf->path, KEY_PRE, known);
-    }
-  return TRUE;
-}
-
-static gboolean
 can_merge (const LlmMerger *merger,
            const LlmSymbol *left,
            const LlmSymbol *right,
@@ -318,9 +306,53 @@ find_word (const LlmBpe *self,
 
   if (length > self->codec.vocab->max_length)
     return -1;
+  if (self->rules->has_characters)
+    return llm_vocab_find (self->codec.vocab, word, length, TRUE);
   for (gsize i = 0; i < length && n <= LLM_VOCAB_MAX_TEXT; i++)
     n += (gsize) g_unichar_to_utf8 (self->char_of_byte[(guint8) word[i]], text + n);
   return llm_vocab_find (self->codec.vocab, text, n, TRUE);
+}
+
+/* Each byte or character of the word. */
+static void
+add_symbols (const LlmBpe *self,
+             LlmMerger    *merger,
+             const char   *word,
+             gsize         length)
+{
+  const char *end = word + length;
+  gsize n;
+
+  llm_merger_begin (merger, word);
+  for (const char *at = word; at < end; at += n)
+    {
+      gunichar c;
+
+      n = self->rules->has_characters ? llm_utf8_get (at, end, &c) : 1;
+      llm_merger_add (merger, (guint32) (at - word), (guint32) n,
+                      self->rules->has_characters
+                        ? llm_vocab_find (self->codec.vocab, at, n, TRUE)
+                        : self->byte_ids[(guint8) *at]);
+    }
+}
+
+/* The id of a symbol, or those of its bytes. A few vocabularies have no token for bytes that their
+ * texts never had; such a model can't be told of them. */
+static void
+append_symbol (const LlmBpe    *self,
+               const char      *word,
+               const LlmSymbol *symbol,
+               GArray          *ids)
+{
+  if (symbol->id >= 0)
+    g_array_append_val (ids, symbol->id);
+  for (guint32 i = 0; symbol->id < 0 && i < symbol->length; i++)
+    {
+      gint32 id = self->byte_ids[(guint8) word[symbol->start + i]];
+
+      if (id >= 0)
+        g_array_append_val (ids, id);
+    }
 }
 
 static void
@@ -332,7 +364,8 @@ encode_word (const char *word,
   const LlmBpe *self = encoder->self;
   LlmMerger *merger = &encoder->merger;
 
-  if (self->pretokenizer->ignores_merges)
+  /* Merges of characters have none of line ends. */
+  if (self->rules->ignores_merges || (self->rules->has_characters && *word == '\n'))
     {
       gint32 id = find_word (self, word, length);
 
@@ -343,19 +376,13 @@ encode_word (const char *word,
         }
     }
 
-  llm_merger_begin (merger, word);
-  for (gsize i = 0; i < length; i++)
-    llm_merger_add (merger, (guint32) i, 1, self->byte_ids[(guint8) word[i]]);
+  add_symbols (self, merger, word, length);
   llm_merger_run (merger);
-
   for (gint32 i = merger->symbols->len > 0 ? 0 : -1; i >= 0;)
     {
       const LlmSymbol *symbol = &g_array_index (merger->symbols, LlmSymbol, i);
 
-      /* A few vocabularies have no token for bytes that their texts never had;
-       * such a model can't be told of them. */
-      if (symbol->id >= 0)
-        g_array_append_val (encoder->ids, symbol->id);
+      append_symbol (self, word, symbol, encoder->ids);
       i = symbol->next;
     }
 }
@@ -369,8 +396,15 @@ encode (const LlmCodec *codec,
 {
   const LlmBpe *self = (const LlmBpe *) codec;
   WordEncoder encoder = { .self = self, .ids = ids };
+  g_autofree char *with_spaces = NULL;
   guint64 n_steps;
 
+  if (self->rules->has_characters)
+    {
+      with_spaces = g_malloc (length);
+      length = llm_vocab_copy_with_spaces (with_spaces, text, length);
+      text = with_spaces;
+    }
   llm_merger_init (&encoder.merger, can_merge, self);
   llm_pretokenizer_split (self->pretokenizer, text, length, encode_word, &encoder);
   n_steps = encoder.merger.n_steps;
@@ -389,8 +423,13 @@ decode (const LlmCodec *codec,
   const char *at = llm_vocab_get_text (codec->vocab, id, &length);
   const char *end = at + length;
 
+  if (self->rules->has_characters && kind == LLM_TOKEN_BYTE && llm_byte_token_parse (at, length) >= 0)
+    {
+      g_string_append_c (out, (char) llm_byte_token_parse (at, length));
+      return;
+    }
   /* The texts of added tokens are written as they are. */
-  if (kind != LLM_TOKEN_NORMAL && kind != LLM_TOKEN_UNUSED)
+  if (self->rules->has_characters || (kind != LLM_TOKEN_NORMAL && kind != LLM_TOKEN_UNUSED))
     {
       g_string_append_len (out, at, (gssize) length);
       return;
@@ -414,25 +453,29 @@ free_codec (LlmCodec *codec)
 {
   LlmBpe *self = (LlmBpe *) codec;
 
+  g_clear_pointer (&self->pretokenizer, llm_pretokenizer_free);
   g_free (self->merges);
   g_free (self->table.slots);
   g_free (self);
 }
 
 LlmCodec *
-llm_bpe_new (LlmGguf         *gguf,
-             const LlmVocab  *vocab,
-             GError         **error)
+llm_bpe_new (LlmGguf                     *gguf,
+             const LlmVocab              *vocab,
+             const LlmPretokenizerRules  *rules,
+             GError                     **error)
 {
   LlmBpe *self = g_new0 (LlmBpe, 1);
   g_autoptr(LlmCodec) codec = &self->codec;
 
   *codec = (LlmCodec) { vocab, FALSE, FALSE, encode, decode, free_codec };
+  self->rules = rules;
   make_byte_chars (self);
   find_bytes (self);
-  if (!read_pretokenizer (self, gguf, error) || !read_merges (self, gguf, error))
+  if (!read_merges (self, gguf, error))
     return NULL;
 
-  codec->adds_bos = self->pretokenizer->adds_bos;
+  self->pretokenizer = llm_pretokenizer_new (rules);
+  codec->adds_bos = rules->adds_bos;
   return g_steal_pointer (&codec);
 }

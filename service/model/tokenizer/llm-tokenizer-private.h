@@ -7,6 +7,8 @@
 
 #pragma once
 
+#include <string.h>
+
 #include "model/tokenizer/llm-pretokenizer.h"
 #include "model/tokenizer/llm-tokenizer.h"
 #include "model/tokenizer/llm-vocab.h"
@@ -96,6 +98,22 @@ void             llm_merger_run    (LlmMerger    *self);
 
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (LlmMerger, llm_merger_clear)
 
+/* --- tokens that stand for a byte where a vocabulary is of characters --- */
+
+/* Of <0x0A> the byte, -1 if @text is no such name. */
+static inline int
+llm_byte_token_parse (const char *text,
+                      gsize       length)
+{
+  int high, low;
+
+  if (length != 6 || memcmp (text, "<0x", 3) != 0 || text[5] != '>')
+    return -1;
+  high = g_ascii_xdigit_value (text[3]);
+  low = g_ascii_xdigit_value (text[4]);
+  return high < 0 || low < 0 ? -1 : high * 16 + low;
+}
+
 /* --- one of the algorithms --- */
 
 typedef struct _LlmCodec LlmCodec;
@@ -117,13 +135,14 @@ struct _LlmCodec
   void    (*free)   (LlmCodec       *self);
 };
 
-/* SentencePiece, byte-level BPE, WordPiece. */
+/* SentencePiece, BPE, WordPiece. */
 LlmCodec *llm_spm_new (LlmGguf         *gguf,
                        const LlmVocab  *vocab,
                        GError         **error) G_GNUC_WARN_UNUSED_RESULT;
-LlmCodec *llm_bpe_new (LlmGguf         *gguf,
-                       const LlmVocab  *vocab,
-                       GError         **error) G_GNUC_WARN_UNUSED_RESULT;
+LlmCodec *llm_bpe_new (LlmGguf                     *gguf,
+                       const LlmVocab              *vocab,
+                       const LlmPretokenizerRules  *rules,
+                       GError                     **error) G_GNUC_WARN_UNUSED_RESULT;
 LlmCodec *llm_wpm_new (LlmGguf         *gguf,
                        const LlmVocab  *vocab,
                        GError         **error) G_GNUC_WARN_UNUSED_RESULT;

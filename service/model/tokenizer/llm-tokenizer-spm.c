@@ -13,7 +13,6 @@
 #include "model/tokenizer/llm-utf8.h"
 
 #define KEY_SCORES "tokenizer.ggml.scores"
-#define SPACE_MARK "\xe2\x96\x81"
 
 typedef struct
 {
@@ -36,20 +35,6 @@ rank_of_score (float score)
   return bits & 0x80000000u ? bits : ~(bits | 0x80000000u);
 }
 
-/* <0x0A>: the byte, or -1. */
-static int
-parse_byte_token (const char *text,
-                  gsize       length)
-{
-  int high, low;
-
-  if (length != 6 || memcmp (text, "<0x", 3) != 0 || text[5] != '>')
-    return -1;
-  high = g_ascii_xdigit_value (text[3]);
-  low = g_ascii_xdigit_value (text[4]);
-  return high < 0 || low < 0 ? -1 : high * 16 + low;
-}
-
 static gboolean
 read_bytes (LlmSpm   *self,
             LlmGguf  *gguf,
@@ -67,7 +52,7 @@ read_bytes (LlmSpm   *self,
       if (self->codec.vocab->kinds[id] != LLM_TOKEN_BYTE)
         continue;
       text = llm_vocab_get_text (self->codec.vocab, (gint32) id, &length);
-      byte = parse_byte_token (text, length);
+      byte = llm_byte_token_parse (text, length);
       if (byte < 0)
         return llm_fail (error, LLMSVC_ERROR_INVALID_MODEL,
                          "%s: tokenizer.ggml.tokens[%u] has the type of a byte, but its text is "
@@ -136,26 +121,14 @@ prepare_text (const LlmSpm *self,
               gsize         length,
               gboolean      behind_special)
 {
-  const gsize mark_length = strlen (SPACE_MARK);
   GString *prepared = g_string_sized_new (length + 2);
-  const char *end = text + length;
 
   if (self->adds_space_prefix && behind_special)
     g_string_append_c (prepared, ' ');
-  while (text < end)
-    {
-      const char *mark = memmem (text, (gsize) (end - text), SPACE_MARK, mark_length);
-
-      if (mark == NULL)
-        mark = end;
-      g_string_append_len (prepared, text, mark - text);
-      text = mark;
-      if (mark < end)
-        {
-          g_string_append_c (prepared, ' ');
-          text += mark_length;
-        }
-    }
+  g_string_set_size (prepared, prepared->len + length);
+  g_string_truncate (prepared, prepared->len - length
+                     + llm_vocab_copy_with_spaces (prepared->str + prepared->len - length, text,
+                                                   length));
   return prepared;
 }
 
@@ -206,7 +179,7 @@ decode (const LlmCodec *codec,
   const char *text = llm_vocab_get_text (codec->vocab, id, &length);
 
   if (codec->vocab->kinds[id] == LLM_TOKEN_BYTE)
-    g_string_append_c (out, (char) parse_byte_token (text, length));
+    g_string_append_c (out, (char) llm_byte_token_parse (text, length));
   else
     g_string_append_len (out, text, (gssize) length);
 }

@@ -9,6 +9,7 @@
 #include "model/tokenizer/llm-utf8.h"
 
 #define KEY_MODEL "tokenizer.ggml.model"
+#define KEY_PRE "tokenizer.ggml.pre"
 
 struct _LlmTokenizerPrivate
 {
@@ -77,39 +78,135 @@ collect_special (LlmTokenizerPrivate *priv)
   llm_special_set_init (&priv->defined, vocab, defined);
 }
 
+typedef enum
+{
+  KIND_SPM,
+  KIND_BPE,
+  KIND_WPM,
+} Kind;
+
 static const struct
 {
   const char *model;
-  LlmCodec *(*new_codec) (LlmGguf *gguf, const LlmVocab *vocab, GError **error);
-} kinds[] = { { "llama", llm_spm_new }, { "gpt2", llm_bpe_new }, { "bert", llm_wpm_new } };
+  Kind kind;
+  const char *pre;   /* (nullable): of files that name none, having but one */
+} models[] = {
+  { "llama", KIND_SPM, NULL },
+  { "gpt2", KIND_BPE, NULL },
+  { "gemma4", KIND_BPE, "gemma4" },
+  { "bert", KIND_WPM, NULL },
+};
 
-LlmTokenizer *
-llm_tokenizer_new (LlmGguf  *gguf,
-                   GError  **error)
+/* The index of the file's model among @models, their number if it is none of them. */
+static guint
+read_model (LlmGguf  *gguf,
+            GError  **error)
 {
   g_autofree char *model = llm_gguf_get_string (gguf, KEY_MODEL, FALSE, error);
-  g_autoptr(LlmTokenizer) self = NULL;
-  LlmTokenizerPrivate *priv;
-  guint kind = 0;
+  guint i = 0;
 
   if (model == NULL)
-    return NULL;
-  while (kind < G_N_ELEMENTS (kinds) && !g_str_equal (kinds[kind].model, model))
-    kind++;
-  if (kind == G_N_ELEMENTS (kinds))
+    return G_N_ELEMENTS (models);
+  while (i < G_N_ELEMENTS (models) && !g_str_equal (models[i].model, model))
+    i++;
+  if (i == G_N_ELEMENTS (models))
     {
       g_autofree char *shown = llm_utf8_shorten (model);
 
-      return llm_fail_null (error, LLMSVC_ERROR_UNSUPPORTED,
-                            "%s: %s is “%s”; supported are llama, gpt2 and bert", gguf->path,
-                            KEY_MODEL, shown);
+      llm_fail (error, LLMSVC_ERROR_UNSUPPORTED,
+                "%s: %s is “%s”; supported are llama, gpt2, gemma4 and bert", gguf->path, KEY_MODEL,
+                shown);
     }
+  return i;
+}
 
+/* @pre: (nullable): their name, where the file has none; @unknown: (out) (optional) (nullable): the
+ * file's name of them, if the default rules stand for it. */
+static const LlmPretokenizerRules *
+read_rules (LlmGguf     *gguf,
+            const char  *pre,
+            char       **unknown,
+            GError     **error)
+{
+  g_autoptr(GError) local_error = NULL;
+  g_autofree char *name = pre != NULL ? g_strdup (pre)
+                                      : llm_gguf_get_string (gguf, KEY_PRE, TRUE, &local_error);
+  const LlmPretokenizerRules *rules = name != NULL ? llm_pretokenizer_find_rules (name) : NULL;
+  g_autofree char *known = NULL;
+  g_autofree char *shown = NULL;
+
+  if (local_error != NULL)
+    {
+      g_propagate_error (error, g_steal_pointer (&local_error));
+      return NULL;
+    }
+  if (rules != NULL)
+    return rules;
+
+  shown = name != NULL ? llm_utf8_shorten (name) : g_strdup ("");
+  if (unknown != NULL)
+    {
+      *unknown = g_steal_pointer (&shown);
+      return llm_pretokenizer_find_rules ("default");
+    }
+  known = llm_pretokenizer_list_names ();
+  if (name != NULL)
+    return llm_fail_null (error, LLMSVC_ERROR_UNSUPPORTED,
+                          "%s: %s is “%s”; a wrong one would spoil every text, so this model is not "
+                          "used unless allow-unknown-tokenizer is on. Known are %s", gguf->path,
+                          KEY_PRE, shown, known);
+  return llm_fail_null (error, LLMSVC_ERROR_UNSUPPORTED,
+                        "%s: %s is missing; a wrong one would spoil every text, so this model is not "
+                        "used unless allow-unknown-tokenizer is on. Known are %s", gguf->path, KEY_PRE,
+                        known);
+}
+
+static LlmCodec *
+new_codec (LlmGguf                     *gguf,
+           Kind                         kind,
+           const LlmVocab              *vocab,
+           const LlmPretokenizerRules  *rules,
+           GError                     **error)
+{
+  switch (kind)
+    {
+    case KIND_BPE:
+      return llm_bpe_new (gguf, vocab, rules, error);
+    case KIND_WPM:
+      return llm_wpm_new (gguf, vocab, error);
+    case KIND_SPM:
+    default:
+      return llm_spm_new (gguf, vocab, error);
+    }
+}
+
+static LlmTokenizer *
+new_tokenizer (LlmGguf   *gguf,
+               gboolean   allows_unknown,
+               GError   **error)
+{
+  guint model = read_model (gguf, error);
+  g_autoptr(LlmTokenizer) self = NULL;
+  const LlmPretokenizerRules *rules = NULL;
+  LlmTokenizerPrivate *priv;
+  Kind kind;
+
+  if (model == G_N_ELEMENTS (models))
+    return NULL;
+
+  kind = models[model].kind;
   self = g_new0 (LlmTokenizer, 1);
   priv = self->priv = g_new0 (LlmTokenizerPrivate, 1);
-  priv->vocab = llm_vocab_new (gguf, !g_str_equal (model, "gpt2"), error);
+  if (kind == KIND_BPE)
+    {
+      rules = read_rules (gguf, models[model].pre, allows_unknown ? &self->unknown_rules : NULL,
+                          error);
+      if (rules == NULL)
+        return NULL;
+    }
+  priv->vocab = llm_vocab_new (gguf, kind != KIND_BPE || rules->has_characters, error);
   if (priv->vocab != NULL)
-    priv->codec = kinds[kind].new_codec (gguf, priv->vocab, error);
+    priv->codec = new_codec (gguf, kind, priv->vocab, rules, error);
   if (priv->codec == NULL ||
       !llm_gguf_get_bool (gguf, "tokenizer.ggml.add_bos_token", &priv->codec->adds_bos,
                           &self->adds_bos, error) ||
@@ -127,6 +224,20 @@ llm_tokenizer_new (LlmGguf  *gguf,
   return g_steal_pointer (&self);
 }
 
+LlmTokenizer *
+llm_tokenizer_new (LlmGguf  *gguf,
+                   GError  **error)
+{
+  return new_tokenizer (gguf, FALSE, error);
+}
+
+LlmTokenizer *
+llm_tokenizer_new_with_any_rules (LlmGguf  *gguf,
+                                  GError  **error)
+{
+  return new_tokenizer (gguf, TRUE, error);
+}
+
 void
 llm_tokenizer_free (LlmTokenizer *self)
 {
@@ -140,6 +251,7 @@ llm_tokenizer_free (LlmTokenizer *self)
   g_clear_pointer (&priv->codec, llm_codec_free);
   g_clear_pointer (&priv->vocab, llm_vocab_free);
   g_free (priv);
+  g_free (self->unknown_rules);
   g_free (self);
 }
 

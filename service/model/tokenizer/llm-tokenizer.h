@@ -2,8 +2,8 @@
 
 /*
  * Text to token ids and back, from the vocabulary in a GGUF file: SentencePiece
- * BPE with byte fallback (`llama`) and byte-level BPE (`gpt2`) with the
- * pre-tokenizers it was trained with. Immutable once made; any thread.
+ * BPE with byte fallback (`llama`), BPE of bytes (`gpt2`) or characters (`gemma4`) with the
+ * pre-tokenizers it was trained with, and WordPiece (`bert`). Immutable once made; any thread.
  */
 
 #pragma once
@@ -30,6 +30,8 @@ typedef struct
   gboolean adds_eos;
   gboolean swallows_spaces;  /* spaces behind special tokens are lost, so that none need be written:
                               * most of both kinds swallow them */
+  char *unknown_rules;       /* (nullable): the name of its pre-tokenizer ("" where the file has
+                              * none), if the default one stands for it */
   LlmTokenizerPrivate *priv;
 } LlmTokenizer;
 
@@ -47,6 +49,9 @@ typedef struct
  * what was found and what is supported (model, pre-tokenizer). */
 LlmTokenizer *llm_tokenizer_new          (LlmGguf       *gguf,
                                           GError       **error) G_GNUC_WARN_UNUSED_RESULT;
+/* The same, but with the default pre-tokenizer for one that is not known. */
+LlmTokenizer *llm_tokenizer_new_with_any_rules (LlmGguf *gguf,
+                                                GError **error) G_GNUC_WARN_UNUSED_RESULT;
 void          llm_tokenizer_free         (LlmTokenizer  *self);
 
 /* Whether @id ends an answer: EOS, the end-of-turn id of the file, and the

@@ -101,11 +101,10 @@ is_plain_token (LlmTokenKind kind,
     }
 }
 
-/* Returns the length of what it wrote. */
-static gsize
-copy_with_spaces (char       *to,
-                  const char *text,
-                  gsize       length)
+gsize
+llm_vocab_copy_with_spaces (char       *to,
+                            const char *text,
+                            gsize       length)
 {
   gsize n = 0;
 
@@ -374,7 +373,7 @@ llm_vocab_new (LlmGguf   *gguf,
       check_marker_name (self, (gint32) i, tokens[i]);
       plain[i] = is_plain_token (self->kinds[i], is_spm, tokens[i].text, length);
       if (is_spm && (self->kinds[i] == LLM_TOKEN_NORMAL || self->kinds[i] == LLM_TOKEN_UNUSED))
-        length = copy_with_spaces (self->texts + offset, tokens[i].text, length);
+        length = llm_vocab_copy_with_spaces (self->texts + offset, tokens[i].text, length);
       else if (length > 0)
         memcpy (self->texts + offset, tokens[i].text, length);
 

@@ -72,6 +72,12 @@ void        llm_vocab_prefetch (const LlmVocab  *self,
                                 const char      *text,
                                 gsize            length);
 
+/* Writes @text to @to, which has room for as much, with a space for each of SentencePiece's marks.
+ * Returns the length of what it wrote. */
+gsize       llm_vocab_copy_with_spaces (char       *to,
+                                        const char *text,
+                                        gsize       length);
+
 /* Whether the token is a marker, whose text is never shown. */
 static inline gboolean
 llm_vocab_is_control (const LlmVocab *self,

@@ -22,8 +22,6 @@ PATTERNS = {
     "smollm": [r"\p{N}", GPT2],
     "llama-bpe": [LLAMA3 % "{1,3}"],
     "qwen2": [LLAMA3 % ""],
-    "deepseek-coder": [r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+",
-                       "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+", r"\p{N}"],
 }
 
 MORE = [

@@ -91,8 +91,8 @@ def make_keys(name, shape, mixture, n_layers):
     if shape.head_dim * shape.n_heads != shape.n_embd or shape.has_qk_norms:
         numbers |= {"attention.key_length": shape.head_dim,
                     "attention.value_length": shape.head_dim}
-    if not shape.is_bpe:
-        numbers["rope.dimension_count"] = shape.head_dim
+    if not shape.is_bpe or shape.n_rotated > 0:
+        numbers["rope.dimension_count"] = shape.n_rotated or shape.head_dim
     numbers |= {"rope.freq_base": shape.rope_base, "attention.layer_norm_rms_epsilon": shape.eps,
                 "vocab_size": shape.n_vocab}
     if shape.n_experts > 0:
@@ -100,8 +100,9 @@ def make_keys(name, shape, mixture, n_layers):
     if shape.architecture == "qwen3moe":
         numbers |= {"expert_feed_forward_length": shape.n_ff,
                     "feed_forward_length": shape.n_ff * shape.n_used_experts}
-    for key, number in numbers.items():
-        keys.add(f"{shape.architecture}.{key}", FLOAT32 if isinstance(number, float) else UINT32,
-                 number)
+    for key, number in (numbers | shape.keys).items():
+        kind = (INT32 if isinstance(number, list) else FLOAT32 if isinstance(number, float)
+                else UINT32)
+        keys.add(f"{shape.architecture}.{key}", kind, number)
     Vocabulary(shape).write(keys, shape.is_bpe)
     return keys

@@ -27,6 +27,12 @@ class Shape:
     has_qkv_biases: bool = False
     has_qk_norms: bool = False
     is_bpe: bool = False     # a byte-level vocabulary, else SentencePiece's
+    has_pre_norms: bool = True
+    has_post_norms: bool = False
+    has_wide_head_norms: bool = False   # with has_qk_norms: of all heads at once
+    has_fused_gate: bool = False
+    n_rotated: int = 0       # values of a head; 0: all
+    keys: dict = dataclasses.field(default_factory=dict)   # more of the architecture's
 
 
 SHAPES = {
@@ -47,6 +53,26 @@ SHAPES = {
     "5b-a1b": Shape("Qwen3 30B A3B, a sixth of it", "qwen3moe", 8, 2048, 32, 4, 128, 768, 151936,
                     40960, 1e6, 1e-6, n_experts=128, n_used_experts=8, has_qk_norms=True,
                     is_bpe=True),
+    "granite-2b": Shape("Granite 3.3 2B", "granite", 40, 2048, 32, 8, 64, 8192, 49159, 131072, 1e7,
+                        1e-5, is_tied=True, is_bpe=True,
+                        keys={"embedding_scale": 12.0, "residual_scale": 0.22,
+                              "attention.scale": 0.015625, "logit_scale": 8.0}),
+    "exaone4-1.2b": Shape("EXAONE 4.0 1.2B", "exaone4", 30, 2048, 32, 8, 64, 4096, 102400, 65536,
+                          1e6, 1e-5, is_tied=True, is_bpe=True, has_qk_norms=True,
+                          has_pre_norms=False, has_post_norms=True),
+    "glm4-9b": Shape("GLM 4 9B 0414", "glm4", 40, 4096, 32, 2, 128, 13696, 151552, 32768, 1e4, 1e-5,
+                     is_bpe=True, has_qkv_biases=True, has_post_norms=True, has_fused_gate=True,
+                     n_rotated=64),
+    "minicpm4-0.5b": Shape("MiniCPM4 0.5B", "minicpm", 24, 1024, 16, 2, 64, 4096, 73448, 32768, 1e4,
+                           1e-5, is_tied=True,
+                           keys={"embedding_scale": 12.0, "residual_scale": 0.28577,
+                                 "logit_scale": 4.0}),
+    "olmo2-1b": Shape("OLMo 2 1B", "olmo2", 16, 2048, 16, 16, 128, 8192, 100352, 4096, 5e5, 1e-6,
+                      is_bpe=True, has_qk_norms=True, has_wide_head_norms=True, has_pre_norms=False,
+                      has_post_norms=True),
+    "qwen3vl-4b": Shape("the text of Qwen3 VL 4B", "qwen3vl", 36, 2560, 32, 8, 128, 9728, 151936,
+                        262144, 5e6, 1e-6, is_tied=True, has_qk_norms=True, is_bpe=True,
+                        keys={"rope.dimension_sections": [24, 20, 20, 0]}),
     "tiny-llama": Shape("nothing: for tests", "llama", 2, 256, 4, 2, 64, 512, 1024, 2048, 1e4,
                         1e-5),
     "tiny-qwen2": Shape("nothing: for tests", "qwen2", 2, 384, 6, 2, 64, 512, 1024, 2048, 1e6, 1e-6,
@@ -58,6 +84,29 @@ SHAPES = {
     "tiny-qwen3moe": Shape("nothing: for tests", "qwen3moe", 2, 256, 4, 2, 128, 256, 1024, 2048,
                            1e6, 1e-6, n_experts=16, n_used_experts=4, has_qk_norms=True,
                            is_bpe=True),
+    "tiny-granite": Shape("nothing: for tests", "granite", 2, 256, 4, 2, 64, 512, 1024, 2048, 1e7,
+                          1e-5, is_tied=True, is_bpe=True,
+                          keys={"embedding_scale": 12.0, "residual_scale": 0.22,
+                                "attention.scale": 0.015625, "logit_scale": 8.0}),
+    "tiny-exaone4": Shape("nothing: for tests", "exaone4", 2, 256, 4, 2, 64, 512, 1024, 2048, 1e6,
+                          1e-5, is_bpe=True, has_qk_norms=True, has_pre_norms=False,
+                          has_post_norms=True),
+    "tiny-glm4": Shape("nothing: for tests", "glm4", 2, 256, 4, 2, 64, 512, 1024, 2048, 1e4, 1e-5,
+                       is_bpe=True, has_qkv_biases=True, has_post_norms=True, has_fused_gate=True,
+                       n_rotated=32),
+    "tiny-minicpm": Shape("nothing: for tests", "minicpm", 2, 256, 4, 2, 64, 512, 1024, 2048, 1e4,
+                          1e-5, is_tied=True,
+                          keys={"embedding_scale": 12.0, "residual_scale": 0.99,
+                                "logit_scale": 1.0}),
+    "tiny-olmo2": Shape("nothing: for tests", "olmo2", 2, 256, 4, 4, 64, 512, 1024, 2048, 5e5, 1e-6,
+                        is_bpe=True, has_qk_norms=True, has_wide_head_norms=True,
+                        has_pre_norms=False, has_post_norms=True),
+    "tiny-qwen2vl": Shape("nothing: for tests", "qwen2vl", 2, 256, 4, 2, 64, 512, 1024, 2048, 1e6,
+                          1e-6, is_tied=True, has_qkv_biases=True, is_bpe=True,
+                          keys={"rope.dimension_sections": [8, 12, 12, 0]}),
+    "tiny-qwen3vl": Shape("nothing: for tests", "qwen3vl", 2, 256, 4, 2, 64, 512, 1024, 2048, 5e6,
+                          1e-6, is_tied=True, has_qk_norms=True, is_bpe=True,
+                          keys={"rope.dimension_sections": [12, 10, 10, 0]}),
 }
 
 # The rules by which the quantizer of llama.cpp, without an importance matrix, gives some tensors
@@ -133,7 +182,8 @@ def make_layer(shape, mixture, layer, n_layers):
             kind = choose_type(mixture, shape, name, layer, n_layers)
         return matrix(f"blk.{layer}.{name}.weight", kind, gain / math.sqrt(dims[0]), *dims)
 
-    yield vector("attn_norm.weight", shape.n_embd)
+    if shape.has_pre_norms:
+        yield vector("attn_norm.weight", shape.n_embd)
     yield weights("attn_q", 1, shape.n_embd, n_q)
     yield weights("attn_k", 1, shape.n_embd, n_kv)
     yield weights("attn_v", 1, shape.n_embd, n_kv)
@@ -142,15 +192,24 @@ def make_layer(shape, mixture, layer, n_layers):
         yield vector("attn_k.bias", n_kv, 0.1)
         yield vector("attn_v.bias", n_kv, 0.1)
     if shape.has_qk_norms:
-        yield vector("attn_q_norm.weight", shape.head_dim)
-        yield vector("attn_k_norm.weight", shape.head_dim)
+        is_wide = shape.has_wide_head_norms
+        yield vector("attn_q_norm.weight", n_q if is_wide else shape.head_dim)
+        yield vector("attn_k_norm.weight", n_kv if is_wide else shape.head_dim)
     yield weights("attn_output", quiet, n_q, shape.n_embd)
-    yield vector("ffn_norm.weight", shape.n_embd)
+    if shape.has_post_norms:
+        yield vector("post_attention_norm.weight", shape.n_embd)
+    if shape.has_pre_norms:
+        yield vector("ffn_norm.weight", shape.n_embd)
     if shape.n_experts > 0:
         yield weights("ffn_gate_inp", 1, shape.n_embd, shape.n_experts)
-    yield weights("ffn_gate" + suffix, 1, shape.n_embd, shape.n_ff, *experts)
-    yield weights("ffn_up" + suffix, 1, shape.n_embd, shape.n_ff, *experts)
+    if shape.has_fused_gate:
+        yield weights("ffn_up", 1, shape.n_embd, 2 * shape.n_ff)
+    else:
+        yield weights("ffn_gate" + suffix, 1, shape.n_embd, shape.n_ff, *experts)
+        yield weights("ffn_up" + suffix, 1, shape.n_embd, shape.n_ff, *experts)
     yield weights("ffn_down" + suffix, quiet, shape.n_ff, shape.n_embd, *experts)
+    if shape.has_post_norms:
+        yield vector("post_ffw_norm.weight", shape.n_embd)
 
 
 def make_tensors(shape, mixture, n_layers):

@@ -59,6 +59,15 @@ llm_stage_is_exit (const LlmStage *stage)
   return stage->x == G_STRUCT_OFFSET (LlmScratch, hidden);
 }
 
+/* Whether the output of half a layer goes to the residual stream as it is, so that a product can add
+ * it; it has no norm and no scale of its own. */
+static inline gboolean
+llm_forward_adds_directly (const LlmHparams *hparams,
+                           gboolean          has_post_norm)
+{
+  return !has_post_norm && hparams->residual_scale == 1;
+}
+
 /* llm-forward-adapters.c: behind the products of a stage, which are its first phase: what adapters
  * add to them. */
 LlmStatus llm_forward_run_adapters (LlmStep          *self,

@@ -9,6 +9,7 @@
 #include "forward/llm-forward-private.h"
 
 #include <math.h>
+#include <string.h>
 
 typedef struct
 {
@@ -74,10 +75,15 @@ normalize_rows (guint    first,
   gsize n_embd = self->hparams->n_embd;
 
   for (guint r = first; r < end; r++)
-    self->kernels->vector->rms_norm (self->scratch.x
-                                       + (work->rows != NULL ? work->rows[r] : r) * n_embd,
-                                     work->vectors[0], self->hparams->rms_eps,
-                                     work->out + r * n_embd, n_embd);
+    {
+      const float *x = self->scratch.x + (work->rows != NULL ? work->rows[r] : r) * n_embd;
+
+      if (work->vectors[0] != NULL)
+        self->kernels->vector->rms_norm (x, work->vectors[0], self->hparams->rms_eps,
+                                         work->out + r * n_embd, n_embd);
+      else
+        memcpy (work->out + r * n_embd, x, n_embd * sizeof *x);
+    }
 }
 
 static void
@@ -117,6 +123,7 @@ add_residual_rows (guint    first,
   const LlkVectorOps *vector = work->self->kernels->vector;
   const float *bias = work->vectors[0], *norm = work->vectors[1];
   const LlmHparams *hparams = work->self->hparams;
+  gboolean is_direct = llm_forward_adds_directly (hparams, norm != NULL);
   gsize n = hparams->n_embd;
 
   for (guint r = first; r < end; r++)
@@ -125,12 +132,13 @@ add_residual_rows (guint    first,
       float *normed = work->self->scratch.normed + r * n;
 
       if (bias != NULL)
-        vector->add (norm != NULL ? normed : x, bias, n);
+        vector->add (is_direct ? x : normed, bias, n);
       if (norm != NULL)
-        {
-          vector->rms_norm (normed, norm, hparams->rms_eps, normed, n);
-          vector->add (x, normed, n);
-        }
+        vector->rms_norm (normed, norm, hparams->rms_eps, normed, n);
+      for (gsize i = 0; hparams->residual_scale != 1 && i < n; i++)
+        normed[i] *= hparams->residual_scale;
+      if (!is_direct)
+        vector->add (x, normed, n);
     }
 }
 
@@ -159,6 +167,11 @@ prepare_heads (const LlmStep *self,
 
   if (bias != NULL)
     vector->add (values, bias, (gsize) n_heads * h->head_dim);
+  if (norm != NULL && h->has_wide_head_norms)
+    {
+      vector->rms_norm (values, norm, h->rms_eps, values, (gsize) n_heads * h->head_dim);
+      norm = NULL;
+    }
   for (guint i = 0; i < n_heads; i++, values += h->head_dim)
     {
       if (norm != NULL)
@@ -281,6 +294,8 @@ finish_logits (guint    first,
 
       if (bias != NULL)
         work->self->kernels->vector->add (logits, bias + begin, n);
+      for (guint i = 0; h->logit_scale != 1 && i < n; i++)
+        logits[i] *= h->logit_scale;
       for (guint i = 0; h->logit_softcap > 0 && i < n; i++)
         logits[i] = h->logit_softcap * tanhf (logits[i] / h->logit_softcap);
     }

@@ -41,7 +41,9 @@ llm_forward_describe_product (LlmStep        *self,
   /* To the residual stream; or left for the next stage, where the model has a norm between. */
   if (stage->is_residual)
     {
-      product->is_added = !llm_operator_is_used (self->hparams, stage->ops[1]);
+      product->is_added =
+        llm_forward_adds_directly (self->hparams,
+                                   llm_operator_is_used (self->hparams, stage->ops[1]));
       product->y = product->is_added ? self->scratch.x : self->scratch.normed;
     }
 }
@@ -71,6 +73,24 @@ run_product (LlmStep         *self,
                             is_exit ? self->n_logits : self->batch->n_rows, &product);
     }
   return llm_step_submit (self, error);
+}
+
+/* --- what is done to the output of half a layer before it is added, or behind that --- */
+
+static gboolean
+ends_attention (const LlmHparams *hparams)
+{
+  return llm_operator_is_used (hparams, LLM_OP_ATTENTION_OUT_BIAS)
+         || !llm_forward_adds_directly (
+           hparams, llm_operator_is_used (hparams, LLM_OP_ATTENTION_POST_NORM));
+}
+
+static gboolean
+ends_ffn (const LlmHparams *hparams)
+{
+  return llm_operator_is_used (hparams, LLM_OP_FFN_DOWN_BIAS)
+         || !llm_forward_adds_directly (hparams,
+                                        llm_operator_is_used (hparams, LLM_OP_FFN_POST_NORM));
 }
 
 /* --- feed-forward network --- */
@@ -105,7 +125,8 @@ run_expert_router (LlmStep         *self,
 static gboolean
 needs_logits_end (const LlmHparams *hparams)
 {
-  return llm_operator_is_used (hparams, LLM_OP_OUTPUT_BIAS) || hparams->logit_softcap > 0;
+  return llm_operator_is_used (hparams, LLM_OP_OUTPUT_BIAS) || hparams->logit_softcap > 0
+         || hparams->logit_scale != 1;
 }
 
 /* --- all of it, in order --- */
@@ -132,7 +153,7 @@ const LlmStage llm_entry_stages[] = {
 
 const LlmStage llm_layer_stages[] = {
   { "attention-norm", run_rows, LLM_ACQUIRE_VECTORS, 1, { LLM_OP_ATTENTION_NORM },
-    .reads = B (x), .writes = B (normed), .input = LLM_INPUT_ATTENTION,
+    is_always_needed, .reads = B (x), .writes = B (normed), .input = LLM_INPUT_ATTENTION,
     .work = llm_forward_normalize },
   { "attention-input", run_product, LLM_ACQUIRE_SEGMENTS, 3,
     { LLM_OP_QUERY, LLM_OP_KEY, LLM_OP_VALUE },
@@ -151,10 +172,10 @@ const LlmStage llm_layer_stages[] = {
     { LLM_OP_ATTENTION_OUT, LLM_OP_ATTENTION_POST_NORM }, .writes = B (x) | B (normed),
     .x = AT (attended), .is_residual = TRUE },
   { "attention-residual", run_rows, LLM_ACQUIRE_VECTORS, 2,
-    { LLM_OP_ATTENTION_OUT_BIAS, LLM_OP_ATTENTION_POST_NORM }, .writes = B (x) | B (normed),
+    { LLM_OP_ATTENTION_OUT_BIAS, LLM_OP_ATTENTION_POST_NORM }, ends_attention, .writes = B (x) | B (normed),
     .work = llm_forward_add_residual },
   { "ffn-norm", run_rows, LLM_ACQUIRE_VECTORS, 1, { LLM_OP_FFN_NORM },
-    .reads = B (x), .writes = B (normed), .input = LLM_INPUT_FFN,
+    is_always_needed, .reads = B (x), .writes = B (normed), .input = LLM_INPUT_FFN,
     .work = llm_forward_normalize },
   { "ffn-input", run_product, LLM_ACQUIRE_SEGMENTS, 2, { LLM_OP_FFN_GATE, LLM_OP_FFN_UP },
     .x = AT (normed), .y = { AT (gate), AT (up) } },
@@ -171,7 +192,7 @@ const LlmStage llm_layer_stages[] = {
     .reads = B (normed) | B (experts),
     .writes = B (x) | B (gathered) | B (given) | B (gate) | B (up), .x = AT (normed) },
   { "ffn-residual", run_rows, LLM_ACQUIRE_VECTORS, 2,
-    { LLM_OP_FFN_DOWN_BIAS, LLM_OP_FFN_POST_NORM }, .writes = B (x) | B (normed),
+    { LLM_OP_FFN_DOWN_BIAS, LLM_OP_FFN_POST_NORM }, ends_ffn, .writes = B (x) | B (normed),
     .work = llm_forward_add_residual },
   { NULL },
 };

@@ -91,6 +91,7 @@ multiply (const float  *w,
     }
 }
 
+/* @weight: (nullable): NULL where there is no norm */
 static void
 normalize (const double *x,
            const float  *weight,
@@ -103,7 +104,7 @@ normalize (const double *x,
   for (guint i = 0; i < n; i++)
     squares += x[i] * x[i];
   for (guint i = 0; i < n; i++)
-    y[i] = x[i] / sqrt (squares / n + eps) * weight[i];
+    y[i] = weight != NULL ? x[i] / sqrt (squares / n + eps) * weight[i] : x[i];
 }
 
 /* How many pairs turn at least @n_turns times in the model's first training. */
@@ -297,9 +298,11 @@ prepare_heads (NaiveModel    *self,
   const LlmHparams *h = self->hparams;
   gint rope = h->layers[layer].rope;
 
+  if (h->has_wide_head_norms)
+    normalize (heads, norm, (double) h->rms_eps, n_heads * h->head_dim, heads);
   for (guint i = 0; i < n_heads; i++, heads += h->head_dim)
     {
-      if (norm != NULL)
+      if (!h->has_wide_head_norms)
         normalize (heads, norm, (double) h->rms_eps, h->head_dim, heads);
       if (rope != LLM_NO_ROPE)
         rotate (self, &h->ropes[rope], h->ropes[rope].factors >= 0 ? factors : NULL, position,
@@ -319,10 +322,9 @@ add_residual (NaiveModel  *self,
   const LlmHparams *h = self->hparams;
 
   add (bias, h->n_embd, product);
-  if (norm != NULL)
-    normalize (product, norm, (double) h->rms_eps, h->n_embd, product);
+  normalize (product, norm, (double) h->rms_eps, h->n_embd, product);
   for (guint i = 0; i < h->n_embd; i++)
-    x[i] += product[i];
+    x[i] += product[i] * (double) h->residual_scale;
 }
 
 static float *
@@ -572,7 +574,7 @@ naive_model_run (NaiveModel     *self,
                 row_logits);
       add (bias, h->n_vocab, row_logits);
       for (guint i = 0; i < h->n_vocab; i++)
-        row_logits[i] = cap (row_logits[i], h->logit_softcap);
+        row_logits[i] = cap (row_logits[i] * (double) h->logit_scale, h->logit_softcap);
     }
 }
 

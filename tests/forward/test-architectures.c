@@ -232,6 +232,35 @@ break_embedding_scale (LlmHparams *hparams)
 }
 
 static void
+break_residual_scale (LlmHparams *hparams)
+{
+  g_assert_cmpfloat (hparams->residual_scale, !=, 1);
+  hparams->residual_scale = 1;
+}
+
+static void
+break_logit_scale (LlmHparams *hparams)
+{
+  g_assert_cmpfloat (hparams->logit_scale, !=, 1);
+  hparams->logit_scale = 1;
+}
+
+/* Heads by themselves, where the norm is of all at once. */
+static void
+break_wide_norms (LlmHparams *hparams)
+{
+  g_assert_true (hparams->has_wide_head_norms);
+  hparams->has_wide_head_norms = FALSE;
+}
+
+static void
+break_all_ropes (LlmHparams *hparams)
+{
+  for (guint i = 0; i < hparams->n_layers; i++)
+    hparams->layers[i].rope = hparams->layers[i].rope == LLM_NO_ROPE ? 0 : LLM_NO_ROPE;
+}
+
+static void
 break_attention_scale (LlmHparams *hparams)
 {
   hparams->attention_scale *= 1.1f;
@@ -331,6 +360,32 @@ static const Case cases[] = {
       { "magnitude", break_magnitude } } },
   { "mistral3-plain", TOLERANCE, { { "out", break_out_bias } } },
   { "smollm3", TOLERANCE, { { "no-rope", break_no_rope }, { "pairs", break_pairs } } },
+  { "granite", TOLERANCE,
+    { { "embedding-scale", break_embedding_scale }, { "residual-scale", break_residual_scale },
+      { "logit-scale", break_logit_scale }, { "attention-scale", break_attention_scale },
+      { "out", break_out_bias }, { "pairs", break_pairs } } },
+  { "granite-unrotated", TOLERANCE,
+    { { "rope", break_all_ropes }, { "logit-scale", break_logit_scale } } },
+  { "minicpm", TOLERANCE,
+    { { "embedding-scale", break_embedding_scale }, { "residual-scale", break_residual_scale },
+      { "logit-scale", break_logit_scale }, { "long", swap_factors } } },
+  { "glm4", TOLERANCE,
+    { { "attention-post-norm", break_attention_post_norm }, { "ffn-post-norm", break_ffn_post_norm },
+      { "query", break_query_bias }, { "pairs", break_pairs }, { "rope-dim", break_rope_dim } } },
+  { "olmo2", TOLERANCE,
+    { { "attention-post-norm", break_attention_post_norm }, { "ffn-post-norm", break_ffn_post_norm },
+      { "wide-norms", break_wide_norms }, { "query-norm", break_query_norm },
+      { "key-norm", break_key_norm }, { "pairs", break_pairs } } },
+  { "exaone4", TOLERANCE,
+    { { "attention-post-norm", break_attention_post_norm }, { "ffn-post-norm", break_ffn_post_norm },
+      { "query-norm", break_query_norm }, { "key-norm", break_key_norm },
+      { "factors", break_factors }, { "rope", break_all_ropes } } },
+  { "qwen2vl", TOLERANCE,
+    { { "query", break_query_bias }, { "key", break_key_bias }, { "value", break_value_bias },
+      { "pairs", break_pairs }, { "base", break_base } } },
+  { "qwen3vl", TOLERANCE,
+    { { "query-norm", break_query_norm }, { "key-norm", break_key_norm },
+      { "pairs", break_pairs } } },
 };
 
 /* --- running --- */

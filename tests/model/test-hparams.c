@@ -461,6 +461,90 @@ test_expert_width (void)
   g_assert_nonnull (strstr (error->message, "expert_feed_forward_length is 24"));
 }
 
+/* The scales of Granite and MiniCPM, by keys and without. */
+static void
+test_scales (void)
+{
+  const Number granite[] = {
+    { "embedding_scale", 12, TRUE }, { "residual_scale", 0.25, TRUE },
+    { "attention.scale", 0.015625, TRUE }, { "logit_scale", 8, TRUE },
+    { "expert_shared_feed_forward_length", 96 }, { NULL },
+  };
+  LlmHparams hparams;
+
+  read_good ("granite", 2, granite, NULL, NULL, &hparams);
+  g_assert_cmpfloat (hparams.embedding_scale, ==, 12);
+  g_assert_cmpfloat (hparams.residual_scale, ==, 0.25f);
+  g_assert_cmpfloat (hparams.attention_scale, ==, 0.015625f);
+  g_assert_cmpfloat (hparams.logit_scale, ==, 0.125f);
+  g_assert_cmpint (hparams.layers[1].rope, ==, 0);
+
+  read_good ("granite", 2, NULL, NULL, NULL, &hparams);
+  g_assert_cmpfloat (hparams.embedding_scale, ==, 1);
+  g_assert_cmpfloat (hparams.residual_scale, ==, 1);
+  g_assert_cmpfloat (hparams.logit_scale, ==, 1);
+  g_assert_cmpfloat (hparams.attention_scale, ==, 1 / sqrtf (16));
+
+  read_good ("minicpm", 4, NULL, NULL, NULL, &hparams);
+  g_assert_cmpfloat (hparams.embedding_scale, ==, 12);
+  g_assert_cmpfloat (hparams.residual_scale, ==, 0.7f);
+  g_assert_cmpfloat (hparams.logit_scale, ==, 2);
+}
+
+/* The 32 B model of EXAONE 4 has windows and layers without rotation, others have neither. */
+static void
+test_exaone (void)
+{
+  LlmHparams hparams;
+
+  read_good ("exaone4", 64, NULL, NULL, NULL, &hparams);
+  for (guint i = 0; i < 64; i++)
+    {
+      gboolean is_global = i % 4 == 3;
+
+      g_assert_cmpuint (hparams.layers[i].window, ==, is_global ? 0 : 4096);
+      g_assert_cmpint (hparams.layers[i].rope, ==, is_global ? LLM_NO_ROPE : 0);
+    }
+  read_good ("exaone4", 30, NULL, NULL, NULL, &hparams);
+  for (guint i = 0; i < 30; i++)
+    {
+      g_assert_cmpuint (hparams.layers[i].window, ==, 0);
+      g_assert_cmpint (hparams.layers[i].rope, ==, 0);
+    }
+  g_assert_cmpuint (hparams.operators & LLM_OPS_PRE_NORM, ==, 0);
+}
+
+/* A rotation by several positions is one by one for text, unless it has a part that no position of
+ * text turns. */
+static void
+test_sections (void)
+{
+  const gint64 sections[][4] = { { 2, 3, 3, 0 }, { 2, 3, 2, 1 } };
+
+  for (guint i = 0; i < G_N_ELEMENTS (sections); i++)
+    {
+      const LlmTestModel model = { .architecture = "qwen2vl", .n_layers = 1, .n_vocab = 20 };
+      g_autoptr(LlmTestGguf) built = llm_test_gguf_new (3);
+      g_autoptr(GBytes) bytes = NULL;
+      g_autoptr(LlmGguf) gguf = NULL;
+      g_autoptr(GError) error = NULL;
+      LlmHparams hparams;
+
+      llm_test_gguf_add_ints (built, "qwen2vl.rope.dimension_sections", LLM_GGUF_INT32, sections[i],
+                              4);
+      llm_test_model_add_keys (&model, built);
+      bytes = llm_test_gguf_end (built);
+      gguf = llm_gguf_new_for_bytes (bytes, "built", &error);
+      g_assert_no_error (error);
+      g_assert_cmpint (llm_hparams_read (gguf, &hparams, &error), ==, i == 0);
+      if (i == 1)
+        {
+          g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED);
+          g_assert_nonnull (strstr (error->message, "dimension_sections has the part 1"));
+        }
+    }
+}
+
 /* One number for each layer is as good as one for all, where they are the same. */
 static void
 test_arrays (void)
@@ -507,7 +591,7 @@ test_architectures (void)
   g_autofree char *list = llm_architecture_list_names ();
   g_auto(GStrv) names = g_strsplit (list, ", ", 0);
 
-  g_assert_cmpuint (g_strv_length (names), ==, 10);
+  g_assert_cmpuint (g_strv_length (names), ==, 17);
   for (char **name = names; *name != NULL; name++)
     {
       const LlmArchitecture *architecture = llm_architecture_find (*name);
@@ -579,6 +663,9 @@ main (int   argc,
   g_test_add_func ("/hparams/longrope", test_longrope);
   g_test_add_func ("/hparams/experts", test_experts);
   g_test_add_func ("/hparams/expert-width", test_expert_width);
+  g_test_add_func ("/hparams/scales", test_scales);
+  g_test_add_func ("/hparams/exaone", test_exaone);
+  g_test_add_func ("/hparams/sections", test_sections);
   g_test_add_func ("/hparams/arrays", test_arrays);
   g_test_add_func ("/hparams/architectures", test_architectures);
   g_test_add_func ("/hparams/neutral-extras", test_neutral_extras);

@@ -19,6 +19,20 @@ static const LlmArchitecture architectures[] = {
     .keys = { "expert_count", "attention.sliding_window" },
     .rope_kind = LLM_ROPE_NORM,
   },
+  /* EXAONE 4: norms behind both halves of a layer, none before them. The 32 B model, of 64
+   * layers, has a window in three layers of four and does not rotate the fourth. */
+  {
+    .name = "exaone4",
+    .needed = LLM_OPS_POST_NORM | LLM_OPS_QK_NORM,
+    .lacking = LLM_OPS_PRE_NORM,
+    .optional = OP (LLM_OP_ROPE_FACTORS),
+    .keys = { "attention.sliding_window" },
+    .rope_kind = LLM_ROPE_NEOX,
+    .rotates_windows_only = TRUE,
+    .window = 4096,
+    .window_period = 4,
+    .window_layers = 64,
+  },
   /* EXAONE 3 */
   {
     .name = "exaone",
@@ -53,12 +67,47 @@ static const LlmArchitecture architectures[] = {
     .scales_embedding = TRUE,
     .wide_scale_layers = 62,
   },
+  /* GLM 4: norms before and behind both halves of a layer, gate and up in one tensor. */
+  {
+    .name = "glm4",
+    .needed = LLM_OPS_POST_NORM,
+    .optional = LLM_OPS_QKV_BIAS,
+    .has_fused_gate = TRUE,
+    .rope_kind = LLM_ROPE_NORM,
+  },
+  /* Granite 3, and those of 4 without recurrent layers: LLaMA with four scales. Its files name
+   * the width of experts also where there are none. */
+  {
+    .name = "granite",
+    .optional = LLAMA_OPTIONAL,
+    .keys = { "embedding_scale", "residual_scale", "attention.scale", "logit_scale",
+              "expert_shared_feed_forward_length" },
+    .rope_kind = LLM_ROPE_NORM,
+    .has_rope_switch = TRUE,
+  },
+  /* MiniCPM 1 and 4 without sparse attention */
+  {
+    .name = "minicpm",
+    .optional = LLAMA_OPTIONAL,
+    .keys = { "embedding_scale", "residual_scale", "logit_scale" },
+    .rope_kind = LLM_ROPE_NORM,
+    .has_minicpm_scales = TRUE,
+  },
   /* Ministral 3: its queries grow with the position beyond the first training. */
   {
     .name = "mistral3",
     .optional = LLAMA_OPTIONAL,
     .keys = { "attention.temperature_scale" },
     .rope_kind = LLM_ROPE_NORM,
+  },
+  /* OLMo 2: norms behind both halves of a layer, none before them; those of queries and keys are
+   * of all heads at once. */
+  {
+    .name = "olmo2",
+    .needed = LLM_OPS_POST_NORM | LLM_OPS_QK_NORM,
+    .lacking = LLM_OPS_PRE_NORM,
+    .has_wide_head_norms = TRUE,
+    .rope_kind = LLM_ROPE_NEOX,
   },
   /* Phi 3, 3.5 and 4: queries, keys and values in one tensor, gate and up in another. */
   {
@@ -72,6 +121,21 @@ static const LlmArchitecture architectures[] = {
   {
     .name = "qwen2",
     .optional = LLM_OPS_QKV_BIAS | OP (LLM_OP_OUTPUT_BIAS),
+    .rope_kind = LLM_ROPE_NEOX,
+  },
+  /* The text of Qwen 2 VL, 2.5 VL and 2.5 Omni. For text, the several positions of a token are one. */
+  {
+    .name = "qwen2vl",
+    .optional = LLM_OPS_QKV_BIAS | OP (LLM_OP_OUTPUT_BIAS),
+    .keys = { "rope.dimension_sections" },
+    .rope_kind = LLM_ROPE_NEOX,
+  },
+  /* The text of Qwen 3 VL */
+  {
+    .name = "qwen3vl",
+    .needed = LLM_OPS_QK_NORM,
+    .optional = LLM_OPS_QKV_BIAS,
+    .keys = { "rope.dimension_sections" },
     .rope_kind = LLM_ROPE_NEOX,
   },
   /* Qwen 3, without experts */

@@ -5,9 +5,9 @@
  * common, and the values that none of their keys gives: an entry in the table of
  * llm-architecture.c. Neither the forward pass nor anything else asks for a name.
  *
- * All of them are: embedding; in each layer RMS norm, attention with grouped
- * queries, RMS norm, a gated feed-forward network, both added to the residual
- * stream; RMS norm, logits. Constant; any thread.
+ * All of them are: embedding; in each layer attention with grouped queries and a gated
+ * feed-forward network, each with an RMS norm before it, behind it or both, and added to
+ * the residual stream; RMS norm, logits. Constant; any thread.
  */
 
 #pragma once
@@ -19,21 +19,29 @@ typedef struct
   const char *name;             /* general.architecture, and the prefix of its keys */
 
   guint64 needed;               /* operators beside LLM_OPS_COMMON */
+  guint64 lacking;              /* those of LLM_OPS_COMMON that its files don't have */
   guint64 optional;             /* those that a file may have or not */
   gboolean has_fused_gate;      /* ffn_up.weight holds gate and up */
+  gboolean has_wide_head_norms; /* norms of queries and keys are of all heads at once */
   /* Keys that other architectures refuse, without the prefix; NULL-terminated. */
-  const char *keys[4];
+  const char *keys[8];
 
   LlmRopeKind rope_kind;
   guint no_rope_period;         /* every n-th layer is not rotated; 0: all are */
+  gboolean rotates_windows_only; /* where some layers have a window, the others are not rotated */
+  gboolean has_rope_switch;     /* by rope.scaling.finetuned; without the key it is on */
   double window_rope_base;      /* of layers with a window, without scaling; 0: as the others */
 
   /* Where the key attention.sliding_window is read. */
   guint window;                 /* in a file without the key; 0: none */
   guint window_period;          /* every n-th layer has none; 0: all have it */
+  guint window_layers;          /* models of so many layers have windows, others none; 0: all */
 
   LlmGate gate;
   gboolean scales_embedding;    /* by the root of n_embd */
+  /* Where a file lacks the keys embedding_scale, residual_scale and logit_scale, MiniCPM's: 12,
+   * 1.4 / root of n_layers, n_embd / 256. */
+  gboolean has_minicpm_scales;
   guint wide_scale_layers;      /* models of so many layers scale attention by the root of
                                  * n_embd / n_heads, not of head_dim; 0: none does */
   double attention_softcap;     /* in a file without the key */

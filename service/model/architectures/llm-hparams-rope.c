@@ -147,6 +147,7 @@ llm_hparams_read_rope (LlmKeys    *keys,
   const LlmArchitecture *architecture = keys->architecture;
   LlmRope *rope = &hparams->ropes[0];
   double window_base = architecture->window_rope_base;
+  gboolean is_on = TRUE, has_windows = FALSE;
   float base;
 
   hparams->rope_dim = llm_keys_uint (keys, "rope.dimension_count", 2, hparams->head_dim,
@@ -171,12 +172,19 @@ llm_hparams_read_rope (LlmKeys    *keys,
       hparams->n_ropes = 2;
     }
 
+  if (architecture->has_rope_switch && keys->error == NULL)
+    llm_gguf_get_bool (keys->gguf, llm_keys_get (keys, "rope.scaling.finetuned"), &is_on, &is_on,
+                       &keys->error);
+  for (guint i = 0; i < hparams->n_layers; i++)
+    has_windows = has_windows || hparams->layers[i].window > 0;
   for (guint i = 0; i < hparams->n_layers; i++)
     {
       LlmLayer *layer = &hparams->layers[i];
 
       layer->rope = layer->window > 0 ? (gint) hparams->n_ropes - 1 : 0;
-      if (architecture->no_rope_period > 0 && (i + 1) % architecture->no_rope_period == 0)
+      if (!is_on
+          || (architecture->no_rope_period > 0 && (i + 1) % architecture->no_rope_period == 0)
+          || (architecture->rotates_windows_only && has_windows && layer->window == 0))
         layer->rope = LLM_NO_ROPE;
     }
 }

@@ -289,6 +289,27 @@ read_experts (LlmKeys    *keys,
                    LLK_PANEL_OUTPUTS);
 }
 
+/* The parts of a rotation that follow one of the three positions of a token each: for text these are
+ * equal, but a fourth part would not be rotated. */
+static void
+check_sections (LlmKeys *keys)
+{
+  static const char suffix[] = "rope.dimension_sections";
+  const char *key = llm_keys_get (keys, suffix);
+  g_autofree gint64 *sections = NULL;
+  gsize n_sections;
+
+  if (keys->error != NULL || !llm_architecture_has_key (keys->architecture, suffix)
+      || !llm_gguf_has (keys->gguf, key))
+    return;
+  sections = llm_gguf_get_ints (keys->gguf, key, FALSE, &n_sections, &keys->error);
+  for (gsize i = 3; sections != NULL && keys->error == NULL && i < n_sections; i++)
+    if (sections[i] != 0)
+      llm_gguf_fail (keys->gguf, &keys->error, LLMSVC_ERROR_UNSUPPORTED,
+                     "%s has the part %jd behind the third: models with %s are not supported", key,
+                     (intmax_t) sections[i], N_("rotations by several positions"));
+}
+
 /* The windows of layers; their pattern is the architecture's, or the key's: every n-th
  * layer sees all, with 0 none does. */
 static void
@@ -298,7 +319,8 @@ read_windows (LlmKeys    *keys,
   const LlmArchitecture *architecture = keys->architecture;
   guint window, period;
 
-  if (!llm_architecture_has_key (architecture, "attention.sliding_window"))
+  if (!llm_architecture_has_key (architecture, "attention.sliding_window")
+      || (architecture->window_layers != 0 && architecture->window_layers != h->n_layers))
     return;
 
   window = read_optional (keys, "attention.sliding_window", MAX_CTX, architecture->window);
@@ -320,6 +342,17 @@ read_own_float (LlmKeys    *keys,
            : 0;
 }
 
+/* Never 0, which stands for "not set". */
+static float
+read_own_scale (LlmKeys    *keys,
+                const char *suffix,
+                double      fallback)
+{
+  float scale = read_own_float (keys, suffix, 1e6, fallback);
+
+  return scale != 0 ? scale : (float) fallback;
+}
+
 static void
 read_scales (LlmKeys    *keys,
              LlmHparams *h)
@@ -329,8 +362,17 @@ read_scales (LlmKeys    *keys,
 
   if (architecture->wide_scale_layers > 0 && h->n_layers == architecture->wide_scale_layers)
     width = MAX (h->n_embd / h->n_heads, 1);
-  h->attention_scale = 1 / sqrtf ((float) width);
-  h->embedding_scale = architecture->scales_embedding ? sqrtf ((float) h->n_embd) : 1;
+  h->attention_scale = read_own_scale (keys, "attention.scale", 1 / sqrt (width));
+  h->embedding_scale =
+    read_own_scale (keys, "embedding_scale",
+                    architecture->scales_embedding ? sqrt (h->n_embd)
+                    : architecture->has_minicpm_scales ? 12 : 1);
+  h->residual_scale = read_own_scale (keys, "residual_scale",
+                                      architecture->has_minicpm_scales ? 1.4 / sqrt (h->n_layers)
+                                                                       : 1);
+  /* What logits are divided by, so that it grows with the width. */
+  h->logit_scale = 1 / read_own_scale (keys, "logit_scale",
+                                       architecture->has_minicpm_scales ? h->n_embd / 256.0 : 1);
   h->gate = architecture->gate;
   h->attention_softcap =
     read_own_float (keys, "attn_logit_softcapping", 1e6, architecture->attention_softcap);
@@ -391,8 +433,9 @@ llm_hparams_read (LlmGguf     *gguf,
   memset (h, 0, sizeof *h);
   g_strlcpy (h->architecture, architecture->name, sizeof h->architecture);
   h->has_fused_gate = architecture->has_fused_gate;
+  h->has_wide_head_norms = architecture->has_wide_head_norms;
   h->has_tied_output = llm_gguf_find_tensor (gguf, "output.weight") == NULL;
-  h->operators = LLM_OPS_COMMON | architecture->needed |
+  h->operators = (LLM_OPS_COMMON & ~architecture->lacking) | architecture->needed |
                  llm_operator_find_present (gguf, architecture->optional |
                                                     LLM_OP_BIT (LLM_OP_OUTPUT));
 
@@ -404,6 +447,7 @@ llm_hparams_read (LlmGguf     *gguf,
   read_experts (&keys, h);
   read_heads (&keys, h);
   read_windows (&keys, h);
+  check_sections (&keys);
   llm_hparams_read_rope (&keys, h);
   read_scales (&keys, h);
   check_window_lengths (&keys, h);

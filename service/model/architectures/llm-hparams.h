@@ -77,8 +77,11 @@ typedef struct
   guint64 operators;
   gboolean has_tied_output;   /* no output.weight: the embedding is used */
   gboolean has_fused_gate;    /* ffn_up.weight holds gate and up */
+  gboolean has_wide_head_norms; /* norms of queries and keys are of all heads at once */
 
   float embedding_scale;
+  float residual_scale;       /* of what is added to the residual stream */
+  float logit_scale;          /* logits are multiplied by it */
   float attention_scale;      /* of the products of queries and keys */
   float attention_softcap;    /* 0: none; else scores become cap × tanh (score / cap) */
   float logit_softcap;        /* the same for logits */

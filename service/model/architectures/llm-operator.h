@@ -24,8 +24,8 @@ typedef enum
   LLM_OP_QUERY_BIAS,          /* [n_heads·head_dim] */
   LLM_OP_KEY_BIAS,            /* [n_kv_heads·head_dim] */
   LLM_OP_VALUE_BIAS,          /* [n_kv_heads·head_dim] */
-  LLM_OP_QUERY_NORM,          /* [head_dim], for each head alike */
-  LLM_OP_KEY_NORM,            /* [head_dim] */
+  LLM_OP_QUERY_NORM,          /* [head_dim], for each head alike; or [n_heads·head_dim] */
+  LLM_OP_KEY_NORM,            /* [head_dim]; or [n_kv_heads·head_dim] */
   LLM_OP_ATTENTION_OUT,       /* [n_heads·head_dim × n_embd] */
   LLM_OP_ATTENTION_OUT_BIAS,  /* [n_embd] */
   LLM_OP_ATTENTION_POST_NORM, /* [n_embd], before the sum with the residual stream */
@@ -58,13 +58,17 @@ typedef enum
 
 /* Sets of operators. */
 #define LLM_OP_BIT(op) (G_GUINT64_CONSTANT (1) << (op))
-/* What every model has. */
+/* What every model has, but for what its architecture says that it lacks. */
 #define LLM_OPS_COMMON                                                                      \
   (LLM_OP_BIT (LLM_OP_TOKEN_EMBEDDING) | LLM_OP_BIT (LLM_OP_ATTENTION_NORM) |               \
    LLM_OP_BIT (LLM_OP_QUERY) | LLM_OP_BIT (LLM_OP_KEY) | LLM_OP_BIT (LLM_OP_VALUE) |        \
    LLM_OP_BIT (LLM_OP_ATTENTION_OUT) | LLM_OP_BIT (LLM_OP_FFN_NORM) |                       \
    LLM_OP_BIT (LLM_OP_FFN_GATE) | LLM_OP_BIT (LLM_OP_FFN_UP) | LLM_OP_BIT (LLM_OP_FFN_DOWN) | \
    LLM_OP_BIT (LLM_OP_OUTPUT_NORM))
+
+/* What of that stands before the halves of a layer. */
+#define LLM_OPS_PRE_NORM                                                                    \
+  (LLM_OP_BIT (LLM_OP_ATTENTION_NORM) | LLM_OP_BIT (LLM_OP_FFN_NORM))
 
 #define LLM_OPS_QKV_BIAS                                                                    \
   (LLM_OP_BIT (LLM_OP_QUERY_BIAS) | LLM_OP_BIT (LLM_OP_KEY_BIAS) |                          \

@@ -46,7 +46,10 @@ class Gguf:
 
     def key(self, suffix, value):
         """A key of the architecture, of the type that the value suggests."""
-        kind = (STRING if isinstance(value, str) else
+        if isinstance(value, list):
+            self.add(f'{self.architecture}.{suffix}', ARRAY, (INT32, value))
+            return
+        kind = (STRING if isinstance(value, str) else BOOL if isinstance(value, bool) else
                 FLOAT32 if isinstance(value, float) else UINT32)
         self.add(f'{self.architecture}.{suffix}', kind, value)
 
@@ -129,7 +132,8 @@ class Model:
     def add_attention(self, prefix):
         n_q, n_kv = N_HEADS * HEAD_DIM, N_KV_HEADS * HEAD_DIM
         biases = self.o.get('biases', '')
-        self.norm(prefix + 'attn_norm', N_EMBD)
+        if not self.o.get('lacks_pre_norms'):
+            self.norm(prefix + 'attn_norm', N_EMBD)
         if self.o.get('is_fused'):
             self.matrix(prefix + 'attn_qkv', N_EMBD, n_q + 2 * n_kv)
             if 'q' in biases:
@@ -142,6 +146,9 @@ class Model:
         if self.o.get('has_head_norms'):
             self.norm(prefix + 'attn_q_norm', HEAD_DIM)
             self.norm(prefix + 'attn_k_norm', HEAD_DIM)
+        if self.o.get('has_wide_head_norms'):
+            self.norm(prefix + 'attn_q_norm', n_q)
+            self.norm(prefix + 'attn_k_norm', n_kv)
         self.matrix(prefix + 'attn_output', n_q, N_EMBD)
         if 'o' in biases:
             self.bias(prefix + 'attn_output', N_EMBD)
@@ -158,8 +165,9 @@ class Model:
 
     def add_ffn(self, prefix):
         has_biases = 'f' in self.o.get('biases', '')
-        self.norm(prefix + 'ffn_norm', N_EMBD)
-        if self.o.get('is_fused'):
+        if not self.o.get('lacks_pre_norms'):
+            self.norm(prefix + 'ffn_norm', N_EMBD)
+        if self.o.get('is_fused') or self.o.get('has_fused_gate'):
             self.matrix(prefix + 'ffn_up', N_EMBD, 2 * N_FF)
         else:
             for part in 'gate', 'up':
@@ -242,6 +250,24 @@ MODELS = [
                 'attention.temperature_scale': 0.5}),
     Model('mistral3-plain', 'mistral3', biases='o'),
     Model('smollm3', 'smollm3', n_layers=4, rope_base=5000000.0),
+    Model('granite', 'granite', biases='o',
+          keys={'embedding_scale': 3.0, 'residual_scale': 0.375, 'attention.scale': 0.125,
+                'logit_scale': 4.0, 'expert_shared_feed_forward_length': 40}),
+    Model('granite-unrotated', 'granite', is_untied=True,
+          keys={'logit_scale': 0.5, 'rope.scaling.finetuned': False}),
+    Model('minicpm', 'minicpm', is_untied=True, factors=LONG,
+          keys={'embedding_scale': 2.0, 'residual_scale': 0.5, 'logit_scale': 2.0,
+                'rope.scaling.type': 'longrope', 'rope.scaling.original_context_length': 16}),
+    Model('glm4', 'glm4', is_untied=True, biases='qkv', has_fused_gate=True, has_post_norms=True,
+          rope_dim=8),
+    Model('olmo2', 'olmo2', is_untied=True, has_wide_head_norms=True, has_post_norms=True,
+          lacks_pre_norms=True, rope_base=500000.0),
+    Model('exaone4', 'exaone4', has_head_norms=True, has_post_norms=True, lacks_pre_norms=True,
+          factors=['rope_freqs']),
+    Model('qwen2vl', 'qwen2vl', is_untied=True, biases='qkv', rope_base=1000000.0,
+          keys={'rope.dimension_sections': [2, 3, 3, 0]}),
+    Model('qwen3vl', 'qwen3vl', has_head_norms=True, rope_base=5000000.0,
+          keys={'rope.dimension_sections': [3, 3, 2, 0], 'n_deepstack_layers': 3}),
 ]
 
 

@@ -48,7 +48,7 @@ count_costs (BenchEngine *self)
 {
   LlmGguf *gguf = llm_model_get_gguf (self->model);
   const LlmHparams *h = self->hparams;
-  guint64 bytes_of_type[LLK_MXFP4 + 1] = { 0 };
+  guint64 bytes_of_type[LLK_TYPE_LIMIT] = { 0 };
   BenchCosts *costs = &self->costs;
 
   for (guint i = 0; i < gguf->tensors->len; i++)

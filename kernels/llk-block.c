@@ -194,6 +194,11 @@ llk_block_read (LlkType        type,
     case LLK_IQ4_XS:
       read_iq4_xs (src, block);
       break;
+    case LLK_Q1_0:
+      memcpy (block->d, src, 2);
+      for (size_t i = 0; i < 128; i++)
+        block->q[i] = src[2 + i / 8] >> i % 8 & 1;
+      break;
     case LLK_F32:
     case LLK_F16:
     case LLK_BF16:
@@ -253,6 +258,10 @@ llk_block_unpack (LlkType         type,
       break;
     case LLK_Q4_0:
       scale_integers (q, 32, 8, d, dst);
+      break;
+    case LLK_Q1_0:
+      for (size_t i = 0; i < 128; i++)
+        dst[i] = q[i] != 0 ? d : -d;
       break;
     case LLK_Q5_0:
       scale_integers (q, 32, 16, d, dst);

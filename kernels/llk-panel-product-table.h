@@ -124,6 +124,7 @@ static const LlkProduct products[LLK_TYPE_LIMIT] = {
   [LLK_Q5_1] = RUNS (q5_1),
   [LLK_Q2_K] = RUNS (q2_k),
   [LLK_Q3_K] = RUNS (q3_k),
+  [LLK_Q1_0] = RUNS (q3_k),
   [LLK_Q4_K] = RUNS (q4_k),
   [LLK_Q5_K] = RUNS (q5_k),
   [LLK_Q6_K] = RUNS (q6_k),

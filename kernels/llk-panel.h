@@ -86,6 +86,7 @@ llk_panel_shape (LlkType type)
     case LLK_Q6_K:
       return (LlkPanelShape) { 6, 16, 64, 256, 0 };
     case LLK_Q3_K:
+    case LLK_Q1_0:
       return (LlkPanelShape) { 3, 16, 64, 256, 0 };
     case LLK_Q2_K:
       return (LlkPanelShape) { 2, 16, 64, 256, 0 };

@@ -62,6 +62,7 @@ llk_run_base (LlkType type)
     case LLK_Q6_K:
       return base_q6_k;
     case LLK_Q3_K:
+    case LLK_Q1_0:
       return base_q3_k;
     case LLK_Q2_K:
       return base_q2_k;
@@ -214,6 +215,29 @@ read_bytes (const uint8_t *src,
     }
 }
 
+/* Signs alone, in blocks of 128: of what the codes of Q3_K stand for, 1 and -1. So these take as much
+ * room in panels as Q3_K does. */
+static void
+read_signs (const uint8_t *src,
+            size_t         n_blocks,
+            LlkRun        *run)
+{
+  float d[LLK_RUN / 128];
+  int16_t ratios[LLK_RUN / 128];
+  LlkBlock block;
+
+  for (size_t b = 0; b < n_blocks; b++)
+    {
+      llk_block_read (LLK_Q1_0, src + b * llk_type_block_bytes (LLK_Q1_0), &block);
+      for (size_t i = 0; i < 128; i++)
+        run->codes[128 * b + i] = block.q[i] != 0 ? 3 : 5;
+      d[b] = llk_float_of_half (llk_load_u16 (block.d));
+    }
+  run->scale = find_ratios (d, n_blocks, MAX_MULTIPLIER, ratios);
+  for (size_t i = 0; i < 8 * n_blocks; i++)
+    run->r[i] = ratios[i / 8];
+}
+
 /* A half, or NaN for an infinity. */
 static uint16_t
 read_half (const uint8_t *src)
@@ -259,6 +283,8 @@ llk_run_read (LlkType        type,
   memset (run, 0, sizeof *run);
   if (type == LLK_Q8_0)
     read_bytes (src, n / 32, run);
+  else if (type == LLK_Q1_0)
+    read_signs (src, n / 128, run);
   else if (llk_type_block_size (type) == 32)
     read_blocks (type, src, n / 32, run);
   else

@@ -23,6 +23,7 @@
  *   Q6_K             6     16  4 (32 - code)    the file's scale        -32 d
  *   Q3_K             3     16  128 (4 - code)   the file's scale - 32   -d
  *   Q2_K             2     16  128 × code       the file's scale        d
+ *   Q1_0             3     16  128 (4 - code)   127 d / largest d       largest d / 127
  *   Q8_0             8     32  code             256 d / largest d       largest d
  *
  * An r of Q8_0 is never 255: a byte of 255 stands for 256; w is then the code itself.
@@ -85,6 +86,7 @@ llk_run_base_first (LlkType type)
     case LLK_Q6_K:
       return 128;
     case LLK_Q3_K:
+    case LLK_Q1_0:
       return 512;
     default:
       return 0;
@@ -99,6 +101,7 @@ llk_run_base_step (LlkType type)
     case LLK_Q2_K:
       return 128;
     case LLK_Q3_K:
+    case LLK_Q1_0:
       return -128;
     case LLK_Q4_K:
       return 32;

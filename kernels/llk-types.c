@@ -27,6 +27,7 @@ static const TypeInfo infos[] = {
   { LLK_IQ4_XS, "IQ4_XS", 256, 2 + 2 + 4 + 128 },
   { LLK_BF16,   "BF16",   1,   2 },
   { LLK_MXFP4,  "MXFP4",  32,  1 + 16 },
+  { LLK_Q1_0,   "Q1_0",   128, 2 + 16 },
 };
 
 const int8_t llk_iq4_values[16] = {

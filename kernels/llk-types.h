@@ -71,10 +71,13 @@ typedef enum
   /* Blocks of 32: one byte e, an exponent (e8m0), nibbles: 2^(e - 128) ×
    * llk_mxfp4_values[q], which are twice those of a 4-bit float (e2m1) */
   LLK_MXFP4 = 39,
+
+  /* Blocks of 128: d; 16 bytes: bit e mod 8 of byte e / 8: d where it is set, -d elsewhere */
+  LLK_Q1_0 = 41,
 } LlkType;
 
 /* All types are below. */
-#define LLK_TYPE_LIMIT 40
+#define LLK_TYPE_LIMIT 42
 
 /* What four bits stand for. */
 extern const int8_t llk_iq4_values[16];

@@ -126,7 +126,8 @@ MIXTURES = {
     "Q3_K": Mixture(11, "Q3_K", PURE), "Q4_K": Mixture(14, "Q4_K", PURE),
     "Q5_K": Mixture(16, "Q5_K", PURE), "Q6_K": Mixture(18, "Q6_K", PURE),
     "IQ4_NL": Mixture(25, "IQ4_NL", PURE), "IQ4_XS": Mixture(30, "IQ4_XS", PURE),
-    "MXFP4": Mixture(38, "MXFP4", PURE), "Q3_K_M": Mixture(12, "Q3_K", Q3_K_M),
+    "MXFP4": Mixture(38, "MXFP4", PURE), "Q1_0": Mixture(40, "Q1_0", PURE),
+    "Q3_K_M": Mixture(12, "Q3_K", Q3_K_M),
     "Q4_K_M": Mixture(15, "Q4_K", MORE), "Q5_K_M": Mixture(17, "Q5_K", MORE),
 }
 

@@ -209,6 +209,7 @@ llk_avx512_find_ops (LlkType type)
     [LLK_Q5_1] = &ops_q5_1,
     [LLK_Q2_K] = &ops_q2_k,
     [LLK_Q3_K] = &ops_q3_k,
+    [LLK_Q1_0] = &ops_q3_k,
     [LLK_Q4_K] = &ops_q4_k,
     [LLK_Q5_K] = &ops_q5_k,
     [LLK_Q6_K] = &ops_q6_k,

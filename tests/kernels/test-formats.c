@@ -33,7 +33,7 @@ static const Form forms[] = {
   { LLK_Q5_1, 5, 0, 0, FALSE },   { LLK_Q8_0, 8, 0, 0, FALSE },  { LLK_Q2_K, 2, 16, 4, TRUE },
   { LLK_Q3_K, 3, 16, 6, FALSE },  { LLK_Q4_K, 4, 8, 6, TRUE },   { LLK_Q5_K, 5, 8, 6, TRUE },
   { LLK_Q6_K, 6, 16, 8, FALSE },  { LLK_IQ4_NL, 4, 0, 0, FALSE }, { LLK_IQ4_XS, 4, 8, 6, FALSE },
-  { LLK_MXFP4, 4, 0, 0, FALSE },
+  { LLK_MXFP4, 4, 0, 0, FALSE },  { LLK_Q1_0, 1, 0, 0, FALSE },
 };
 
 /* Bits [@from, @from + @n_bits) of @value to bit @shift of a byte. */
@@ -181,6 +181,11 @@ write_block (LlkType      type,
       put_half (dst + 2, known->min);
       put_short (known, dst + 8, dst + 4);
       break;
+    case LLK_Q1_0:
+      put_half (dst, known->d);
+      for (guint e = 0; e < 128; e++)
+        put (dst + 2 + e / 8, e % 8, known->q[e], 0, 1);
+      break;
     case LLK_Q8_0:
       put_half (dst, known->d);
       for (guint e = 0; e < 32; e++)
@@ -224,6 +229,8 @@ get_value (const Form  *form,
       return known->d * (gint8) q;
     case LLK_IQ4_NL:
       return known->d * iq4[q];
+    case LLK_Q1_0:
+      return q != 0 ? known->d : -known->d;
     case LLK_MXFP4:
       return known->d * 2 * (q < 8 ? mxfp4[q] : -mxfp4[q - 8]);
     case LLK_Q2_K:
@@ -407,6 +414,7 @@ static const Peer peers[] = {
   { 20, "IQ4_NL", 32, 18, G_GUINT64_CONSTANT (0x963b1253e0c84d25) },
   { 23, "IQ4_XS", 256, 136, G_GUINT64_CONSTANT (0xc3bdb9a74b673b8d) },
   { 39, "MXFP4", 32, 17, G_GUINT64_CONSTANT (0x616167c3176fdd25) },
+  { 41, "Q1_0", 128, 18, G_GUINT64_CONSTANT (0xc1f2297e17e18b25) },
 };
 
 static guint8

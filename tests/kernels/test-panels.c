@@ -100,6 +100,8 @@ get_error (const Matrix *m,
     case LLK_Q5_0:
     case LLK_Q5_1:
       return 16 * d / 127 + min / 32767 / 2;
+    case LLK_Q1_0:
+      return d / 127 / 2;
     case LLK_IQ4_NL:
       return 128 * d / 127;
     case LLK_MXFP4:

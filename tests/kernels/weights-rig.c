@@ -10,6 +10,7 @@
 const LlkType rig_types[RIG_N_TYPES] = {
   LLK_F32, LLK_F16, LLK_BF16, LLK_Q8_0, LLK_Q4_0, LLK_Q4_1, LLK_Q5_0, LLK_Q5_1, LLK_Q2_K,
   LLK_Q3_K, LLK_Q4_K, LLK_Q5_K, LLK_Q6_K, LLK_IQ4_NL, LLK_IQ4_XS, LLK_MXFP4,
+  LLK_Q1_0,
 };
 
 /* Where the halves of a block are, and how far their multiples go. */
@@ -25,6 +26,7 @@ get_scales (LlkType type)
   switch (type)
     {
     case LLK_F16:
+    case LLK_Q1_0:
       return (Scales) { 0, -1, 1, 0 };
     case LLK_Q8_0:
       return (Scales) { 0, -1, 128, 0 };

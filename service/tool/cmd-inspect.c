@@ -7,8 +7,10 @@
 
 #include "base/llm-sysinfo.h"
 #include "kv/llm-kv.h"
+#include "model/architectures/llm-architecture.h"
 #include "model/llm-catalogue.h"
 #include "model/llm-model.h"
+#include "model/tokenizer/llm-pretokenizer.h"
 #include "weights/llm-lora.h"
 #include "weights/llm-weights.h"
 
@@ -310,11 +312,59 @@ print_json (const Verdict *self)
   return self->is_usable ? TOOL_OK : TOOL_FAILED;
 }
 
-static gboolean is_summary, is_json;
+/* --- what there is support for --- */
+
+static char *
+list_types (void)
+{
+  GString *list = g_string_new (NULL);
+
+  for (guint32 type = 0; type < LLK_TYPE_LIMIT; type++)
+    if (llk_type_is_known (type))
+      g_string_append_printf (list, "%s%s", list->len > 0 ? ", " : "", llk_type_name (type));
+  return g_string_free (list, FALSE);
+}
+
+static int
+print_names (gboolean as_json)
+{
+  g_autofree char *architectures = llm_architecture_list_names ();
+  g_autofree char *pretokenizers = llm_pretokenizer_list_names ();
+  g_autofree char *types = list_types ();
+  const struct
+  {
+    const char *what;
+    const char *names;
+  } lists[] = { { "architectures", architectures }, { "pre-tokenizers", pretokenizers },
+                { "types", types } };
+  GVariantBuilder builder;
+
+  g_variant_builder_init (&builder, G_VARIANT_TYPE_VARDICT);
+  g_variant_builder_add_parsed (&builder, "{'version', <%u>}", (guint) TOOL_JSON_VERSION);
+  for (guint i = 0; i < G_N_ELEMENTS (lists); i++)
+    {
+      g_auto(GStrv) names = g_strsplit (lists[i].names, ", ", -1);
+
+      if (!as_json)
+        printf ("%s: %s\n", lists[i].what, lists[i].names);
+      g_variant_builder_add (&builder, "{sv}", lists[i].what,
+                             g_variant_new_strv ((const char *const *) names, -1));
+    }
+  if (as_json)
+    tool_print_json (g_variant_builder_end (&builder), FALSE);
+  else
+    g_variant_builder_clear (&builder);
+  return TOOL_OK;
+}
+
+static gboolean is_summary, is_json, shows_names;
 
 static const GOptionEntry entries[] = {
   { "summary", 's', 0, G_OPTION_ARG_NONE, &is_summary, N_("Leave the keys and tensors out"), NULL },
   { "json", 0, 0, G_OPTION_ARG_NONE, &is_json, N_("Print the summary as one JSON object"), NULL },
+  { "names", 0, 0, G_OPTION_ARG_NONE, &shows_names,
+    N_("Print the architectures, pre-tokenizers and types of weights that are known; takes no FILE"),
+    NULL },
   G_OPTION_ENTRY_NULL
 };
 
@@ -322,9 +372,14 @@ static int
 run (char **arguments)
 {
   g_autoptr(GError) error = NULL;
-  g_autoptr(LlmGguf) gguf = llm_gguf_open (arguments[0], &error);
+  g_autoptr(LlmGguf) gguf = NULL;
   g_auto(Verdict) verdict = { NULL };
 
+  if (shows_names == (arguments[0] != NULL))
+    return tool_fail_usage (_("Name one FILE, or give --names without one"));
+  if (shows_names)
+    return print_names (is_json);
+  gguf = llm_gguf_open (arguments[0], &error);
   if (gguf == NULL)
     return tool_fail (error);
 
@@ -348,5 +403,6 @@ run (char **arguments)
 
 const ToolCommand tool_inspect = {
   "inspect", N_("Show what a GGUF file holds"), "FILE",
-  "Shows what a GGUF file holds and whether the service can use it.", 1, entries, run,
+  "Shows what a GGUF file holds and whether the service can use it.", TOOL_AT_MOST_ONE, entries,
+  run,
 };

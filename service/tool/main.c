@@ -38,6 +38,7 @@ run_command (const ToolCommand *command,
   g_autoptr(GError) error = NULL;
   g_auto(GStrv) words = llmsvc_command_line_split (argv, tables);
   int n_arguments, status;
+  gboolean is_right;
 
   /* what the usage of --help begins with */
   g_set_prgname (called);
@@ -50,7 +51,10 @@ run_command (const ToolCommand *command,
 
   llmsvc_command_line_drop_separator (words);
   n_arguments = (int) g_strv_length (words) - 1;
-  if (command->n_arguments == TOOL_SOME ? n_arguments < 1 : n_arguments != command->n_arguments)
+  is_right = command->n_arguments == TOOL_SOME          ? n_arguments >= 1
+             : command->n_arguments == TOOL_AT_MOST_ONE ? n_arguments <= 1
+                                                        : n_arguments == command->n_arguments;
+  if (!is_right)
     {
       g_autofree char *help = g_option_context_get_help (context, TRUE, NULL);
 

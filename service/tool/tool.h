@@ -23,6 +23,8 @@ enum
 
 /* Of arguments: one or more. */
 #define TOOL_SOME (-1)
+/* None or one, as the command sees fit. */
+#define TOOL_AT_MOST_ONE (-2)
 
 typedef struct
 {
@@ -30,7 +32,7 @@ typedef struct
   const char *summary;             /* in the list of commands */
   const char *arguments;           /* (nullable): behind the options */
   const char *description;         /* of --help */
-  int n_arguments;                 /* or TOOL_SOME */
+  int n_arguments;                 /* or TOOL_SOME, TOOL_AT_MOST_ONE */
   const GOptionEntry *entries;     /* their values are static variables of the command */
   /* @arguments: what is left behind the options, n_arguments of them; ends with NULL. Returns the
    * exit status. */

@@ -471,6 +471,22 @@ test_inspect (void)
 
 /* What “llmctl model check” shows. */
 static void
+test_inspect_names (void)
+{
+  g_auto(Run) run = run_tool ("inspect", "--names", NULL);
+  g_auto(Run) json = run_tool ("inspect", "--names", "--json", NULL);
+  g_auto(Run) both = run_tool ("inspect", "--names", model, NULL);
+
+  g_assert_cmpint (run.status, ==, 0);
+  g_assert_true (g_regex_match_simple ("^architectures: .*\\bllama, .*\\bqwen3vl\\b", run.out, 0, 0));
+  g_assert_true (g_regex_match_simple ("(?m)^pre-tokenizers: .*\\btekken\\b", run.out, 0, 0));
+  g_assert_true (g_regex_match_simple ("(?m)^types: F32, .*\\bQ1_0$", run.out, 0, 0));
+  g_assert_cmpint (json.status, ==, 0);
+  g_assert_nonnull (strstr (json.out, "\"kimi-k2\""));
+  g_assert_cmpint (both.status, ==, 2);
+}
+
+static void
 test_inspect_summary (void)
 {
   g_auto(Run) run = run_tool ("inspect", "--summary", model, NULL);
@@ -613,6 +629,7 @@ main (int    argc,
   g_test_add_func ("/tool/accuracy", test_accuracy);
   g_test_add_func ("/tool/accuracy-w8", test_accuracy_w8);
   g_test_add_func ("/tool/inspect", test_inspect);
+  g_test_add_func ("/tool/inspect/names", test_inspect_names);
   g_test_add_func ("/tool/inspect/summary", test_inspect_summary);
   g_test_add_func ("/tool/options", test_options);
   g_test_add_func ("/tool/faults", test_faults);

@@ -90,6 +90,7 @@ __llmsvc_tool_option tokenize no-special 'Names of control tokens are plain text
 __llmsvc_tool_command inspect 'Show what a GGUF file holds'
 __llmsvc_tool_option inspect summary 'Leave the keys and tensors out' --short-option s
 __llmsvc_tool_option inspect json 'Print the summary as one JSON object'
+__llmsvc_tool_option inspect names 'Print the architectures, pre-tokenizers and types of weights that are known; takes no FILE'
 
 __llmsvc_tool_command prepare 'Prepare models for a quick start'
 __llmsvc_tool_option prepare output-dir 'Instead of the cache of the system, or of this user' --short-option o --require-parameter --force-files

@@ -222,7 +222,7 @@ read_signs (const uint8_t *src,
             size_t         n_blocks,
             LlkRun        *run)
 {
-  float d[LLK_RUN / 128];
+  float d[LLK_RUN / 128] = { 0 }; /* gcc with sanitizers sees none */
   int16_t ratios[LLK_RUN / 128];
   LlkBlock block;
 

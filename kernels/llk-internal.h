@@ -162,7 +162,7 @@ llk_gelu (float x)
 
 /* What lies apart in a row of activations is beyond so many times the root mean square of the
  * others. */
-#define LLK_APART_LIMIT 6.5f
+#define LLK_APART_LIMIT 6.0f
 /* So often those others are found. */
 #define LLK_APART_PASSES 3
 

@@ -20,7 +20,7 @@
  * steps from them: these lie apart as they are, with zeros at their places in q.
  *
  * What is apart: those with |x| > limit, of each run at most LLK_N_APART, of the lowest places.
- * From limit = infinity, three times limit = 6.5 × sqrt (S / n), S being the sum of x × x over
+ * From limit = infinity, three times limit = 6 × sqrt (S / n), S being the sum of x × x over
  * |x| <= limit (NaN is not), by fma in 64 lanes, i mod 64, and these by halves: 0 with 32, with
  * 16, 8 … 1. An S that is infinite or below 1e-30 ends that: the limit stays as it is.
  *

@@ -7,7 +7,7 @@
 
 #include "weights-rig.h"
 
-/* What is beyond 6.5 times the root mean square of a row's others lies apart. */
+/* What is beyond six times the root mean square of a row's others lies apart. */
 static gfloat
 find_limit (const gfloat *x,
             gsize         n)
@@ -26,7 +26,7 @@ find_limit (const gfloat *x,
           lanes[i] += lanes[i + half];
       if (!(lanes[0] >= 1e-30f && lanes[0] <= FLT_MAX))
         break;
-      limit = sqrtf (lanes[0] / (gfloat) n) * 6.5f;
+      limit = sqrtf (lanes[0] / (gfloat) n) * 6;
     }
   return limit;
 }

@@ -300,64 +300,13 @@ measure_suite (Run     *run,
   return folder != NULL;
 }
 
-/* (transfer full) (nullable): a copy of the file of a vocabulary (no tensors) that names another
- * pre-tokenizer: masks depend on the tokens alone, whose bytes all of them have in common. */
-static LlmTokenizer *
-open_with_other_pretokenizer (const char *path,
-                              GError    **error)
-{
-  static const char key[] = "tokenizer.ggml.pre";
-  static const char name[] = "gpt-2";
-  g_autofree char *copy = NULL;
-  g_autofree char *contents = NULL;
-  g_autoptr(GByteArray) patched = g_byte_array_new ();
-  g_autoptr(LlmGguf) gguf = NULL;
-  LlmTokenizer *tokenizer = NULL;
-  guint64 length = GUINT64_TO_LE (strlen (name));
-  guint64 old;
-  gsize size, at;
-  const char *found;
-  int fd;
-
-  if (!g_file_get_contents (path, &contents, &size, error))
-    return NULL;
-  found = memmem (contents, size, key, strlen (key));
-  at = found != NULL ? (gsize) (found - contents) + strlen (key) + sizeof (guint32) : size;
-  if (at + sizeof old > size)
-    {
-      g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE, "%s has no %s", path, key);
-      return NULL;
-    }
-  memcpy (&old, contents + at, sizeof old);
-  old = MIN (GUINT64_FROM_LE (old), size - at - sizeof old);
-  g_byte_array_append (patched, (const guint8 *) contents, (guint) at);
-  g_byte_array_append (patched, (const guint8 *) &length, sizeof length);
-  g_byte_array_append (patched, (const guint8 *) name, (guint) strlen (name));
-  at += sizeof old + (gsize) old;
-  g_byte_array_append (patched, (const guint8 *) contents + at, (guint) (size - at));
-  fd = g_file_open_tmp ("llmsvc-bench-XXXXXX.gguf", &copy, error);
-  if (fd < 0)
-    return NULL;
-  close (fd);
-  if (g_file_set_contents (copy, (const char *) patched->data, (gssize) patched->len, error))
-    gguf = llm_gguf_open (copy, error);
-  if (gguf != NULL)
-    tokenizer = llm_tokenizer_new (gguf, error);
-  unlink (copy);
-  return tokenizer;
-}
-
 static LlmTokenizer *
 open_tokenizer (const char *path,
                 GError    **error)
 {
   g_autoptr(LlmGguf) gguf = llm_gguf_open (path, error);
-  g_autoptr(GError) own = NULL;
-  LlmTokenizer *tokenizer = gguf != NULL ? llm_tokenizer_new (gguf, &own) : NULL;
 
-  if (gguf == NULL || tokenizer != NULL)
-    return tokenizer;
-  return open_with_other_pretokenizer (path, error);
+  return gguf != NULL ? llm_tokenizer_new (gguf, error) : NULL;
 }
 
 static gboolean

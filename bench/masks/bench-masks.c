@@ -13,7 +13,6 @@
 
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "constraints/llm-constraint-cache.h"
 #include "constraints/llm-constraint.h"

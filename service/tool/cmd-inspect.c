@@ -314,23 +314,12 @@ print_json (const Verdict *self)
 
 /* --- what there is support for --- */
 
-static char *
-list_types (void)
-{
-  GString *list = g_string_new (NULL);
-
-  for (guint32 type = 0; type < LLK_TYPE_LIMIT; type++)
-    if (llk_type_is_known (type))
-      g_string_append_printf (list, "%s%s", list->len > 0 ? ", " : "", llk_type_name (type));
-  return g_string_free (list, FALSE);
-}
-
 static int
 print_names (gboolean as_json)
 {
   g_autofree char *architectures = llm_architecture_list_names ();
   g_autofree char *pretokenizers = llm_pretokenizer_list_names ();
-  g_autofree char *types = list_types ();
+  g_autofree char *types = llm_gguf_list_types ();
   const struct
   {
     const char *what;

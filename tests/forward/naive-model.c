@@ -91,7 +91,7 @@ multiply (const float  *w,
     }
 }
 
-/* @weight: (nullable): NULL where there is no norm */
+/* @weight: (nullable): values are copied without one */
 static void
 normalize (const double *x,
            const float  *weight,

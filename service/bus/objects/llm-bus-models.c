@@ -100,6 +100,7 @@ is_same (LlmModelInfo *a,
 {
   return g_str_equal (a->path, b->path) && g_str_equal (a->title, b->title) &&
          a->file_bytes == b->file_bytes && a->parameters == b->parameters &&
+         a->warnings->len == b->warnings->len &&
          g_strcmp0 (a->error != NULL ? a->error->message : NULL,
                     b->error != NULL ? b->error->message : NULL) == 0;
 }

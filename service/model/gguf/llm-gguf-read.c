@@ -285,12 +285,12 @@ describe_type (guint32 type)
   return g_strdup_printf ("%u, which is unknown", type);
 }
 
-static char *
-list_supported_types (void)
+char *
+llm_gguf_list_types (void)
 {
   GString *list = g_string_new (NULL);
 
-  for (guint32 type = 0; type < 64; type++)
+  for (guint32 type = 0; type < LLK_TYPE_LIMIT; type++)
     if (llk_type_is_known (type))
       g_string_append_printf (list, "%s%s", list->len > 0 ? ", " : "", llk_type_name (type));
   return g_string_free (list, FALSE);
@@ -348,7 +348,7 @@ read_tensor (Reader        *reader,
   if (!llk_type_is_known (type))
     {
       g_autofree char *found = describe_type (type);
-      g_autofree char *supported = list_supported_types ();
+      g_autofree char *supported = llm_gguf_list_types ();
 
       return fail_reading (reader, LLMSVC_ERROR_UNSUPPORTED,
                            "%s is of type %s, which is not supported; supported are %s",

@@ -125,6 +125,8 @@ float         *llm_gguf_get_floats  (LlmGguf *self, const char *key, gboolean op
 gint64        *llm_gguf_get_ints    (LlmGguf *self, const char *key, gboolean optional,
                                      gsize *n_items, GError **error);
 
+/* (transfer full): the types of tensors that are known, with commas between them, for messages. */
+char                *llm_gguf_list_types  (void);
 /* "uint32"; never NULL. */
 const char          *llm_gguf_type_name   (guint32      type);
 /* Bytes of one value, 0 for strings, arrays and unknown types. */

@@ -2,8 +2,7 @@
 
 /* The patterns are those that the authors of vocabularies publish, as llama.cpp (November 2026)
  * has them: where it knows no difference between cases of letters or leaves marks out, so do
- * these, since files are made for it. What is within a letter's or a digit's reach alone is
- * written so that no place of a text is looked at more than a few times. */
+ * these, since files are made for it. Each takes time in proportion to the length of a text. */
 
 #include "model/tokenizer/llm-pretokenizer.h"
 

@@ -8,7 +8,7 @@
 
 #include "model/tokenizer/llm-utf8.h"
 
-/* No pattern needs as many; a wrong one would cost whoever sends the text, not everyone. */
+/* Patterns need fewer; with a wrong one, only the caller that sends the text gets worse tokens. */
 #define MAX_STEPS_PER_BYTE 8
 #define MIN_STEPS 1000
 

@@ -122,7 +122,7 @@ def make_run(chooser):
     if kind < 0.85:
         first, last = chooser.choice(SCRIPTS)
         run = [chr(chooser.randint(first, last)) for _ in range(chooser.randint(1, 6))]
-        # Of characters newer than that, implementations know different things.
+        # Unassigned ones are left out: implementations differ in which those are.
         run = [c for c in run if unicodedata.category(c) != "Cn"]
         return "".join(run)
     if kind < 0.93:

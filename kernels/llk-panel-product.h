@@ -4,9 +4,9 @@
  * Products of panels with rows of LLK_ACTIVATION_Q8, as llk-product.h defines them: an
  * instance for each type of what takes a run's codes apart, and the rest once for all.
  *
- * A single row is multiplied while the codes are taken apart. For several rows the bytes
- * of a run are stored, so that they are made once for all rows, and each row adds up
- * groups of four inputs of all outputs. Sums of a run are exact either way.
+ * A single row is multiplied while the codes are taken apart (llk-panel-row.h). For several
+ * rows the bytes of a run are stored, so that they are made once for all rows, and each row
+ * adds up groups of four inputs of all outputs. Sums of a run are exact either way.
  *
  * Of several rows two panels go together. What is read some runs later is fetched into the
  * first cache meanwhile. Where memory is faster with several streams, more panels are worked on
@@ -15,7 +15,7 @@
 
 #pragma once
 
-#include "kernels/llk-panel-apart.h"
+#include "kernels/llk-panel-row.h"
 #include "kernels/llk-panel-rows.h"
 
 #define MAX_STREAMS 4
@@ -31,101 +31,6 @@ get_width (size_t n)
     return MAX_STREAMS;
 #endif
   return n;
-}
-
-/* --- one row --- */
-
-/* Q8_0, whose codes are in groups. */
-INLINE Ints
-dot_groups (const uint8_t          *run,
-            const uint8_t          *ahead,
-            size_t                  n,
-            const LlkActivationRun *x,
-            size_t                  part)
-{
-  const size_t head = llk_panel_head_bytes (llk_panel_shape (LLK_Q8_0));
-  const uint8_t *codes = run + head + sizeof (Ints) * part;
-  Ints sums[4] = { splat_int (0), splat_int (0), splat_int (0), splat_int (0) };
-
-  if (part == 0)
-    fetch (ahead, head);
-  for (size_t i = 0; i < n; i += 32)
-    {
-      const Ints r = load_long_multipliers (run, i / 32, part);
-
-      if (part == 0)
-        fetch (ahead + head + i * N, 32 * N);
-#pragma GCC unroll 8
-      for (size_t k = 0; k < 8; k++)
-        {
-          const Ints v = load_ints (codes + 16 * i + 64 * k);
-#if HAS_UNSIGNED_BYTES
-          const Weights w = scale_group (v, r, true);
-#else
-          const Weights w = make_weights (scale_group (v, r, false));
-#endif
-
-          sums[k % 4] = add_group_dots (sums[k % 4], w, x->q + i + k / 4 * 16, k % 4);
-        }
-    }
-  return add_ints (add_ints (sums[0], sums[1]), add_ints (sums[2], sums[3]));
-}
-
-INLINE Ints
-dot_codes (LlkType                 type,
-           const uint8_t          *run,
-           const uint8_t          *ahead,
-           size_t                  n,
-           const LlkActivationRun *x,
-           size_t                  part)
-{
-  Sink sink = { .part = part, .x = x->q };
-
-#pragma GCC unroll 4
-  for (size_t g = 0; g < 4; g++)
-    sink.sums[g] = splat_int (0);
-  put_weights (type, &sink, run, ahead, n);
-  /* Lane l has outputs 4 l … 4 l + 3, one in each vector. */
-  return add_lanes (sink.sums);
-}
-
-INLINE void
-add_row (LlkType                 type,
-         const uint8_t          *run,
-         const uint8_t          *ahead,
-         size_t                  n,
-         const LlkActivationRun *x,
-         const LlkApart         *values,
-         float                  *sums,
-         float                  *apart)
-{
-  const int moved = get_zero_point (type) - (HAS_UNSIGNED_BYTES ? 128 : 0);
-  const Ints correction = splat_int (moved * x->sum);
-
-  UNROLL_PARTS
-  for (size_t part = 0; part < N_PARTS; part++)
-    {
-      const size_t lane = N_LANES * part;
-      Floats v = load_floats (sums + lane);
-      Ints dots;
-
-      if (x->n_apart > 0)
-        {
-          Floats w = load_floats (apart + lane);
-
-          for (size_t k = 0; k < x->n_apart; k++)
-            w = multiply_add (load_exact (type, run, values[k].place, part),
-                              splat_float (values[k].x), w);
-          store_floats (apart + lane, w);
-        }
-      dots = type == LLK_Q8_0 ? dot_groups (run, ahead, n, x, part)
-                              : dot_codes (type, run, ahead, n, x, part);
-      v = add_scaled (v, add_ints (dots, correction), load_scale (type, run, lane), x->scale);
-      if (llk_run_has_minima (type))
-        v = add_scaled (v, multiply_minima (type, run, x, part),
-                        load_min_scale (type, run, lane), x->scale);
-      store_floats (sums + lane, v);
-    }
 }
 
 /* --- a matrix --- */
@@ -218,7 +123,6 @@ multiply_panels (const Group    *group,
   const size_t panel_sums = group->n_rows * N;
   float *sums = group->sums + panel * panel_sums;
   float *apart = group->apart + panel * panel_sums;
-  const LlkApart *of_row = llk_activation_get_apart (group->rows, group->w->n_in);
   ApartValue list[MAX_ROWS * LLK_N_APART];
   ApartValues values;
   RunParts run = *runs;
@@ -228,11 +132,9 @@ multiply_panels (const Group    *group,
               run.parts[0].data += group->run_bytes)
     {
       const RunPart *next = &ahead->runs.parts[0];
-      const bool is_alone = n_rows == 1 && run.n_parts == 1;
-      const LlkActivationRun *x = (const void *) rows;
 
       begin_apart_values (&values, list);
-      for (size_t r = 0; r < n_rows && !is_alone; r++)
+      for (size_t r = 0; r < n_rows; r++)
         {
           const uint8_t *row = group->rows + r * group->row_bytes;
           const LlkActivationRun *other = (const void *) (rows + r * group->row_bytes);
@@ -247,14 +149,6 @@ multiply_panels (const Group    *group,
                                    + (ahead->first + ahead->panel + p) * next->panel_bytes
                                    + ahead->run * group->run_bytes;
 
-          if (is_alone)
-            {
-              group->ops->add_row (run.parts[0].data
-                                     + (group->first + panel + p) * run.parts[0].panel_bytes,
-                                   fetched, run.n, x, of_row + x->first_apart,
-                                   sums + p * panel_sums, apart + p * panel_sums);
-              continue;
-            }
           store_run (group->ops, &run, group->first + panel + p, fetched, &stored[p % 2]);
           if (p % 2 == 0 && p + 1 < n_panels)
             continue;
@@ -268,6 +162,35 @@ multiply_panels (const Group    *group,
     }
 }
 
+/* One row times @runs, which are in one piece; moves @walk over a shorter run behind them too.
+ * Returns the runs. */
+static size_t
+multiply_row (const Group    *group,
+              const RunParts *runs,
+              const uint8_t  *row,
+              Walk           *walk)
+{
+  Walk next = *walk;
+  RunParts last;
+  const bool has_last = runs->n == LLK_RUN && walk_far (&next, &last) && last.n_parts == 1
+                        && last.parts[0].data
+                             == runs->parts[0].data + runs->n_runs * group->run_bytes;
+  const Streams streams = {
+    .data = runs->parts[0].data + group->first * runs->parts[0].panel_bytes,
+    .panel_bytes = runs->parts[0].panel_bytes,
+    .run_bytes = group->run_bytes,
+    .n_panels = group->n_panels,
+    .n_runs = runs->n_runs + has_last,
+    .n_last = has_last ? last.n : runs->n,
+    .values = llk_activation_get_apart (group->rows, group->w->n_in),
+  };
+
+  multiply_streams (group->ops, &streams, (const void *) row, group->sums, group->apart);
+  if (has_last)
+    *walk = next;
+  return streams.n_runs;
+}
+
 static void
 multiply_group (const Group *group,
                 Ahead       *ahead)
@@ -278,14 +201,18 @@ multiply_group (const Group *group,
 
   memset (group->sums, 0, group->n_panels * group->n_rows * N * sizeof *group->sums);
   memset (group->apart, 0, group->n_panels * group->n_rows * N * sizeof *group->apart);
-  for (; walk_far (&walk, &runs) && runs.n_rows > group->first_row;
-       rows += runs.n_runs * sizeof (LlkActivationRun))
+  while (walk_far (&walk, &runs) && runs.n_rows > group->first_row)
     {
       const size_t n_left = runs.n_rows - group->first_row;
       const size_t n_rows = n_left < group->n_rows ? n_left : group->n_rows;
+      size_t n_runs = runs.n_runs;
 
-      for (size_t panel = 0; panel < group->n_panels; panel += group->width)
-        multiply_panels (group, &runs, panel, rows, n_rows, ahead);
+      if (group->n_rows == 1 && runs.n_parts == 1)
+        n_runs = multiply_row (group, &runs, rows, &walk);
+      else
+        for (size_t panel = 0; panel < group->n_panels; panel += group->width)
+          multiply_panels (group, &runs, panel, rows, n_rows, ahead);
+      rows += n_runs * sizeof (LlkActivationRun);
     }
 }
 
@@ -309,7 +236,7 @@ multiply_runs (const LlkMatrix *w,
     .ops = ops,
     .run_bytes = llk_panel_run_bytes (llk_panel_shape (w->type), LLK_RUN),
     .row_bytes = llk_activation_bytes (LLK_ACTIVATION_Q8, w->n_in),
-    .width = get_width (n_rows == 1 ? 1 : 2),
+    .width = get_width (2),
     .first = first,
     .n_panels = n_panels < n_at_once ? n_panels : n_at_once,
     .sums = sums,

@@ -9,16 +9,6 @@
 
 #define MAX_ROWS 64           /* that share what was taken apart */
 
-/* Adds a row's exact sums over a run, times the scales, to its sums. */
-INLINE Floats
-add_scaled (Floats sums,
-            Ints   dots,
-            Floats scale,
-            float  a)
-{
-  return multiply_add (floats_of_ints (dots), multiply (scale, splat_float (a)), sums);
-}
-
 INLINE void
 store_part (LlkType        type,
             const uint8_t *part,

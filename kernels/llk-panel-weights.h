@@ -364,6 +364,16 @@ put_weights (LlkType        type,
 
 /* --- scales and minima --- */
 
+/* Adds a row's exact sums over a run, times the scales, to its sums. */
+INLINE Floats
+add_scaled (Floats sums,
+            Ints   dots,
+            Floats scale,
+            float  a)
+{
+  return multiply_add (floats_of_ints (dots), multiply (scale, splat_float (a)), sums);
+}
+
 /* Of the outputs from @lane on. */
 INLINE Floats
 load_scale (LlkType        type,

@@ -284,10 +284,14 @@ run_stage (BenchEngine   *self,
 {
   const char *name = llm_forward_get_stage_name (self->forward);
   double begin = get_seconds (), seconds;
+  LlmWorkerTimes times = { 0 };
   gboolean waits;
-  LlmStatus status = llm_forward_step (self->forward, &waits, error);
+  LlmStatus status;
   guint i = 0;
 
+  llm_worker_pool_set_times (self->pool, &times);
+  status = llm_forward_step (self->forward, &waits, error);
+  llm_worker_pool_set_times (self->pool, NULL);
   if (waits)
     llm_kv_store_wait (self->store, WAIT_US);
   seconds = get_seconds () - begin;
@@ -297,6 +301,9 @@ run_stage (BenchEngine   *self,
   profile->n_stages = MAX (profile->n_stages, i + 1);
   profile->stages[i].name = name;
   profile->stages[i].seconds += seconds;
+  profile->stages[i].times.n_shared += times.n_shared;
+  profile->stages[i].times.shared_ns += times.shared_ns;
+  profile->stages[i].times.busy_ns += times.busy_ns;
   return status;
 }
 

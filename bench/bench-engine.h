@@ -7,6 +7,7 @@
 
 #pragma once
 
+#include "base/llm-worker-pool.h"
 #include "model/architectures/llm-sub-models.h"
 #include "forward/llm-forward.h"
 #include "model/llm-model.h"
@@ -41,13 +42,14 @@ typedef struct
 
 #define BENCH_MAX_STAGES 64
 
-/* Seconds by stage, summed, in the order of stages. */
+/* Seconds by stage, and what threads shared of them, summed, in the order of stages. */
 typedef struct
 {
   struct
   {
     const char *name;
     double seconds;
+    LlmWorkerTimes times;
   } stages[BENCH_MAX_STAGES];
   guint n_stages;
 } BenchProfile;

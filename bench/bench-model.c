@@ -530,20 +530,47 @@ run_in_turns (Rounds  *rounds,
 
 /* --- printing --- */
 
+/* Of one stage, or of all. */
+static void
+print_stage (const char           *name,
+             double                seconds,
+             double                sum,
+             const LlmWorkerTimes *times,
+             guint                 n_threads,
+             guint                 n_steps)
+{
+  double alone = MAX (seconds - times->shared_ns * 1e-9, 0);
+  double waiting = MAX (times->shared_ns - (double) times->busy_ns / n_threads, 0) * 1e-9;
+
+  printf ("| %s | %.3f | %.1f %% | %.1f | %.3f | %.3f |\n", name, seconds * 1000 / n_steps,
+          100 * seconds / sum, (double) times->n_shared / n_steps, alone * 1000 / n_steps,
+          waiting * 1000 / n_steps);
+}
+
+/* "alone": one thread works and the others wait for it; "waiting": what a thread waits on average
+ * while all work. */
 static void
 print_profile (const char         *title,
                const BenchProfile *profile,
+               guint               n_threads,
                guint               n_steps)
 {
+  LlmWorkerTimes times = { 0 };
   double sum = 0;
 
   for (guint i = 0; i < profile->n_stages; i++)
-    sum += profile->stages[i].seconds;
-  printf ("\n| stage of %s | ms | share |\n|---|---|---|\n", title);
+    {
+      sum += profile->stages[i].seconds;
+      times.n_shared += profile->stages[i].times.n_shared;
+      times.shared_ns += profile->stages[i].times.shared_ns;
+      times.busy_ns += profile->stages[i].times.busy_ns;
+    }
+  printf ("\n| stage of %s | ms | share | shared runs | alone, ms | waiting, ms |\n"
+          "|---|---|---|---|---|---|\n", title);
   for (guint i = 0; i < profile->n_stages; i++)
-    printf ("| %s | %.3f | %.1f %% |\n", profile->stages[i].name,
-            profile->stages[i].seconds * 1000 / n_steps, 100 * profile->stages[i].seconds / sum);
-  printf ("| all | %.3f | |\n", sum * 1000 / n_steps);
+    print_stage (profile->stages[i].name, profile->stages[i].seconds, sum,
+                 &profile->stages[i].times, n_threads, n_steps);
+  print_stage ("all", sum, sum, &times, n_threads, n_steps);
 }
 
 /* A prompt as a whole, and a step of decoding on average; @object: (nullable): for JSON. */
@@ -568,7 +595,8 @@ profile_stages (Rounds     *rounds,
         time_prompt (rounds, variant, &profile);
       if (object == NULL)
         {
-          print_profile (is_decode ? rounds->decode_test : rounds->prompt_test, &profile, n_steps);
+          print_profile (is_decode ? rounds->decode_test : rounds->prompt_test, &profile,
+                         rounds->engine->n_threads, n_steps);
           continue;
         }
       stages = json_object_new ();

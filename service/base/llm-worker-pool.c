@@ -3,6 +3,7 @@
 #include "base/llm-worker-pool.h"
 
 #include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/llm-sysinfo.h"
@@ -34,6 +35,7 @@ struct _LlmWorkerPool
   guint n_items;
   guint grain;
   guint next;            /* atomic: first item nobody took yet */
+  LlmWorkerTimes *times; /* (nullable) */
 };
 
 /* A run is at most the part of what is left that each thread would take in so many runs. */
@@ -56,10 +58,20 @@ relax (void)
 #endif
 }
 
+static gint64
+get_time_ns (void)
+{
+  struct timespec now;
+
+  clock_gettime (CLOCK_MONOTONIC, &now);
+  return now.tv_sec * G_GINT64_CONSTANT (1000000000) + now.tv_nsec;
+}
+
 static void
 work (LlmWorkerPool *self,
       guint          worker)
 {
+  gint64 began = self->times != NULL ? get_time_ns () : 0;
   guint first = __atomic_load_n (&self->next, __ATOMIC_RELAXED);
 
   while (first < self->n_items)
@@ -74,6 +86,8 @@ work (LlmWorkerPool *self,
           first = __atomic_load_n (&self->next, __ATOMIC_RELAXED);
         }
     }
+  if (self->times != NULL)
+    __atomic_fetch_add (&self->times->busy_ns, get_time_ns () - began, __ATOMIC_RELAXED);
 }
 
 /* Returns the number of a round after @seen, having slept if it took long. */
@@ -260,6 +274,8 @@ llm_worker_pool_run (LlmWorkerPool *self,
                      LlmWorkFunc    func,
                      gpointer       data)
 {
+  gint64 began = self->times != NULL ? get_time_ns () : 0;
+
   g_assert (grain > 0 && n_items <= G_MAXUINT / 2);
 
   if (n_items == 0)
@@ -284,4 +300,16 @@ llm_worker_pool_run (LlmWorkerPool *self,
   else
     work (self, 0);
   leave_round (self);
+  if (self->times != NULL)
+    {
+      self->times->n_shared++;
+      self->times->shared_ns += get_time_ns () - began;
+    }
+}
+
+void
+llm_worker_pool_set_times (LlmWorkerPool  *self,
+                           LlmWorkerTimes *times)
+{
+  self->times = times;
 }

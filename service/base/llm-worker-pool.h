@@ -18,6 +18,15 @@ G_BEGIN_DECLS
 
 typedef struct _LlmWorkerPool LlmWorkerPool;
 
+/* Where the time of runs went, summed. Threads wait for each other for the rest of shared × their
+ * number. */
+typedef struct
+{
+  guint64 n_shared;    /* runs that threads shared */
+  gint64 shared_ns;    /* from their beginning to their end */
+  gint64 busy_ns;      /* of all threads, in the function */
+} LlmWorkerTimes;
+
 /* Works on items [@first, @end). @worker is below llm_worker_pool_get_n_threads(),
  * for scratch memory of each worker's own. */
 typedef void (*LlmWorkFunc) (guint    first,
@@ -41,6 +50,10 @@ void           llm_worker_pool_run           (LlmWorkerPool *self,
                                               guint          grain,
                                               LlmWorkFunc    func,
                                               gpointer       data);
+
+/* From now on the time of runs is added to @times, (nullable) for none. Between runs. */
+void           llm_worker_pool_set_times     (LlmWorkerPool  *self,
+                                              LlmWorkerTimes *times);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmWorkerPool, llm_worker_pool_free)
 

@@ -93,16 +93,17 @@ def make_keys(name, shape, mixture, n_layers):
                     "attention.value_length": shape.head_dim}
     if not shape.is_bpe or shape.n_rotated > 0:
         numbers["rope.dimension_count"] = shape.n_rotated or shape.head_dim
-    numbers |= {"rope.freq_base": shape.rope_base, "attention.layer_norm_rms_epsilon": shape.eps,
+    epsilon = "layer_norm_epsilon" if shape.has_centered_norms else "layer_norm_rms_epsilon"
+    numbers |= {"rope.freq_base": shape.rope_base, f"attention.{epsilon}": shape.eps,
                 "vocab_size": shape.n_vocab}
     if shape.n_experts > 0:
         numbers |= {"expert_count": shape.n_experts, "expert_used_count": shape.n_used_experts}
-    if shape.architecture == "qwen3moe":
+    if shape.architecture in ("qwen3moe", "gpt-oss"):
         numbers |= {"expert_feed_forward_length": shape.n_ff,
                     "feed_forward_length": shape.n_ff * shape.n_used_experts}
     for key, number in (numbers | shape.keys).items():
         kind = (INT32 if isinstance(number, list) else FLOAT32 if isinstance(number, float)
-                else UINT32)
+                else STRING if isinstance(number, str) else UINT32)
         keys.add(f"{shape.architecture}.{key}", kind, number)
     Vocabulary(shape).write(keys, shape.is_bpe)
     return keys

@@ -31,6 +31,11 @@ class Shape:
     has_post_norms: bool = False
     has_wide_head_norms: bool = False   # with has_qk_norms: of all heads at once
     has_fused_gate: bool = False
+    has_centered_norms: bool = False
+    has_parallel_ffn: bool = False      # no norm of its own before the feed-forward network
+    has_sinks: bool = False
+    has_biases: bool = False            # of the attention's output and of experts
+    ffn_norm: str = "ffn_norm"
     n_rotated: int = 0       # values of a head; 0: all
     keys: dict = dataclasses.field(default_factory=dict)   # more of the architecture's
 
@@ -73,6 +78,17 @@ SHAPES = {
     "qwen3vl-4b": Shape("the text of Qwen3 VL 4B", "qwen3vl", 36, 2560, 32, 8, 128, 9728, 151936,
                         262144, 5e6, 1e-6, is_tied=True, has_qk_norms=True, is_bpe=True,
                         keys={"rope.dimension_sections": [24, 20, 20, 0]}),
+    "command-r7b": Shape("Command R7B", "cohere2", 32, 4096, 32, 8, 128, 14336, 256000, 131072, 5e4,
+                         1e-5, is_tied=True, is_bpe=True, has_centered_norms=True,
+                         has_parallel_ffn=True,
+                         keys={"attention.sliding_window": 4096, "logit_scale": 0.25}),
+    "gpt-oss-20b": Shape("gpt-oss 20B, 32 experts of which 4 are used", "gpt-oss", 24, 2880, 64, 8,
+                         64, 2880, 201088, 131072, 1.5e5, 1e-5, n_experts=32, n_used_experts=4,
+                         is_bpe=True, has_qkv_biases=True, has_sinks=True, has_biases=True,
+                         ffn_norm="post_attention_norm",
+                         keys={"attention.sliding_window": 128, "rope.scaling.type": "yarn",
+                               "rope.scaling.factor": 32.0,
+                               "rope.scaling.original_context_length": 4096}),
     "tiny-llama": Shape("nothing: for tests", "llama", 2, 256, 4, 2, 64, 512, 1024, 2048, 1e4,
                         1e-5),
     "tiny-qwen2": Shape("nothing: for tests", "qwen2", 2, 384, 6, 2, 64, 512, 1024, 2048, 1e6, 1e-6,
@@ -94,6 +110,16 @@ SHAPES = {
     "tiny-glm4": Shape("nothing: for tests", "glm4", 2, 256, 4, 2, 64, 512, 1024, 2048, 1e4, 1e-5,
                        is_bpe=True, has_qkv_biases=True, has_post_norms=True, has_fused_gate=True,
                        n_rotated=32),
+    "tiny-cohere2": Shape("nothing: for tests", "cohere2", 4, 256, 4, 2, 64, 512, 1024, 2048, 5e4,
+                          1e-5, is_tied=True, is_bpe=True, has_centered_norms=True,
+                          has_parallel_ffn=True,
+                          keys={"attention.sliding_window": 32, "logit_scale": 0.25}),
+    "tiny-gpt-oss": Shape("nothing: for tests", "gpt-oss", 2, 256, 4, 2, 64, 256, 1024, 2048, 1.5e5,
+                          1e-5, n_experts=8, n_used_experts=4, is_bpe=True, has_qkv_biases=True,
+                          has_sinks=True, has_biases=True, ffn_norm="post_attention_norm",
+                          keys={"attention.sliding_window": 32, "rope.scaling.type": "yarn",
+                                "rope.scaling.factor": 32.0,
+                                "rope.scaling.original_context_length": 512}),
     "tiny-minicpm": Shape("nothing: for tests", "minicpm", 2, 256, 4, 2, 64, 512, 1024, 2048, 1e4,
                           1e-5, is_tied=True,
                           keys={"embedding_scale": 12.0, "residual_scale": 0.99,
@@ -196,13 +222,22 @@ def make_layer(shape, mixture, layer, n_layers):
         is_wide = shape.has_wide_head_norms
         yield vector("attn_q_norm.weight", n_q if is_wide else shape.head_dim)
         yield vector("attn_k_norm.weight", n_kv if is_wide else shape.head_dim)
+    if shape.has_sinks:
+        yield vector("attn_sinks.weight", shape.n_heads, 1.0)
     yield weights("attn_output", quiet, n_q, shape.n_embd)
+    if shape.has_biases:
+        yield vector("attn_output.bias", shape.n_embd, 0.1 * quiet)
     if shape.has_post_norms:
         yield vector("post_attention_norm.weight", shape.n_embd)
-    if shape.has_pre_norms:
-        yield vector("ffn_norm.weight", shape.n_embd)
+    if shape.has_pre_norms and not shape.has_parallel_ffn:
+        yield vector(shape.ffn_norm + ".weight", shape.n_embd)
     if shape.n_experts > 0:
         yield weights("ffn_gate_inp", 1, shape.n_embd, shape.n_experts)
+    if shape.n_experts > 0 and shape.has_biases:
+        yield vector("ffn_gate_inp.bias", shape.n_experts, 0.1)
+        for name, n, gain in (("gate", shape.n_ff, 0.1), ("up", shape.n_ff, 0.1),
+                              ("down", shape.n_embd, 0.1 * quiet)):
+            yield Tensor(f"blk.{layer}.ffn_{name}_exps.bias", "F32", (n, shape.n_experts), gain)
     if shape.has_fused_gate:
         yield weights("ffn_up", 1, shape.n_embd, 2 * shape.n_ff)
     else:

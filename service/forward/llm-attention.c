@@ -111,6 +111,26 @@ attend_run (const LlmAttentionPlan  *plan,
 
 /* --- the end of a query --- */
 
+/* What the query's head gives to nothing. */
+static void
+fold_sink (const LlmAttentionPlan *plan,
+           guint                   kv_head,
+           guint                   query,
+           LlkAttentionState      *state)
+{
+  static const float nothing[LLK_MAX_HEAD_DIM];
+  const LlmAttention *self = plan->self;
+
+  if (self->sinks != NULL)
+    llk_attention_fold (state,
+                        &(LlkAttentionState) {
+                          .max = self->sinks[kv_head * plan->group + query % plan->group],
+                          .sum = 1,
+                          .acc = (float *) nothing,
+                        },
+                        self->head_dim);
+}
+
 /* Whether the block's query @query is counted for density. */
 static inline gboolean
 is_counted (const LlmAttentionPlan  *plan,
@@ -189,6 +209,7 @@ attend_whole (const LlmAttentionPlan  *plan,
     }
   for (guint i = 0; i < n_queries; i++)
     {
+      fold_sink (plan, kv_head, i, &worker->states[i]);
       llk_attention_end (&worker->states[i], worker->states[i].acc, self->head_dim);
       if (is_counted (plan, block, i))
         add_received (plan, block, i, &worker->states[i],
@@ -231,6 +252,7 @@ join_runs (const LlmAttentionPlan  *plan,
       llk_attention_begin (&state, self->head_dim);
       for (guint run = 0; run < n_runs; run++)
         llk_attention_fold (&state, &states[run], self->head_dim);
+      fold_sink (plan, kv_head, i, &state);
       llk_attention_end (&state, state.acc, self->head_dim);
       if (is_counted (plan, block, i))
         add_received (plan, block, i, &state, plan->split.received + query * plan->max_chunks,

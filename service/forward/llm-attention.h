@@ -32,6 +32,9 @@ typedef struct
   guint window;                /* if not 0, what lies further back than this many positions, mine
                                 * included, is hidden, whatever the row sees otherwise */
 
+  const float *sinks;          /* (nullable) [n_heads]: a score of each head's that stands for
+                                * nothing, and takes its share */
+
   const LlmRow *rows;
   const guint *order;          /* rows[order[i]] is the i-th of q and out */
   const guint *n_groups;       /* (nullable) [n_rows]: how many KV heads the i-th has, from the first

@@ -207,6 +207,7 @@ llm_forward_run_attention (LlmStep         *self,
   llm_step_describe_attention (self, &attention);
   attention.scale = self->hparams->attention_scale;
   attention.softcap = self->hparams->attention_softcap;
+  attention.sinks = self->hold->views[0].data;
   attention.window = self->hparams->layers[self->layer].window;
   attention.density_share = 1 / ((float) self->hparams->n_layers * (float) self->hparams->n_heads);
   llm_step_add_attention (self, &attention);

@@ -19,7 +19,13 @@ typedef struct
   guint n_rows;
   guint rows[LLM_BATCH_MAX_ROWS];
   float shares[LLM_BATCH_MAX_ROWS];
+  const float *down_bias;   /* (nullable) */
 } ExpertWork;
+
+/* Of all experts, (nullable) each. */
+static const LlmOperator bias_ops[LLM_STAGE_MAX_VECTORS] = {
+  LLM_OP_EXPERT_GATE_BIAS, LLM_OP_EXPERT_UP_BIAS, LLM_OP_EXPERT_DOWN_BIAS
+};
 
 /* The largest of @values that is not chosen yet, the first of equal ones. NaN is
  * never larger, and is chosen when nothing else is left. */
@@ -43,6 +49,12 @@ find_next (const LlmHparams      *h,
   return best;
 }
 
+typedef struct
+{
+  LlmStep *self;
+  const float *bias;     /* (nullable) */
+} ChoiceWork;
+
 /* Shares are the softmax over the chosen. */
 static void
 choose_rows (guint    first,
@@ -50,15 +62,18 @@ choose_rows (guint    first,
              guint    worker,
              gpointer data)
 {
-  LlmStep *self = data;
+  const ChoiceWork *work = data;
+  LlmStep *self = work->self;
   const LlmHparams *h = self->hparams;
 
   for (guint r = first; r < end; r++)
     {
-      const float *values = self->scratch.routed + (gsize) r * h->n_experts;
+      float *values = self->scratch.routed + (gsize) r * h->n_experts;
       LlmExpertChoice *chosen = self->scratch.experts + (gsize) r * h->n_used_experts;
       float sum = 0;
 
+      if (work->bias != NULL)
+        self->kernels->vector->add (values, work->bias, h->n_experts);
       for (guint i = 0; i < h->n_used_experts; i++)
         {
           chosen[i].expert = find_next (h, values, chosen, i);
@@ -71,13 +86,15 @@ choose_rows (guint    first,
 }
 
 void
-llm_forward_choose_experts (LlmStep *self)
+llm_forward_choose_experts (LlmStep            *self,
+                            const float *const *bias)
 {
   const LlmHparams *h = self->hparams;
+  ChoiceWork work = { self, bias[0] };
 
   llm_worker_pool_run (self->pool, self->batch->n_rows,
                        llm_step_get_grain (h->n_experts * h->n_used_experts * 4), choose_rows,
-                       self);
+                       &work);
 }
 
 /* One expert's part of weights that hold those of all. */
@@ -143,8 +160,10 @@ scatter_rows (guint    first,
   for (guint i = first; i < end; i++)
     {
       float *x = work->self->scratch.x + work->rows[i] * n_embd;
-      const float *given = work->self->scratch.given + i * n_embd;
+      float *given = work->self->scratch.given + i * n_embd;
 
+      if (work->down_bias != NULL)
+        work->self->kernels->vector->add (given, work->down_bias, n_embd);
       for (gsize j = 0; j < n_embd; j++)
         x[j] += work->shares[i] * given[j];
     }
@@ -226,6 +245,18 @@ release_expert (LlmStep *self)
 
 /* --- the stage --- */
 
+/* (nullable): the expert's part of a bias. */
+static const float *
+get_bias (LlmStep *self,
+          guint    place,
+          guint    expert,
+          guint    n)
+{
+  const float *bias = self->hold->vectors[place].data;
+
+  return bias != NULL ? bias + (gsize) expert * n : NULL;
+}
+
 /* Each expert has three phases: its inputs are multiplied, then its outputs, then what they make of
  * the rows is added. */
 LlmStatus
@@ -233,12 +264,18 @@ llm_forward_run_experts (LlmStep         *self,
                          const LlmStage  *stage,
                          GError         **error)
 {
-  static const float *const no_bias[2] = { NULL, NULL };
   const LlmHparams *h = self->hparams;
   LlmScratch *s = &self->scratch;
   guint grain = llm_step_get_grain (h->n_embd);
   ExpertWork work = { .self = self };
 
+  for (guint i = 0; i < LLM_STAGE_MAX_VECTORS; i++)
+    {
+      LlmStatus status = llm_step_hold_vector (self, bias_ops[i], i, error);
+
+      if (status != LLM_READY)
+        return status;
+    }
   for (guint phase = self->hold->phase; phase < 3 * h->n_experts; self->hold->phase = ++phase)
     {
       guint expert = phase / 3;
@@ -258,10 +295,13 @@ llm_forward_run_experts (LlmStep         *self,
           add_product (&work, expert, 1, s->gathered, h->n_embd, s->up, h->n_ff);
           return llm_step_submit (self, error);
         case 1:
-          llm_forward_gate (self, work.n_rows, no_bias);
+          llm_forward_gate (self, work.n_rows,
+                            (const float *[]) { get_bias (self, 0, expert, h->n_ff),
+                                                get_bias (self, 1, expert, h->n_ff) });
           add_product (&work, expert, 2, s->gate, h->n_ff, s->given, h->n_embd);
           return llm_step_submit (self, error);
         default:
+          work.down_bias = get_bias (self, 2, expert, h->n_embd);
           llm_worker_pool_run (self->pool, work.n_rows, grain, scatter_rows, &work);
           release_expert (self);
         }

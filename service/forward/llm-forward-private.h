@@ -94,9 +94,10 @@ void      llm_step_place_masses (LlmStep             *self);
 /* At the end of the step: what its rows gave out, to their sequences. */
 void      llm_step_add_densities (LlmStep            *self);
 
-/* llm-forward-experts.c: chooses the experts of each row by scratch.routed; the stage adds what
+/* llm-forward-experts.c: chooses the experts of each row by scratch.routed and a bias; the stage adds what
  * they make of normed to x. */
-void      llm_forward_choose_experts (LlmStep        *self);
+void      llm_forward_choose_experts (LlmStep        *self,
+                                const float *const   *bias);
 /* Whether experts of self->hold's layer come one by one; where the choice is known, which they are. */
 gboolean  llm_forward_take_experts (LlmStep          *self,
                                 gboolean              is_early);
@@ -142,6 +143,12 @@ void      llm_forward_zero_inactive (LlmStep         *self,
  * multiplied. */
 LlmStatus llm_step_hold        (LlmStep              *self,
                                 gboolean              is_early,
+                                GError              **error);
+/* Acquires a vector that its stage does not name, (nullable) data where the model lacks it; it is
+ * given back with the others. At most LLM_STAGE_MAX_VECTORS, in the order of @place. */
+LlmStatus llm_step_hold_vector (LlmStep              *self,
+                                LlmOperator           op,
+                                guint                 place,
                                 GError              **error);
 /* Gives all that @hold has back, and leaves operations that are under way. */
 void      llm_step_release     (LlmStep              *self,

@@ -11,6 +11,10 @@
 #include <math.h>
 #include <string.h>
 
+/* Of LLM_GATE_CAPPED_SILU */
+#define GATE_CAP 7.0f
+#define STEEPNESS 1.702f
+
 typedef struct
 {
   LlmStep *self;
@@ -64,6 +68,27 @@ llm_forward_embed (LlmStep            *self,
   run_rows (self, self->batch->n_rows, self->hparams->n_embd, embed_rows, embedding);
 }
 
+/* Sums of sixteen values apart each, so that they are the same whatever instructions make them. */
+static void
+subtract_mean (const float *x,
+               gsize        n,
+               float       *out)
+{
+  float sums[16] = { 0 }, mean = 0;
+  gsize i = 0;
+
+  for (; i + 16 <= n; i += 16)
+    for (guint lane = 0; lane < 16; lane++)
+      sums[lane] += x[i + lane];
+  for (guint lane = 0; i < n; i++, lane++)
+    sums[lane] += x[i];
+  for (guint lane = 0; lane < 16; lane++)
+    mean += sums[lane];
+  mean /= (float) n;
+  for (i = 0; i < n; i++)
+    out[i] = x[i] - mean;
+}
+
 static void
 normalize_rows (guint    first,
                 guint    end,
@@ -78,8 +103,13 @@ normalize_rows (guint    first,
     {
       const float *x = self->scratch.x + (work->rows != NULL ? work->rows[r] : r) * n_embd;
 
+      if (self->hparams->has_centered_norms)
+        {
+          subtract_mean (x, n_embd, work->out + r * n_embd);
+          x = work->out + r * n_embd;
+        }
       if (work->vectors[0] != NULL)
-        self->kernels->vector->rms_norm (x, work->vectors[0], self->hparams->rms_eps,
+        self->kernels->vector->rms_norm (x, work->vectors[0], self->hparams->norm_eps,
                                          work->out + r * n_embd, n_embd);
       else
         memcpy (work->out + r * n_embd, x, n_embd * sizeof *x);
@@ -134,7 +164,7 @@ add_residual_rows (guint    first,
       if (bias != NULL)
         vector->add (is_direct ? x : normed, bias, n);
       if (norm != NULL)
-        vector->rms_norm (normed, norm, hparams->rms_eps, normed, n);
+        vector->rms_norm (normed, norm, hparams->norm_eps, normed, n);
       for (gsize i = 0; hparams->residual_scale != 1 && i < n; i++)
         normed[i] *= hparams->residual_scale;
       if (!is_direct)
@@ -169,13 +199,13 @@ prepare_heads (const LlmStep *self,
     vector->add (values, bias, (gsize) n_heads * h->head_dim);
   if (norm != NULL && h->has_wide_head_norms)
     {
-      vector->rms_norm (values, norm, h->rms_eps, values, (gsize) n_heads * h->head_dim);
+      vector->rms_norm (values, norm, h->norm_eps, values, (gsize) n_heads * h->head_dim);
       norm = NULL;
     }
   for (guint i = 0; i < n_heads; i++, values += h->head_dim)
     {
       if (norm != NULL)
-        vector->rms_norm (values, norm, h->rms_eps, values, h->head_dim);
+        vector->rms_norm (values, norm, h->norm_eps, values, h->head_dim);
       if (rope == LLM_NO_ROPE)
         continue;
       if (h->rope_kind == LLM_ROPE_NORM)
@@ -235,6 +265,21 @@ llm_forward_prepare_heads (LlmStep            *self,
             prepare_rows, vectors);
 }
 
+/* What gpt-oss has before a gate: silu of STEEPNESS × the capped gate, times the capped up + 1,
+ * over STEEPNESS. A NaN stays one. */
+static void
+cap_gate (float *gate,
+          float *up,
+          gsize  n)
+{
+  for (gsize i = 0; i < n; i++)
+    {
+      gate[i] = STEEPNESS * (gate[i] > GATE_CAP ? GATE_CAP : gate[i]);
+      up[i] = ((up[i] > GATE_CAP ? GATE_CAP : up[i] < -GATE_CAP ? -GATE_CAP : up[i]) + 1)
+              / STEEPNESS;
+    }
+}
+
 static void
 gate_rows (guint    first,
            guint    end,
@@ -257,6 +302,8 @@ gate_rows (guint    first,
         vector->add (gate, gate_bias, n);
       if (up_bias != NULL)
         vector->add (up, up_bias, n);
+      if (self->hparams->gate == LLM_GATE_CAPPED_SILU)
+        cap_gate (gate, up, n);
       if (self->hparams->gate == LLM_GATE_GELU)
         vector->gelu_mul (gate, up, n);
       else

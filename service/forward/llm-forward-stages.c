@@ -108,16 +108,17 @@ is_dense (const LlmHparams *hparams)
   return hparams->n_experts == 0;
 }
 
-static LlmStatus
-run_expert_router (LlmStep         *self,
-                   const LlmStage  *stage,
-                   GError         **error)
+static gboolean
+has_experts (const LlmHparams *hparams)
 {
-  LlmStatus status = run_product (self, stage, error);
+  return hparams->n_experts > 0;
+}
 
-  if (status == LLM_READY)
-    llm_forward_choose_experts (self);
-  return status;
+/* Else the network goes on with what attention had. */
+static gboolean
+has_own_ffn_input (const LlmHparams *hparams)
+{
+  return !hparams->has_parallel_ffn;
 }
 
 /* --- behind the layers, for the rows that want logits --- */
@@ -165,7 +166,8 @@ const LlmStage llm_layer_stages[] = {
     .work = llm_forward_prepare_heads },
   { "remember", llm_forward_run_remember, .is_needed = is_always_needed,
     .reads = B (k) | B (v), .writes = LLM_BUFFER_KV },
-  { "attention", llm_forward_run_attention, .is_needed = is_always_needed,
+  { "attention", llm_forward_run_attention, LLM_ACQUIRE_VECTORS, 1, { LLM_OP_ATTENTION_SINKS },
+    is_always_needed,
     .reads = B (q) | LLM_BUFFER_KV, .writes = B (attended) | B (received) | B (attention),
     .input = LLM_INPUT_ATTENTION_OUT },
   { "attention-output", run_product, LLM_ACQUIRE_SEGMENTS, 2,
@@ -175,7 +177,7 @@ const LlmStage llm_layer_stages[] = {
     { LLM_OP_ATTENTION_OUT_BIAS, LLM_OP_ATTENTION_POST_NORM }, ends_attention, .writes = B (x) | B (normed),
     .work = llm_forward_add_residual },
   { "ffn-norm", run_rows, LLM_ACQUIRE_VECTORS, 1, { LLM_OP_FFN_NORM },
-    is_always_needed, .reads = B (x), .writes = B (normed), .input = LLM_INPUT_FFN,
+    has_own_ffn_input, .reads = B (x), .writes = B (normed), .input = LLM_INPUT_FFN,
     .work = llm_forward_normalize },
   { "ffn-input", run_product, LLM_ACQUIRE_SEGMENTS, 2, { LLM_OP_FFN_GATE, LLM_OP_FFN_UP },
     .x = AT (normed), .y = { AT (gate), AT (up) } },
@@ -184,9 +186,10 @@ const LlmStage llm_layer_stages[] = {
   { "ffn-output", run_product, LLM_ACQUIRE_SEGMENTS, 2,
     { LLM_OP_FFN_DOWN, LLM_OP_FFN_POST_NORM }, is_dense, .writes = B (x) | B (normed),
     .x = AT (gate), .is_residual = TRUE },
-  { "expert-router", run_expert_router, LLM_ACQUIRE_WHOLE, 1, { LLM_OP_EXPERT_ROUTER },
-    .reads = B (normed), .writes = B (routed) | B (experts),
-    .x = AT (normed), .y = { AT (routed) } },
+  { "expert-router", run_product, LLM_ACQUIRE_WHOLE, 1, { LLM_OP_EXPERT_ROUTER },
+    .reads = B (normed), .writes = B (routed), .x = AT (normed), .y = { AT (routed) } },
+  { "expert-choice", run_rows, LLM_ACQUIRE_VECTORS, 1, { LLM_OP_EXPERT_ROUTER_BIAS }, has_experts,
+    .writes = B (routed) | B (experts), .work = llm_forward_choose_experts },
   { "experts", llm_forward_run_experts, LLM_ACQUIRE_EXPERTS, 3,
     { LLM_OP_EXPERT_GATE, LLM_OP_EXPERT_UP, LLM_OP_EXPERT_DOWN },
     .reads = B (normed) | B (experts),

@@ -14,6 +14,8 @@
 
 /* Weights that a stage acquires at most. */
 #define LLM_STAGE_MAX_OPS 5
+/* Vectors that a stage may acquire itself. */
+#define LLM_STAGE_MAX_VECTORS 3
 /* Products of a stage at most. */
 #define LLM_STAGE_MAX_PRODUCTS 3
 #define LLM_PLAN_MAX_ADAPTERS 255

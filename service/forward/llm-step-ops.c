@@ -104,6 +104,31 @@ llm_step_hold (LlmStep  *self,
   return LLM_READY;
 }
 
+LlmStatus
+llm_step_hold_vector (LlmStep      *self,
+                      LlmOperator   op,
+                      guint         place,
+                      GError      **error)
+{
+  const LlmActivation activation = { 0 };
+  LlmHold *hold = self->hold;
+  LlmWeightView *view = &hold->vectors[place];
+  LlmStatus status = LLM_READY;
+
+  g_assert (place < LLM_STAGE_MAX_VECTORS && place <= hold->n_vectors);
+  if (place < hold->n_vectors)
+    return LLM_READY;
+  memset (view, 0, sizeof *view);
+  if (llm_operator_is_used (self->hparams, op))
+    status = llm_weights_acquire (self->weights, op, self->layer, 0, &activation, view, error);
+  if (status != LLM_READY)
+    return status;
+  hold->n_vectors++;
+  if (view->data != NULL && !check_view (self, op, 0, view, error))
+    return LLM_FAILED;
+  return LLM_READY;
+}
+
 void
 llm_step_release (LlmStep *self,
                   LlmHold *hold)
@@ -114,11 +139,14 @@ llm_step_release (LlmStep *self,
   for (guint i = 0; i < hold->n_views; i++)
     if ((hold->node->used_ops & 1u << (hold->node->first_op + i / hold->n_segments)) != 0)
       llm_weights_release (self->weights, &hold->views[i]);
+  for (guint i = 0; i < hold->n_vectors; i++)
+    if (hold->vectors[i].data != NULL)
+      llm_weights_release (self->weights, &hold->vectors[i]);
   if (hold->takes_experts)
     llm_weights_choose_experts (self->weights, hold->node->layer, NULL);
   hold->takes_experts = FALSE;
   hold->node = NULL;
-  hold->n_views = hold->n_ops = hold->phase = 0;
+  hold->n_views = hold->n_vectors = hold->n_ops = hold->phase = 0;
 }
 
 /* --- operations --- */

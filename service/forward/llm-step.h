@@ -84,6 +84,8 @@ typedef struct
   LlmWeightView *views;       /* (owned) [LLM_STAGE_MAX_OPS × n_levels]: by operator, then segment */
   guint n_segments;           /* of each operator */
   guint n_views;              /* acquired so far */
+  LlmWeightView vectors[LLM_STAGE_MAX_VECTORS];  /* that the stage acquires itself */
+  guint n_vectors;            /* so far */
   gboolean takes_experts;     /* one by one: views are of the one that is computed */
   guint phase;                /* the stage's own, from 0 */
   LlmOp ops[LLM_STAGE_MAX_OPS];

@@ -91,6 +91,19 @@ multiply (const float  *w,
     }
 }
 
+static void
+center (const LlmHparams *h,
+        const double     *x,
+        double           *y)
+{
+  double mean = 0;
+
+  for (guint i = 0; h->has_centered_norms && i < h->n_embd; i++)
+    mean += x[i] / h->n_embd;
+  for (guint i = 0; i < h->n_embd; i++)
+    y[i] = x[i] - mean;
+}
+
 /* @weight: (nullable): values are copied without one */
 static void
 normalize (const double *x,
@@ -241,6 +254,7 @@ attend (NaiveModel     *self,
         guint           layer,
         guint           row,
         guint           head,
+        const float    *sinks,
         const double   *q,
         const double   *k,
         const double   *v,
@@ -266,6 +280,11 @@ attend (NaiveModel     *self,
         shares[s] = cap (shares[s] * (double) h->attention_scale, h->attention_softcap);
         max = MAX (max, shares[s]);
       }
+  if (sinks != NULL)
+    {
+      max = MAX (max, (double) sinks[head]);
+      sum = exp ((double) sinks[head] - max);
+    }
   for (guint s = 0; s < run->n_rows; s++)
     {
       shares[s] = exp (shares[s] - max);
@@ -299,11 +318,11 @@ prepare_heads (NaiveModel    *self,
   gint rope = h->layers[layer].rope;
 
   if (h->has_wide_head_norms)
-    normalize (heads, norm, (double) h->rms_eps, n_heads * h->head_dim, heads);
+    normalize (heads, norm, (double) h->norm_eps, n_heads * h->head_dim, heads);
   for (guint i = 0; i < n_heads; i++, heads += h->head_dim)
     {
       if (!h->has_wide_head_norms)
-        normalize (heads, norm, (double) h->rms_eps, h->head_dim, heads);
+        normalize (heads, norm, (double) h->norm_eps, h->head_dim, heads);
       if (rope != LLM_NO_ROPE)
         rotate (self, &h->ropes[rope], h->ropes[rope].factors >= 0 ? factors : NULL, position,
                 heads);
@@ -322,7 +341,7 @@ add_residual (NaiveModel  *self,
   const LlmHparams *h = self->hparams;
 
   add (bias, h->n_embd, product);
-  normalize (product, norm, (double) h->rms_eps, h->n_embd, product);
+  normalize (product, norm, (double) h->norm_eps, h->n_embd, product);
   for (guint i = 0; i < h->n_embd; i++)
     x[i] += product[i] * (double) h->residual_scale;
 }
@@ -385,7 +404,10 @@ run_attention (NaiveModel     *self,
   g_autofree float *nk = get_tensor (self, "blk.%u.attn_k_norm.weight", layer);
   g_autofree float *wo = get_tensor (self, "blk.%u.attn_output.weight", layer);
   g_autofree float *bo = get_tensor (self, "blk.%u.attn_output.bias", layer);
-  g_autofree float *post = get_tensor (self, "blk.%u.post_attention_norm.weight", layer);
+  g_autofree float *post = h->has_renamed_ffn_norm
+                             ? NULL : get_tensor (self, "blk.%u.post_attention_norm.weight", layer);
+  g_autofree float *sinks = llm_operator_is_used (h, LLM_OP_ATTENTION_SINKS)
+                              ? get_tensor (self, "blk.%u.attn_sinks.weight", layer) : NULL;
   g_autofree float *factors = get_factors (self);
   g_autofree double *normed = g_new (double, h->n_embd);
   g_autofree double *q = g_new (double, (gsize) run->n_rows * n_query);
@@ -399,7 +421,8 @@ run_attention (NaiveModel     *self,
       double *row_v = v + (gsize) r * n_kv;
       double far = floor ((double) run->positions[r] / h->temperature_length);
 
-      normalize (x + (gsize) r * h->n_embd, norm, (double) h->rms_eps, h->n_embd, normed);
+      center (h, x + (gsize) r * h->n_embd, normed);
+      normalize (normed, norm, (double) h->norm_eps, h->n_embd, normed);
       leave_out (run, layer, r, LLM_INPUT_ATTENTION, normed, h->n_embd);
       multiply (wq, normed, h->n_embd, h->n_embd, n_query, row_q);
       multiply (wk, normed, h->n_embd, h->n_embd, n_kv, row_k);
@@ -415,7 +438,7 @@ run_attention (NaiveModel     *self,
   for (guint r = 0; r < run->n_rows; r++)
     {
       for (guint head = 0; head < n_heads; head++)
-        attend (self, run, layer, r, head, q + (gsize) r * n_query + head * h->head_dim, k, v,
+        attend (self, run, layer, r, head, sinks, q + (gsize) r * n_query + head * h->head_dim, k, v,
                 out + head * h->head_dim, received);
       leave_out (run, layer, r, LLM_INPUT_ATTENTION_OUT, out, n_heads * h->head_dim);
       multiply (wo, out, n_query, n_heads * h->head_dim, h->n_embd, normed);
@@ -423,17 +446,31 @@ run_attention (NaiveModel     *self,
     }
 }
 
-/* By the tanh form, the one that models with it were trained with. */
+/* GELU is by the tanh form, the one that models with it were trained with. */
 static double
-gelu (double x)
+apply_gate (const LlmHparams *h,
+            double            x,
+            double            up)
 {
-  return x / 2 * (1 + tanh (sqrt (2 / G_PI) * (x + 0.044715 * pow (x, 3))));
+  switch (h->gate)
+    {
+    case LLM_GATE_GELU:
+      return x / 2 * (1 + tanh (sqrt (2 / G_PI) * (x + 0.044715 * pow (x, 3)))) * up;
+    case LLM_GATE_CAPPED_SILU:
+      x = MIN (x, 7);
+      return x / (1 + exp (-1.702 * x)) * (CLAMP (up, -7, 7) + 1);
+    case LLM_GATE_SILU:
+    default:
+      return x / (1 + exp (-x)) * up;
+    }
 }
 
+/* @from: the residual stream that the network reads. */
 static void
 run_ffn (NaiveModel     *self,
          const NaiveRun *run,
          guint           layer,
+         const double   *from,
          double         *x)
 {
   const LlmHparams *h = self->hparams;
@@ -441,7 +478,8 @@ run_ffn (NaiveModel     *self,
                      ? llm_sub_models_get_channels (run->sub_models, layer, run->level) : h->n_ff;
   gsize size = (gsize) h->n_ff * h->n_embd;
   const char *fused = h->has_fused_gate ? "ffn_up.weight" : "none";
-  g_autofree float *norm = get_tensor (self, "blk.%u.ffn_norm.weight", layer);
+  g_autofree float *norm = get_tensor (self, h->has_parallel_ffn ? "blk.%u.attn_norm.weight"
+                                                                 : "blk.%u.ffn_norm.weight", layer);
   g_autofree float *wgate = get_part (self, layer, "ffn_gate.weight", fused, 0, size);
   g_autofree float *wup = get_part (self, layer, "ffn_up.weight", fused, size, size);
   g_autofree float *bgate = get_tensor (self, "blk.%u.ffn_gate.bias", layer);
@@ -455,19 +493,30 @@ run_ffn (NaiveModel     *self,
 
   for (guint r = 0; r < run->n_rows; r++)
     {
-      normalize (x + (gsize) r * h->n_embd, norm, (double) h->rms_eps, h->n_embd, normed);
+      center (h, from + (gsize) r * h->n_embd, normed);
+      normalize (normed, norm, (double) h->norm_eps, h->n_embd, normed);
       leave_out (run, layer, r, LLM_INPUT_FFN, normed, h->n_embd);
       multiply (wgate, normed, h->n_embd, h->n_embd, h->n_ff, gate);
       multiply (wup, normed, h->n_embd, h->n_embd, h->n_ff, up);
       add (bgate, h->n_ff, gate);
       add (bup, h->n_ff, up);
       for (guint i = 0; i < h->n_ff; i++)
-        gate[i] = (h->gate == LLM_GATE_GELU ? gelu (gate[i]) : gate[i] / (1 + exp (-gate[i])))
-                  * up[i];
+        gate[i] = apply_gate (h, gate[i], up[i]);
       leave_out (run, layer, r, LLM_INPUT_FFN_DOWN, gate, n_active);
       multiply (wdown, gate, h->n_ff, n_active, h->n_embd, normed);
       add_residual (self, bdown, post, normed, x + (gsize) r * h->n_embd);
     }
+}
+
+/* (transfer full) (nullable) */
+static float *
+get_expert_bias (NaiveModel  *self,
+                 guint        layer,
+                 const char  *part,
+                 LlmOperator  op)
+{
+  return llm_operator_is_used (self->hparams, op)
+           ? get_tensor (self, "blk.%u.ffn_%s_exps.bias", layer, part) : NULL;
 }
 
 /* One network of a mixture, for one row. */
@@ -484,15 +533,21 @@ run_expert (NaiveModel   *self,
   g_autofree float *wgate = get_tensor (self, "blk.%u.ffn_gate_exps.weight", layer);
   g_autofree float *wup = get_tensor (self, "blk.%u.ffn_up_exps.weight", layer);
   g_autofree float *wdown = get_tensor (self, "blk.%u.ffn_down_exps.weight", layer);
+  g_autofree float *bgate = get_expert_bias (self, layer, "gate", LLM_OP_EXPERT_GATE_BIAS);
+  g_autofree float *bup = get_expert_bias (self, layer, "up", LLM_OP_EXPERT_UP_BIAS);
+  g_autofree float *bdown = get_expert_bias (self, layer, "down", LLM_OP_EXPERT_DOWN_BIAS);
   g_autofree double *gate = g_new (double, h->n_ff);
   g_autofree double *up = g_new (double, h->n_ff);
   g_autofree double *given = g_new (double, h->n_embd);
 
   multiply (wgate + at, normed, h->n_embd, h->n_embd, h->n_ff, gate);
   multiply (wup + at, normed, h->n_embd, h->n_embd, h->n_ff, up);
+  add (bgate != NULL ? bgate + (gsize) expert * h->n_ff : NULL, h->n_ff, gate);
+  add (bup != NULL ? bup + (gsize) expert * h->n_ff : NULL, h->n_ff, up);
   for (guint i = 0; i < h->n_ff; i++)
-    gate[i] = gate[i] / (1 + exp (-gate[i])) * up[i];
+    gate[i] = apply_gate (h, gate[i], up[i]);
   multiply (wdown + at, gate, h->n_ff, h->n_ff, h->n_embd, given);
+  add (bdown != NULL ? bdown + (gsize) expert * h->n_embd : NULL, h->n_embd, given);
   for (guint i = 0; i < h->n_embd; i++)
     x[i] += share * given[i];
 }
@@ -505,8 +560,12 @@ run_experts (NaiveModel     *self,
              double         *x)
 {
   const LlmHparams *h = self->hparams;
-  g_autofree float *norm = get_tensor (self, "blk.%u.ffn_norm.weight", layer);
+  g_autofree float *norm = get_tensor (self, h->has_renamed_ffn_norm
+                                               ? "blk.%u.post_attention_norm.weight"
+                                               : "blk.%u.ffn_norm.weight", layer);
   g_autofree float *router = get_tensor (self, "blk.%u.ffn_gate_inp.weight", layer);
+  g_autofree float *bias = llm_operator_is_used (h, LLM_OP_EXPERT_ROUTER_BIAS)
+                             ? get_tensor (self, "blk.%u.ffn_gate_inp.bias", layer) : NULL;
   g_autofree double *normed = g_new (double, h->n_embd);
   g_autofree double *p = g_new (double, h->n_experts);
 
@@ -514,8 +573,9 @@ run_experts (NaiveModel     *self,
     {
       double all = 0;
 
-      normalize (x + (gsize) r * h->n_embd, norm, (double) h->rms_eps, h->n_embd, normed);
+      normalize (x + (gsize) r * h->n_embd, norm, (double) h->norm_eps, h->n_embd, normed);
       multiply (router, normed, h->n_embd, h->n_embd, h->n_experts, p);
+      add (bias, h->n_experts, p);
       for (guint i = 0; i < h->n_experts; i++)
         p[i] = exp (p[i]);
       for (guint n = h->n_experts; n > h->n_used_experts; n--)
@@ -558,18 +618,21 @@ naive_model_run (NaiveModel     *self,
 
   for (guint layer = 0; layer < h->n_layers; layer++)
     {
+      g_autofree double *before = g_memdup2 (x, (gsize) run->n_rows * h->n_embd * sizeof *x);
+
       run_attention (self, run, layer, x, received);
       if (h->n_experts > 0)
         run_experts (self, run, layer, x);
       else
-        run_ffn (self, run, layer, x);
+        run_ffn (self, run, layer, h->has_parallel_ffn ? before : x, x);
     }
 
   for (guint r = 0; r < run->n_rows; r++)
     {
       double *row_logits = logits + (gsize) r * h->n_vocab;
 
-      normalize (x + (gsize) r * h->n_embd, norm, (double) h->rms_eps, h->n_embd, normed);
+      center (h, x + (gsize) r * h->n_embd, normed);
+      normalize (normed, norm, (double) h->norm_eps, h->n_embd, normed);
       multiply (output != NULL ? output : embedding, normed, h->n_embd, h->n_embd, h->n_vocab,
                 row_logits);
       add (bias, h->n_vocab, row_logits);

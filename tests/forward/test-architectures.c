@@ -254,6 +254,50 @@ break_wide_norms (LlmHparams *hparams)
 }
 
 static void
+break_centered_norms (LlmHparams *hparams)
+{
+  g_assert_true (hparams->has_centered_norms);
+  hparams->has_centered_norms = FALSE;
+}
+
+static void
+break_sinks (LlmHparams *hparams)
+{
+  drop (hparams, LLM_OP_BIT (LLM_OP_ATTENTION_SINKS));
+}
+
+static void
+break_router_bias (LlmHparams *hparams)
+{
+  drop (hparams, LLM_OP_BIT (LLM_OP_EXPERT_ROUTER_BIAS));
+}
+
+static void
+break_expert_gate_bias (LlmHparams *hparams)
+{
+  drop (hparams, LLM_OP_BIT (LLM_OP_EXPERT_GATE_BIAS));
+}
+
+static void
+break_expert_up_bias (LlmHparams *hparams)
+{
+  drop (hparams, LLM_OP_BIT (LLM_OP_EXPERT_UP_BIAS));
+}
+
+static void
+break_expert_down_bias (LlmHparams *hparams)
+{
+  drop (hparams, LLM_OP_BIT (LLM_OP_EXPERT_DOWN_BIAS));
+}
+
+static void
+break_capped_gate (LlmHparams *hparams)
+{
+  g_assert_cmpint (hparams->gate, ==, LLM_GATE_CAPPED_SILU);
+  hparams->gate = LLM_GATE_SILU;
+}
+
+static void
 break_all_ropes (LlmHparams *hparams)
 {
   for (guint i = 0; i < hparams->n_layers; i++)
@@ -380,6 +424,16 @@ static const Case cases[] = {
     { { "attention-post-norm", break_attention_post_norm }, { "ffn-post-norm", break_ffn_post_norm },
       { "query-norm", break_query_norm }, { "key-norm", break_key_norm },
       { "factors", break_factors }, { "rope", break_all_ropes } } },
+  { "cohere2", TOLERANCE,
+    { { "centered-norms", break_centered_norms }, { "window", break_window },
+      { "edge", break_window_edge }, { "no-rope", break_no_rope }, { "pairs", break_pairs },
+      { "logit-scale", break_logit_scale } } },
+  { "gpt-oss", TOLERANCE,
+    { { "sinks", break_sinks }, { "router-bias", break_router_bias },
+      { "expert-gate-bias", break_expert_gate_bias }, { "expert-up-bias", break_expert_up_bias },
+      { "expert-down-bias", break_expert_down_bias }, { "gate", break_capped_gate },
+      { "window", break_window }, { "yarn", break_yarn }, { "magnitude", break_magnitude },
+      { "out", break_out_bias } } },
   { "qwen2vl", TOLERANCE,
     { { "query", break_query_bias }, { "key", break_key_bias }, { "value", break_value_bias },
       { "pairs", break_pairs }, { "base", break_base } } },

@@ -42,7 +42,7 @@ test_all (void)
   g_assert_cmpuint (hparams.n_ff, ==, 160);
   g_assert_cmpuint (hparams.n_vocab, ==, 20);
   g_assert_cmpuint (hparams.n_ctx, ==, 77);
-  g_assert_cmpfloat (hparams.rms_eps, ==, 1e-5f);
+  g_assert_cmpfloat (hparams.norm_eps, ==, 1e-5f);
   g_assert_cmpint (hparams.rope_kind, ==, LLM_ROPE_NORM);
   g_assert_cmpuint (hparams.rope_dim, ==, 32);
   g_assert_cmpuint (hparams.n_ropes, ==, 1);
@@ -106,7 +106,7 @@ test_defaults (void)
       g_assert_cmpuint (hparams.head_dim, ==, 16);
       g_assert_cmpuint (hparams.rope_dim, ==, 16);
       g_assert_cmpfloat (hparams.ropes[0].base, ==, 10000);
-      g_assert_cmpfloat (hparams.rms_eps, ==, 1e-6f);
+      g_assert_cmpfloat (hparams.norm_eps, ==, 1e-6f);
       g_assert_true (hparams.has_tied_output);
     }
 }

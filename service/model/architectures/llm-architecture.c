@@ -19,6 +19,20 @@ static const LlmArchitecture architectures[] = {
     .keys = { "expert_count", "attention.sliding_window" },
     .rope_kind = LLM_ROPE_NORM,
   },
+  /* Command R7B and Command A: three layers of four have a window, and the fourth is not rotated. */
+  {
+    .name = "cohere2",
+    .lacking = OP (LLM_OP_FFN_NORM),
+    .optional = LLM_OPS_QKV_BIAS,
+    .has_centered_norms = TRUE,
+    .has_parallel_ffn = TRUE,
+    .keys = { "attention.sliding_window", "logit_scale" },
+    .rope_kind = LLM_ROPE_NORM,
+    .rotates_windows_only = TRUE,
+    .window = 4096,
+    .window_period = 4,
+    .multiplies_logits = TRUE,
+  },
   /* EXAONE 4: norms behind both halves of a layer, none before them. The 32 B model, of 64
    * layers, has a window in three layers of four and does not rotate the fourth. */
   {
@@ -74,6 +88,18 @@ static const LlmArchitecture architectures[] = {
     .optional = LLM_OPS_QKV_BIAS,
     .has_fused_gate = TRUE,
     .rope_kind = LLM_ROPE_NORM,
+  },
+  /* gpt-oss: every other layer has a window, and heads may look at nothing. */
+  {
+    .name = "gpt-oss",
+    .needed = LLM_OPS_QKV_BIAS | OP (LLM_OP_ATTENTION_OUT_BIAS) | OP (LLM_OP_ATTENTION_SINKS)
+              | LLM_OPS_EXPERT_BIAS,
+    .has_renamed_ffn_norm = TRUE,
+    .keys = { "expert_count", "expert_feed_forward_length", "attention.sliding_window" },
+    .rope_kind = LLM_ROPE_NEOX,
+    .window = 128,
+    .window_period = 2,
+    .gate = LLM_GATE_CAPPED_SILU,
   },
   /* Granite 3, and those of 4 without recurrent layers: LLaMA with four scales. Its files name
    * the width of experts also where there are none. */

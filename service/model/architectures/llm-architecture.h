@@ -6,8 +6,8 @@
  * llm-architecture.c. Neither the forward pass nor anything else asks for a name.
  *
  * All of them are: embedding; in each layer attention with grouped queries and a gated
- * feed-forward network, each with an RMS norm before it, behind it or both, and added to
- * the residual stream; RMS norm, logits. Constant; any thread.
+ * feed-forward network, each with a norm before it, behind it or both, and added to
+ * the residual stream; norm, logits. Constant; any thread.
  */
 
 #pragma once
@@ -23,6 +23,9 @@ typedef struct
   guint64 optional;             /* those that a file may have or not */
   gboolean has_fused_gate;      /* ffn_up.weight holds gate and up */
   gboolean has_wide_head_norms; /* norms of queries and keys are of all heads at once */
+  gboolean has_centered_norms;  /* norms take the mean away first; none is of heads, or behind */
+  gboolean has_parallel_ffn;    /* attention and feed-forward network have the same input */
+  gboolean has_renamed_ffn_norm; /* the norm before the latter is post_attention_norm.weight */
   /* Keys that other architectures refuse, without the prefix; NULL-terminated. */
   const char *keys[8];
 
@@ -38,6 +41,7 @@ typedef struct
   guint window_layers;          /* models of so many layers have windows, others none; 0: all */
 
   LlmGate gate;
+  gboolean multiplies_logits;   /* by logit_scale, where others divide by it */
   gboolean scales_embedding;    /* by the root of n_embd */
   /* Where a file lacks the keys embedding_scale, residual_scale and logit_scale, MiniCPM's: 12,
    * 1.4 / root of n_layers, n_embd / 256. */

@@ -310,24 +310,51 @@ check_sections (LlmKeys *keys)
                      (intmax_t) sections[i], N_("rotations by several positions"));
 }
 
+/* (transfer full) (nullable): for each layer whether it has a window, where the file says so layer
+ * by layer. */
+static gint64 *
+read_window_flags (LlmKeys          *keys,
+                   const LlmHparams *h)
+{
+  const char *key = llm_keys_get (keys, "attention.sliding_window_pattern");
+  const LlmGgufKey *found = llm_gguf_find_key (keys->gguf, key);
+  g_autofree gint64 *flags = NULL;
+  gsize n_flags;
+
+  if (keys->error != NULL || found == NULL || found->type != LLM_GGUF_ARRAY)
+    return NULL;
+  flags = llm_gguf_get_ints (keys->gguf, key, FALSE, &n_flags, &keys->error);
+  if (flags != NULL && n_flags < h->n_layers)
+    {
+      llm_gguf_fail (keys->gguf, &keys->error, LLMSVC_ERROR_INVALID_MODEL,
+                     "%s has %zu items for %u layers", key, n_flags, h->n_layers);
+      return NULL;
+    }
+  return g_steal_pointer (&flags);
+}
+
 /* The windows of layers; their pattern is the architecture's, or the key's: every n-th
- * layer sees all, with 0 none does. */
+ * layer sees all, with 0 none does; or an item for each layer. */
 static void
 read_windows (LlmKeys    *keys,
               LlmHparams *h)
 {
   const LlmArchitecture *architecture = keys->architecture;
-  guint window, period;
+  g_autofree gint64 *flags = NULL;
+  guint window, period = 0;
 
   if (!llm_architecture_has_key (architecture, "attention.sliding_window")
       || (architecture->window_layers != 0 && architecture->window_layers != h->n_layers))
     return;
 
   window = read_optional (keys, "attention.sliding_window", MAX_CTX, architecture->window);
-  period = read_optional (keys, "attention.sliding_window_pattern", LLM_MAX_LAYERS,
-                          architecture->window_period);
+  flags = read_window_flags (keys, h);
+  if (flags == NULL)
+    period = read_optional (keys, "attention.sliding_window_pattern", LLM_MAX_LAYERS,
+                            architecture->window_period);
   for (guint i = 0; i < h->n_layers; i++)
-    h->layers[i].window = period == 0 || (i + 1) % period != 0 ? window : 0;
+    h->layers[i].window = (flags != NULL ? flags[i] != 0 : period == 0 || (i + 1) % period != 0)
+                            ? window : 0;
 }
 
 /* 0, which stands for "none", where the architecture has no such key. */
@@ -370,9 +397,11 @@ read_scales (LlmKeys    *keys,
   h->residual_scale = read_own_scale (keys, "residual_scale",
                                       architecture->has_minicpm_scales ? 1.4 / sqrt (h->n_layers)
                                                                        : 1);
-  /* What logits are divided by, so that it grows with the width. */
-  h->logit_scale = 1 / read_own_scale (keys, "logit_scale",
-                                       architecture->has_minicpm_scales ? h->n_embd / 256.0 : 1);
+  /* Mostly what logits are divided by, so that it grows with the width. */
+  h->logit_scale = read_own_scale (keys, "logit_scale",
+                                   architecture->has_minicpm_scales ? h->n_embd / 256.0 : 1);
+  if (!architecture->multiplies_logits)
+    h->logit_scale = 1 / h->logit_scale;
   h->gate = architecture->gate;
   h->attention_softcap =
     read_own_float (keys, "attn_logit_softcapping", 1e6, architecture->attention_softcap);
@@ -434,6 +463,9 @@ llm_hparams_read (LlmGguf     *gguf,
   g_strlcpy (h->architecture, architecture->name, sizeof h->architecture);
   h->has_fused_gate = architecture->has_fused_gate;
   h->has_wide_head_norms = architecture->has_wide_head_norms;
+  h->has_centered_norms = architecture->has_centered_norms;
+  h->has_parallel_ffn = architecture->has_parallel_ffn;
+  h->has_renamed_ffn_norm = architecture->has_renamed_ffn_norm;
   h->has_tied_output = llm_gguf_find_tensor (gguf, "output.weight") == NULL;
   h->operators = (LLM_OPS_COMMON & ~architecture->lacking) | architecture->needed |
                  llm_operator_find_present (gguf, architecture->optional |
@@ -453,9 +485,12 @@ llm_hparams_read (LlmGguf     *gguf,
   check_window_lengths (&keys, h);
   h->n_vocab = read_vocab_size (&keys);
   if (keys.error == NULL)
-    llm_gguf_get_double (gguf, llm_keys_get (&keys, "attention.layer_norm_rms_epsilon"), 1e-20, 1,
-                         NULL, &eps, &keys.error);
-  h->rms_eps = (float) eps;
+    llm_gguf_get_double (gguf,
+                         llm_keys_get (&keys, h->has_centered_norms
+                                                ? "attention.layer_norm_epsilon"
+                                                : "attention.layer_norm_rms_epsilon"),
+                         1e-20, 1, NULL, &eps, &keys.error);
+  h->norm_eps = (float) eps;
   if (keys.error == NULL)
     return TRUE;
 

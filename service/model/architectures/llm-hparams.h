@@ -55,6 +55,7 @@ typedef enum
 {
   LLM_GATE_SILU,
   LLM_GATE_GELU,           /* by the tanh form */
+  LLM_GATE_CAPPED_SILU,    /* x / (1 + exp (-1.702 x)) × (up + 1), x up to 7 and up from -7 to 7 */
 } LlmGate;
 
 typedef struct
@@ -70,7 +71,7 @@ typedef struct
   guint n_used_experts;    /* of each row */
   guint n_vocab;
   guint n_ctx;             /* positions the model was trained for */
-  float rms_eps;
+  float norm_eps;
 
   /* A set, LLM_OP_BIT() each: what the forward pass has to do beside what all models
    * have in common follows from it. */
@@ -78,6 +79,9 @@ typedef struct
   gboolean has_tied_output;   /* no output.weight: the embedding is used */
   gboolean has_fused_gate;    /* ffn_up.weight holds gate and up */
   gboolean has_wide_head_norms; /* norms of queries and keys are of all heads at once */
+  gboolean has_centered_norms; /* norms take the mean away first */
+  gboolean has_parallel_ffn;  /* it has the input of attention, and both are added */
+  gboolean has_renamed_ffn_norm; /* the norm before it is post_attention_norm.weight */
 
   float embedding_scale;
   float residual_scale;       /* of what is added to the residual stream */

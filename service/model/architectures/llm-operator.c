@@ -19,6 +19,7 @@ typedef enum
   DIM_KV,
   DIM_QUERY_NORM,
   DIM_KEY_NORM,
+  DIM_HEADS,
   DIM_FF,
   DIM_VOCAB,
   DIM_ROPE_PAIRS,
@@ -65,6 +66,7 @@ static const OperatorInfo operators[LLM_N_OPS] = {
   [LLM_OP_VALUE_BIAS] = { "value-bias", "attn_v.bias", TRUE, DIM_KV, DIM_ONE, &qkv_bias },
   [LLM_OP_QUERY_NORM] = { "query-norm", "attn_q_norm.weight", TRUE, DIM_QUERY_NORM },
   [LLM_OP_KEY_NORM] = { "key-norm", "attn_k_norm.weight", TRUE, DIM_KEY_NORM },
+  [LLM_OP_ATTENTION_SINKS] = { "attention-sinks", "attn_sinks.weight", TRUE, DIM_HEADS },
   [LLM_OP_ATTENTION_OUT] = { "attention-out", "attn_output.weight", TRUE, DIM_QUERY, DIM_EMBD },
   [LLM_OP_ATTENTION_OUT_BIAS] = { "attention-out-bias", "attn_output.bias", TRUE, DIM_EMBD },
   [LLM_OP_ATTENTION_POST_NORM] = { "attention-post-norm", "post_attention_norm.weight", TRUE,
@@ -77,12 +79,19 @@ static const OperatorInfo operators[LLM_N_OPS] = {
   [LLM_OP_FFN_DOWN] = { "ffn-down", "ffn_down.weight", TRUE, DIM_FF, DIM_EMBD },
   [LLM_OP_FFN_DOWN_BIAS] = { "ffn-down-bias", "ffn_down.bias", TRUE, DIM_EMBD },
   [LLM_OP_EXPERT_ROUTER] = { "expert-router", "ffn_gate_inp.weight", TRUE, DIM_EMBD, DIM_EXPERTS },
+  [LLM_OP_EXPERT_ROUTER_BIAS] = { "expert-router-bias", "ffn_gate_inp.bias", TRUE, DIM_EXPERTS },
   [LLM_OP_EXPERT_GATE] = { "expert-gate", "ffn_gate_exps.weight", TRUE, DIM_EMBD, DIM_EXPERTS_FF,
                            NULL, TRUE },
   [LLM_OP_EXPERT_UP] = { "expert-up", "ffn_up_exps.weight", TRUE, DIM_EMBD, DIM_EXPERTS_FF, NULL,
                          TRUE },
   [LLM_OP_EXPERT_DOWN] = { "expert-down", "ffn_down_exps.weight", TRUE, DIM_FF, DIM_EXPERTS_EMBD,
                            NULL, TRUE },
+  [LLM_OP_EXPERT_GATE_BIAS] = { "expert-gate-bias", "ffn_gate_exps.bias", TRUE, DIM_EXPERTS_FF,
+                                DIM_ONE, NULL, TRUE },
+  [LLM_OP_EXPERT_UP_BIAS] = { "expert-up-bias", "ffn_up_exps.bias", TRUE, DIM_EXPERTS_FF, DIM_ONE,
+                              NULL, TRUE },
+  [LLM_OP_EXPERT_DOWN_BIAS] = { "expert-down-bias", "ffn_down_exps.bias", TRUE, DIM_EXPERTS_EMBD,
+                                DIM_ONE, NULL, TRUE },
   [LLM_OP_FFN_POST_NORM] = { "ffn-post-norm", "post_ffw_norm.weight", TRUE, DIM_EMBD },
   [LLM_OP_OUTPUT_NORM] = { "output-norm", "output_norm.weight", FALSE, DIM_EMBD },
   [LLM_OP_OUTPUT] = { "output", "output.weight", FALSE, DIM_EMBD, DIM_VOCAB },
@@ -107,6 +116,7 @@ get_dim (const LlmHparams *h,
     [DIM_KV] = h->n_kv_heads * h->head_dim,
     [DIM_QUERY_NORM] = (h->has_wide_head_norms ? h->n_heads : 1) * h->head_dim,
     [DIM_KEY_NORM] = (h->has_wide_head_norms ? h->n_kv_heads : 1) * h->head_dim,
+    [DIM_HEADS] = h->n_heads,
     [DIM_FF] = h->n_ff,
     [DIM_VOCAB] = h->n_vocab,
     [DIM_ROPE_PAIRS] = h->rope_dim / 2,
@@ -173,6 +183,12 @@ check_tensor (LlmGguf              *gguf,
 {
   const guint64 *dims = tensor->dims;
 
+  if (!is_matrix)
+    {
+      n_in /= n_cuts;
+      n_out = n_cuts;
+      n_cuts = 1;
+    }
   if (dims[0] != n_in || dims[1] != n_out / n_cuts || dims[2] != n_cuts || dims[3] != 1)
     return n_cuts > 1
              ? llm_gguf_fail (gguf, error, LLMSVC_ERROR_INVALID_MODEL,
@@ -189,6 +205,16 @@ check_tensor (LlmGguf              *gguf,
                           "the tensor %s is of type %s, only F32 is supported for it", tensor->name,
                           llk_type_name (tensor->type));
   return TRUE;
+}
+
+static const char *
+get_tensor_name (const LlmHparams *hparams,
+                 LlmOperator       op)
+{
+  /* Named for its place behind attention, where other models have a norm before the sum. */
+  if (op == LLM_OP_FFN_NORM && hparams->has_renamed_ffn_norm)
+    op = LLM_OP_ATTENTION_POST_NORM;
+  return operators[op].tensor;
 }
 
 /* Rows of a fused tensor before those of @op, and of all; values of a vector. */
@@ -242,7 +268,7 @@ llm_operator_find (LlmGguf           *gguf,
   if (tensor != NULL)
     measure_fused (hparams, info->fused, op, &first, is_matrix ? &n_out : &n_in);
   else
-    tensor = look_up (gguf, info->tensor, info->is_per_layer, layer, name);
+    tensor = look_up (gguf, get_tensor_name (hparams, op), info->is_per_layer, layer, name);
   if (tensor == NULL)
     return llm_gguf_fail (gguf, error, LLMSVC_ERROR_INVALID_MODEL, "the tensor %s is missing",
                           name);

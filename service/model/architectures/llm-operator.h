@@ -26,6 +26,7 @@ typedef enum
   LLM_OP_VALUE_BIAS,          /* [n_kv_heads·head_dim] */
   LLM_OP_QUERY_NORM,          /* [head_dim], for each head alike; or [n_heads·head_dim] */
   LLM_OP_KEY_NORM,            /* [head_dim]; or [n_kv_heads·head_dim] */
+  LLM_OP_ATTENTION_SINKS,     /* [n_heads], scores of nothing, which take a share of attention */
   LLM_OP_ATTENTION_OUT,       /* [n_heads·head_dim × n_embd] */
   LLM_OP_ATTENTION_OUT_BIAS,  /* [n_embd] */
   LLM_OP_ATTENTION_POST_NORM, /* [n_embd], before the sum with the residual stream */
@@ -40,9 +41,13 @@ typedef enum
   /* In the place of the last six, where each row goes through some of many networks:
    * outputs of the first expert, then of the second, … */
   LLM_OP_EXPERT_ROUTER,       /* [n_embd × n_experts] */
+  LLM_OP_EXPERT_ROUTER_BIAS,  /* [n_experts] */
   LLM_OP_EXPERT_GATE,         /* [n_embd × n_experts·n_ff] */
   LLM_OP_EXPERT_UP,           /* [n_embd × n_experts·n_ff] */
   LLM_OP_EXPERT_DOWN,         /* [n_ff × n_experts·n_embd] */
+  LLM_OP_EXPERT_GATE_BIAS,    /* [n_experts·n_ff] */
+  LLM_OP_EXPERT_UP_BIAS,      /* [n_experts·n_ff] */
+  LLM_OP_EXPERT_DOWN_BIAS,    /* [n_experts·n_embd] */
   LLM_OP_FFN_POST_NORM,       /* [n_embd], before the sum with the residual stream */
 
   LLM_OP_OUTPUT_NORM,         /* [n_embd] */
@@ -81,6 +86,9 @@ typedef enum
 #define LLM_OPS_EXPERTS                                                                     \
   (LLM_OP_BIT (LLM_OP_EXPERT_ROUTER) | LLM_OP_BIT (LLM_OP_EXPERT_GATE) |                    \
    LLM_OP_BIT (LLM_OP_EXPERT_UP) | LLM_OP_BIT (LLM_OP_EXPERT_DOWN))
+#define LLM_OPS_EXPERT_BIAS                                                                 \
+  (LLM_OP_BIT (LLM_OP_EXPERT_ROUTER_BIAS) | LLM_OP_BIT (LLM_OP_EXPERT_GATE_BIAS) |          \
+   LLM_OP_BIT (LLM_OP_EXPERT_UP_BIAS) | LLM_OP_BIT (LLM_OP_EXPERT_DOWN_BIAS))
 #define LLM_OPS_QK_NORM                                                                     \
   (LLM_OP_BIT (LLM_OP_QUERY_NORM) | LLM_OP_BIT (LLM_OP_KEY_NORM))
 #define LLM_OPS_POST_NORM                                                                   \

@@ -377,7 +377,7 @@ llm_gguf_get_ints (LlmGguf     *self,
                    GError     **error)
 {
   const LlmGgufKey *key;
-  g_autofree gint64 *items = find_array (self, name, optional, INTEGERS,
+  g_autofree gint64 *items = find_array (self, name, optional, INTEGERS | BIT (LLM_GGUF_BOOL),
                                          N_("an array of integers"), sizeof *items, &key, n_items,
                                          error);
 

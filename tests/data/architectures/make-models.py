@@ -111,7 +111,7 @@ class Model:
         g.key('attention.head_count_kv', N_KV_HEADS)
         g.key('attention.key_length', HEAD_DIM)
         g.key('attention.value_length', HEAD_DIM)
-        g.key('attention.layer_norm_rms_epsilon', 1e-5)
+        g.key(self.o.get('eps_key', 'attention.layer_norm_rms_epsilon'), 1e-5)
         g.key('rope.dimension_count', self.o.get('rope_dim', HEAD_DIM))
         g.key('rope.freq_base', self.o.get('rope_base', 10000.0))
         g.key('vocab_size', N_VOCAB)
@@ -149,6 +149,8 @@ class Model:
         if self.o.get('has_wide_head_norms'):
             self.norm(prefix + 'attn_q_norm', n_q)
             self.norm(prefix + 'attn_k_norm', n_kv)
+        if self.o.get('has_sinks'):
+            self.gguf.tensor(prefix + 'attn_sinks.weight', [N_HEADS], self.draw(N_HEADS, 1, 1.0))
         self.matrix(prefix + 'attn_output', n_q, N_EMBD)
         if 'o' in biases:
             self.bias(prefix + 'attn_output', N_EMBD)
@@ -157,15 +159,22 @@ class Model:
 
     def add_experts(self, prefix):
         n_experts, n_ff = self.o['n_experts'], self.o['n_ff']
-        self.norm(prefix + 'ffn_norm', N_EMBD)
+        has_biases = 'e' in self.o.get('biases', '')
+        gain = self.o.get('expert_gain', 1.5)
+        self.norm(prefix + self.o.get('ffn_norm', 'ffn_norm'), N_EMBD)
         self.matrix(prefix + 'ffn_gate_inp', N_EMBD, n_experts)
+        if has_biases:
+            self.bias(prefix + 'ffn_gate_inp', n_experts)
         for part, n_in, n_out in ('gate', N_EMBD, n_ff), ('up', N_EMBD, n_ff), ('down', n_ff, N_EMBD):
             self.gguf.tensor(f'{prefix}ffn_{part}_exps.weight', [n_in, n_out, n_experts],
-                             self.draw(n_in * n_out * n_experts, 1.5 / n_in ** 0.5))
+                             self.draw(n_in * n_out * n_experts, gain / n_in ** 0.5))
+            if has_biases:
+                self.gguf.tensor(f'{prefix}ffn_{part}_exps.bias', [n_out, n_experts],
+                                 self.draw(n_out * n_experts, 0.7))
 
     def add_ffn(self, prefix):
         has_biases = 'f' in self.o.get('biases', '')
-        if not self.o.get('lacks_pre_norms'):
+        if not self.o.get('lacks_pre_norms') and not self.o.get('is_parallel'):
             self.norm(prefix + 'ffn_norm', N_EMBD)
         if self.o.get('is_fused') or self.o.get('has_fused_gate'):
             self.matrix(prefix + 'ffn_up', N_EMBD, 2 * N_FF)
@@ -264,6 +273,15 @@ MODELS = [
           lacks_pre_norms=True, rope_base=500000.0),
     Model('exaone4', 'exaone4', has_head_norms=True, has_post_norms=True, lacks_pre_norms=True,
           factors=['rope_freqs']),
+    Model('cohere2', 'cohere2', n_layers=4, is_parallel=True, rope_base=50000.0, embedding_gain=1.0,
+          eps_key='attention.layer_norm_epsilon',
+          keys={'attention.sliding_window': 8, 'logit_scale': 0.25}),
+    Model('gpt-oss', 'gpt-oss', is_untied=True, biases='qkvoe', has_sinks=True, rope_base=150000.0,
+          n_experts=6, n_ff=16, ffn_norm='post_attention_norm', expert_gain=4.0,
+          keys={'expert_count': 6, 'expert_used_count': 3, 'feed_forward_length': 16,
+                'expert_feed_forward_length': 16, 'attention.sliding_window': 8,
+                'rope.scaling.type': 'yarn', 'rope.scaling.factor': 32.0,
+                'rope.scaling.original_context_length': 16}),
     Model('qwen2vl', 'qwen2vl', is_untied=True, biases='qkv', rope_base=1000000.0,
           keys={'rope.dimension_sections': [2, 3, 3, 0]}),
     Model('qwen3vl', 'qwen3vl', has_head_norms=True, rope_base=5000000.0,

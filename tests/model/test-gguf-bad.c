@@ -354,7 +354,7 @@ typedef struct
 
 static const Key keys[] = {
   { "general.architecture", TEXT, 0, "gptj", UNSUPPORTED, "“gptj”" },
-  { "general.architecture", TEXT, 0, "", UNSUPPORTED, "supported are llama, exaone" },
+  { "general.architecture", TEXT, 0, "", UNSUPPORTED, "supported are llama, cohere2" },
   { "general.architecture", INT, 1, NULL, INVALID, "uint32" },
   { "general.architecture", TEXT, 0, "\x1b[2J\xe2\x80\xae", UNSUPPORTED, "\xef\xbf\xbd[2J" },
   { "llama.block_count", REMOVED, 0, NULL, INVALID, "missing" },
@@ -402,7 +402,6 @@ static const Key keys[] = {
   { "llama.expert_weights_scale", REAL, 2, NULL, UNSUPPORTED, "is 2" },
   { "llama.attention.sliding_window", INT, 4294967295, NULL, INVALID, "is 4294967295" },
   { "llama.attention.sliding_window", INTS, 4096, NULL, INVALID, "an array" },
-  { "llama.attention.sliding_window_pattern", INTS, 1, NULL, INVALID, "an array" },
   { "llama.attention.sliding_window_pattern", INT, 2000, NULL, INVALID, "is 2000" },
   { "llama.attention.temperature_scale", REAL, 0.5, NULL, UNSUPPORTED, "is 0.5" },
   { "llama.attn_logit_softcapping", REAL, 50, NULL, UNSUPPORTED, "is 50" },

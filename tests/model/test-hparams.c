@@ -584,6 +584,42 @@ test_arrays (void)
       }
 }
 
+/* Windows by layer, as newer files have them; one item more than layers is for what predicts. */
+static void
+test_window_flags (void)
+{
+  static const gint64 flags[] = { 0, 1, 1, 0 };
+  LlmTestModel model = { .n_layers = 3, .architecture = "llama" };
+  static const char key[] = "llama.attention.sliding_window_pattern";
+
+  for (gsize n_items = 2; n_items <= 4; n_items++)
+    {
+      g_autoptr(LlmTestGguf) built = llm_test_gguf_new (3);
+      g_autoptr(GBytes) bytes = NULL;
+      g_autoptr(LlmGguf) gguf = NULL;
+      g_autoptr(GError) error = NULL;
+      LlmHparams hparams;
+
+      llm_test_gguf_add_int (built, "llama.attention.sliding_window", LLM_GGUF_UINT32, 9);
+      llm_test_gguf_add_ints (built, key, n_items == 3 ? LLM_GGUF_BOOL : LLM_GGUF_INT32, flags,
+                              n_items);
+      llm_test_model_add_keys (&model, built);
+      bytes = llm_test_gguf_end (built);
+      gguf = llm_gguf_new_for_bytes (bytes, "built", &error);
+      g_assert_no_error (error);
+      if (n_items < 3)
+        {
+          g_assert_false (llm_hparams_read (gguf, &hparams, &error));
+          g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_MODEL);
+          g_assert_nonnull (strstr (error->message, "2 items for 3 layers"));
+          continue;
+        }
+      g_assert_true (llm_hparams_read (gguf, &hparams, &error));
+      for (guint i = 0; i < 3; i++)
+        g_assert_cmpuint (hparams.layers[i].window, ==, flags[i] != 0 ? 9 : 0);
+    }
+}
+
 /* Every architecture can be found by its name, and what it needs is of its kind. */
 static void
 test_architectures (void)
@@ -591,7 +627,7 @@ test_architectures (void)
   g_autofree char *list = llm_architecture_list_names ();
   g_auto(GStrv) names = g_strsplit (list, ", ", 0);
 
-  g_assert_cmpuint (g_strv_length (names), ==, 17);
+  g_assert_cmpuint (g_strv_length (names), ==, 19);
   for (char **name = names; *name != NULL; name++)
     {
       const LlmArchitecture *architecture = llm_architecture_find (*name);
@@ -667,6 +703,7 @@ main (int   argc,
   g_test_add_func ("/hparams/exaone", test_exaone);
   g_test_add_func ("/hparams/sections", test_sections);
   g_test_add_func ("/hparams/arrays", test_arrays);
+  g_test_add_func ("/hparams/window-flags", test_window_flags);
   g_test_add_func ("/hparams/architectures", test_architectures);
   g_test_add_func ("/hparams/neutral-extras", test_neutral_extras);
   g_test_add_func ("/hparams/demo", test_demo);

@@ -323,7 +323,7 @@ read_window_flags (LlmKeys          *keys,
 
   if (keys->error != NULL || found == NULL || found->type != LLM_GGUF_ARRAY)
     return NULL;
-  flags = llm_gguf_get_ints (keys->gguf, key, FALSE, &n_flags, &keys->error);
+  flags = llm_gguf_get_flags (keys->gguf, key, &n_flags, &keys->error);
   if (flags != NULL && n_flags < h->n_layers)
     {
       llm_gguf_fail (keys->gguf, &keys->error, LLMSVC_ERROR_INVALID_MODEL,

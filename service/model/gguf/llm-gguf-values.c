@@ -369,15 +369,16 @@ llm_gguf_get_floats (LlmGguf     *self,
   return items;
 }
 
-gint64 *
-llm_gguf_get_ints (LlmGguf     *self,
-                   const char  *name,
-                   gboolean     optional,
-                   gsize       *n_items,
-                   GError     **error)
+static gint64 *
+get_ints (LlmGguf     *self,
+          const char  *name,
+          gboolean     optional,
+          guint        types,
+          gsize       *n_items,
+          GError     **error)
 {
   const LlmGgufKey *key;
-  g_autofree gint64 *items = find_array (self, name, optional, INTEGERS | BIT (LLM_GGUF_BOOL),
+  g_autofree gint64 *items = find_array (self, name, optional, types,
                                          N_("an array of integers"), sizeof *items, &key, n_items,
                                          error);
 
@@ -393,4 +394,23 @@ llm_gguf_get_ints (LlmGguf     *self,
       items[i] = (gint64) value;
     }
   return g_steal_pointer (&items);
+}
+
+gint64 *
+llm_gguf_get_ints (LlmGguf     *self,
+                   const char  *name,
+                   gboolean     optional,
+                   gsize       *n_items,
+                   GError     **error)
+{
+  return get_ints (self, name, optional, INTEGERS, n_items, error);
+}
+
+gint64 *
+llm_gguf_get_flags (LlmGguf     *self,
+                    const char  *name,
+                    gsize       *n_items,
+                    GError     **error)
+{
+  return get_ints (self, name, FALSE, INTEGERS | BIT (LLM_GGUF_BOOL), n_items, error);
 }

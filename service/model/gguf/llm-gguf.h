@@ -124,6 +124,9 @@ float         *llm_gguf_get_floats  (LlmGguf *self, const char *key, gboolean op
                                      gsize *n_items, GError **error);
 gint64        *llm_gguf_get_ints    (LlmGguf *self, const char *key, gboolean optional,
                                      gsize *n_items, GError **error);
+/* Likewise of bools or integers. */
+gint64        *llm_gguf_get_flags   (LlmGguf *self, const char *key, gsize *n_items,
+                                     GError **error);
 
 /* (transfer full): the types of tensors that are known, with commas between them, for messages. */
 char                *llm_gguf_list_types  (void);

@@ -2,6 +2,8 @@
 
 #include "kernels/llk-block.h"
 
+#include "kernels/llk-grids.h"
+
 #define INLINE static inline __attribute__ ((always_inline))
 
 /* Sixteen bytes, the first sixteen values in their low halves. */
@@ -129,6 +131,113 @@ read_iq4_xs (const uint8_t *src,
     }
 }
 
+/* Eight values of an IQ2 type. */
+INLINE void
+read_eight (unsigned point,
+            unsigned signs,
+            uint8_t *q)
+{
+  for (size_t i = 0; i < 8; i++)
+    {
+      unsigned magnitude = point >> 2 * i & 3;
+
+      q[i] = (uint8_t) ((signs >> i & 1) != 0 ? 2 - magnitude : 3 + magnitude);
+    }
+}
+
+/* Four of an IQ3 type. */
+INLINE void
+read_four (unsigned point,
+           unsigned signs,
+           uint8_t *q)
+{
+  for (size_t i = 0; i < 4; i++)
+    {
+      unsigned magnitude = point >> 3 * i & 7;
+
+      q[i] = (uint8_t) ((signs >> i & 1) != 0 ? 7 - magnitude : 8 + magnitude);
+    }
+}
+
+/* Signs of which the number is even. */
+INLINE unsigned
+complete_signs (unsigned seven)
+{
+  return seven | (unsigned) __builtin_parity (seven) << 7;
+}
+
+INLINE uint8_t
+make_odd (unsigned s)
+{
+  return (uint8_t) (2 * (s & 15) + 1);
+}
+
+static void
+read_iq2 (LlkType        type,
+          const uint8_t *src,
+          LlkBlock      *block)
+{
+  const uint8_t *scales = src + (type == LLK_IQ2_XS ? 66 : 74);
+
+  memcpy (block->d, src, 2);
+  for (size_t i = 0; i < 32; i++)
+    {
+      const uint8_t *eight = src + 2 + 8 * (i / 4);
+      uint8_t *q = block->q + 8 * i;
+      uint32_t word;
+
+      switch (type)
+        {
+        case LLK_IQ2_XXS:
+          memcpy (&word, eight + 4, sizeof word);
+          read_eight (llk_iq2_xxs_grid[eight[i % 4]], complete_signs (word >> 7 * (i % 4) & 127),
+                      q);
+          break;
+        case LLK_IQ2_XS:
+          word = llk_load_u16 (src + 2 + 2 * i);
+          read_eight (llk_iq2_xs_grid[word & 511], complete_signs (word >> 9), q);
+          break;
+        default:
+          word = src[2 + i] | (src[66 + i / 4] >> 2 * (i % 4) & 3u) << 8;
+          read_eight (llk_iq2_s_grid[word], src[34 + i], q);
+          break;
+        }
+    }
+  for (size_t i = 0; i < 16; i++)
+    block->scales[i] = make_odd (type == LLK_IQ2_XXS ? src[2 + 8 * (i / 2) + 7] >> 4
+                                                     : scales[i / 2] >> 4 * (i % 2));
+}
+
+static void
+read_iq3 (LlkType        type,
+          const uint8_t *src,
+          LlkBlock      *block)
+{
+  memcpy (block->d, src, 2);
+  for (size_t i = 0; i < 64; i++)
+    {
+      const uint8_t *four = src + 66 + 4 * (i / 8);
+      unsigned point = src[2 + i], signs;
+      uint32_t word;
+
+      if (type == LLK_IQ3_XXS)
+        {
+          memcpy (&word, four, sizeof word);
+          signs = complete_signs (word >> 7 * (i % 8 / 2) & 127);
+          point = llk_iq3_xxs_grid[point];
+        }
+      else
+        {
+          signs = src[74 + i / 2];
+          point = llk_iq3_s_grid[point | (src[66 + i / 8] >> i % 8 & 1u) << 8];
+        }
+      read_four (point, signs >> 4 * (i % 2), block->q + 4 * i);
+    }
+  for (size_t i = 0; i < 8; i++)
+    block->scales[i] = make_odd (type == LLK_IQ3_XXS ? src[66 + 4 * i + 3] >> 4
+                                                     : src[106 + i / 2] >> 4 * (i % 2));
+}
+
 void
 llk_block_read (LlkType        type,
                 const uint8_t *src,
@@ -193,6 +302,15 @@ llk_block_read (LlkType        type,
       break;
     case LLK_IQ4_XS:
       read_iq4_xs (src, block);
+      break;
+    case LLK_IQ2_XXS:
+    case LLK_IQ2_XS:
+    case LLK_IQ2_S:
+      read_iq2 (type, src, block);
+      break;
+    case LLK_IQ3_XXS:
+    case LLK_IQ3_S:
+      read_iq3 (type, src, block);
       break;
     case LLK_Q1_0:
       memcpy (block->d, src, 2);
@@ -294,6 +412,20 @@ llk_block_unpack (LlkType         type,
       for (size_t j = 0; j < 16; j++)
         scale_integers_above (q + 16 * j, 16, d * (float) (scales[j] & 15),
                               -(min * (float) (scales[j] >> 4)), dst + 16 * j);
+      break;
+    case LLK_IQ2_XXS:
+    case LLK_IQ2_XS:
+    case LLK_IQ2_S:
+      for (size_t j = 0; j < 16; j++)
+        scale_table (q + 16 * j, 16, llk_iq2_values, d / 8 * (float) scales[j], dst + 16 * j);
+      break;
+    case LLK_IQ3_XXS:
+      for (size_t j = 0; j < 8; j++)
+        scale_table (q + 32 * j, 32, llk_iq3_values, d / 4 * (float) scales[j], dst + 32 * j);
+      break;
+    case LLK_IQ3_S:
+      for (size_t i = 0; i < 256; i++)
+        dst[i] = d * (float) scales[i / 32] * (float) (2 * q[i] - 15);
       break;
     case LLK_IQ4_XS:
       for (size_t j = 0; j < 8; j++)

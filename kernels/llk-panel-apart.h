@@ -102,7 +102,8 @@ make_exact (LlkType             type,
 INLINE bool
 has_sign (LlkType type)
 {
-  return type == LLK_Q8_0 || type == LLK_IQ4_NL || type == LLK_IQ4_XS || type == LLK_MXFP4;
+  return type == LLK_Q8_0 || type == LLK_IQ4_NL || type == LLK_IQ4_XS || type == LLK_MXFP4
+         || type == LLK_IQ3_XXS || type == LLK_IQ2_S;
 }
 
 /* Codes, or what types with tables of their own look up. */
@@ -112,6 +113,10 @@ get_values (LlkType type,
 {
   if (type == LLK_IQ4_NL || type == LLK_IQ4_XS)
     return look_up (splat_sixteen (llk_iq4_values), codes);
+  if (type == LLK_IQ3_XXS)
+    return look_up (splat_sixteen (llk_iq3_values), codes);
+  if (type == LLK_IQ2_S)
+    return look_up (splat_sixteen (llk_iq2_values), codes);
   if (type == LLK_MXFP4)
     return look_up (splat_sixteen (llk_mxfp4_values), codes);
   return codes;

@@ -109,6 +109,10 @@ DEFINE_CODES (q6_k, LLK_Q6_K)
 DEFINE_CODES (iq4_nl, LLK_IQ4_NL)
 DEFINE_CODES (iq4_xs, LLK_IQ4_XS)
 DEFINE_CODES (mxfp4, LLK_MXFP4)
+DEFINE_CODES (iq3_xxs, LLK_IQ3_XXS)
+DEFINE_CODES (iq3_s, LLK_IQ3_S)
+/* In panels all IQ2 types are alike. */
+DEFINE_CODES (iq2, LLK_IQ2_S)
 
 #define FLOATS(name) { LLK_ACTIVATION_F32, N_PANELS, .multiply = multiply_##name }
 #define RUNS(name) { LLK_ACTIVATION_Q8, N_PANELS, .multiply = multiply_##name }
@@ -131,6 +135,11 @@ static const LlkProduct products[LLK_TYPE_LIMIT] = {
   [LLK_IQ4_NL] = RUNS (iq4_nl),
   [LLK_IQ4_XS] = RUNS (iq4_xs),
   [LLK_MXFP4] = RUNS (mxfp4),
+  [LLK_IQ3_XXS] = RUNS (iq3_xxs),
+  [LLK_IQ3_S] = RUNS (iq3_s),
+  [LLK_IQ2_XXS] = RUNS (iq2),
+  [LLK_IQ2_XS] = RUNS (iq2),
+  [LLK_IQ2_S] = RUNS (iq2),
 };
 
 static const LlkProduct *

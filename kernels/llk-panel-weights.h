@@ -248,15 +248,17 @@ get_twos (Ints   v,
                             splat_byte (3));
 }
 
-/* Q3_K: a table has the eight codes of two blocks. */
+/* Q3_K and IQ2: a table has the eight codes of two blocks. */
 INLINE void
-put_threes (Sink          *sink,
+put_threes (LlkType        type,
+            Sink          *sink,
             const uint8_t *multipliers,
             const uint8_t *codes,
             const uint8_t *ahead,
             size_t         n)
 {
   const size_t at = sizeof (Ints) * sink->part;
+  const Ints base = splat_sixteen (llk_run_base (type));
 
   for (size_t i = 0; i < n; i += 64, codes += 384, ahead += 384)
     {
@@ -274,7 +276,8 @@ put_threes (Sink          *sink,
           for (size_t b = 0; b < 4; b++)
             {
               const Ints table =
-                move_weights (sink->is_stored, make_table_of_threes (r, b / 2 * 2, g));
+                move_weights (sink->is_stored, make_table_of_threes (type, base, r, b / 2 * 2,
+                                                                     g));
               const Ints code = add_at_bits (get_twos (v, b), 4, codes + 256 + 32 * g + 8 * b,
                                              sink->part);
 
@@ -356,8 +359,8 @@ put_weights (LlkType        type,
     put_nibbles (type, sink, multipliers, run + head, ahead + head, n);
   else if (type == LLK_Q6_K)
     put_sixes (sink, multipliers, run + head, ahead + head, n);
-  else if (type == LLK_Q3_K)
-    put_threes (sink, multipliers, run + head, ahead + head, n);
+  else if (type == LLK_Q3_K || type == LLK_IQ2_S)
+    put_threes (type, sink, multipliers, run + head, ahead + head, n);
   else
     put_twos (sink, multipliers, run + head, ahead + head, n);
 }

@@ -71,6 +71,8 @@ llk_panel_shape (LlkType type)
     case LLK_Q4_0:
     case LLK_IQ4_NL:
     case LLK_IQ4_XS:
+    case LLK_IQ3_XXS:
+    case LLK_IQ3_S:
     case LLK_MXFP4:
       return (LlkPanelShape) { 4, 32, 64, 128, 0 };
     case LLK_Q4_1:
@@ -87,6 +89,9 @@ llk_panel_shape (LlkType type)
       return (LlkPanelShape) { 6, 16, 64, 256, 0 };
     case LLK_Q3_K:
     case LLK_Q1_0:
+    case LLK_IQ2_XXS:
+    case LLK_IQ2_XS:
+    case LLK_IQ2_S:
       return (LlkPanelShape) { 3, 16, 64, 256, 0 };
     case LLK_Q2_K:
       return (LlkPanelShape) { 2, 16, 64, 256, 0 };

@@ -39,6 +39,11 @@ static const int16_t base_iq4_nl[16] = { -127, -104, -83, -65, -49, -35, -22, -1
                                          1, 13, 25, 38, 53, 69, 89, 113 };
 static const int16_t base_iq4_xs[16] = { -508, -416, -332, -260, -196, -140, -88, -40,
                                          4, 52, 100, 152, 212, 276, 356, 452 };
+/* 8 times llk_iq3_values; odd numbers times 32; 12 times llk_iq2_values. */
+static const int16_t base_iq3_xxs[16] = { -496, -416, -352, -288, -224, -160, -96, -32,
+                                          32, 96, 160, 224, 288, 352, 416, 496 };
+static const int16_t base_iq3_s[16] = { STEPS_16 (-480, 64) };
+static const int16_t base_iq2[8] = { -516, -300, -96, 96, 300, 516, 0, 0 };
 static const int16_t base_mxfp4[16] = { 0, 20, 40, 60, 80, 120, 160, 240,
                                         0, -20, -40, -60, -80, -120, -160, -240 };
 
@@ -70,6 +75,14 @@ llk_run_base (LlkType type)
       return base_iq4_nl;
     case LLK_IQ4_XS:
       return base_iq4_xs;
+    case LLK_IQ3_XXS:
+      return base_iq3_xxs;
+    case LLK_IQ3_S:
+      return base_iq3_s;
+    case LLK_IQ2_XXS:
+    case LLK_IQ2_XS:
+    case LLK_IQ2_S:
+      return base_iq2;
     case LLK_MXFP4:
       return base_mxfp4;
     default:
@@ -92,6 +105,13 @@ llk_run_factor (LlkType type)
       return -1;
     case LLK_IQ4_XS:
       return 32;
+    case LLK_IQ3_XXS:
+    case LLK_IQ3_S:
+      return 4;
+    case LLK_IQ2_XXS:
+    case LLK_IQ2_XS:
+    case LLK_IQ2_S:
+      return 4.0f / 3;
     default:
       return 1;
     }
@@ -253,8 +273,8 @@ read_long_block (LlkType        type,
                  const uint8_t *src,
                  LlkRun        *run)
 {
-  bool has_halves = type == LLK_Q6_K || type == LLK_Q3_K || type == LLK_Q2_K;
-  size_t n_blocks = has_halves ? 16 : 8;
+  bool has_minima = type == LLK_Q4_K || type == LLK_Q5_K;
+  size_t n_blocks = LLK_RUN / llk_panel_shape (type).block;
   LlkBlock block;
 
   llk_block_read (type, src, &block);
@@ -264,13 +284,13 @@ read_long_block (LlkType        type,
       run->r[b] = type == LLK_Q2_K ? block.scales[b] & 15 : (int8_t) block.scales[b];
       if (type == LLK_Q2_K)
         run->m[b] = block.scales[b] >> 4;
-      else if (!has_halves)
-        run->m[b] = type == LLK_IQ4_XS ? 0 : block.scales[(8 + b) % 16];
+      else if (has_minima)
+        run->m[b] = block.scales[8 + b];
     }
   run->half_scale = read_half (block.d);
   run->half_min = read_half (block.min);
   run->scale = llk_float_of_half (run->half_scale) * llk_run_factor (type);
-  if (type == LLK_Q2_K || type == LLK_Q4_K || type == LLK_Q5_K)
+  if (type == LLK_Q2_K || has_minima)
     run->min_scale = -llk_float_of_half (run->half_min);
 }
 

@@ -24,6 +24,9 @@
  *   Q3_K             3     16  128 (4 - code)   the file's scale - 32   -d
  *   Q2_K             2     16  128 × code       the file's scale        d
  *   Q1_0             3     16  128 (4 - code)   127 d / largest d       largest d / 127
+ *   IQ3_XXS          4     32  8 × llk_iq3_     2 × the file's + 1      4 d
+ *   IQ3_S            4     32  32 (2 code - 15) 2 × the file's + 1      4 d
+ *   IQ2_…            3     16  12 × llk_iq2_    2 × the file's + 1      4/3 d
  *   Q8_0             8     32  code             256 d / largest d       largest d
  *
  * An r of Q8_0 is never 255: a byte of 255 stands for 256; w is then the code itself.
@@ -88,6 +91,8 @@ llk_run_base_first (LlkType type)
     case LLK_Q3_K:
     case LLK_Q1_0:
       return 512;
+    case LLK_IQ3_S:
+      return -480;
     default:
       return 0;
     }
@@ -112,6 +117,14 @@ llk_run_base_step (LlkType type)
       return -4;
     case LLK_IQ4_XS:
       return 4;
+    case LLK_IQ3_XXS:
+      return 8;
+    case LLK_IQ3_S:
+      return 64;
+    case LLK_IQ2_XXS:
+    case LLK_IQ2_XS:
+    case LLK_IQ2_S:
+      return 12;
     case LLK_MXFP4:
       return 20;
     case LLK_Q8_0:

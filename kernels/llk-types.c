@@ -23,6 +23,11 @@ static const TypeInfo infos[] = {
   { LLK_Q4_K,   "Q4_K",   256, 2 + 2 + 12 + 128 },
   { LLK_Q5_K,   "Q5_K",   256, 2 + 2 + 12 + 32 + 128 },
   { LLK_Q6_K,   "Q6_K",   256, 128 + 64 + 16 + 2 },
+  { LLK_IQ2_XXS, "IQ2_XXS", 256, 2 + 64 },
+  { LLK_IQ2_XS, "IQ2_XS", 256, 2 + 64 + 8 },
+  { LLK_IQ3_XXS, "IQ3_XXS", 256, 2 + 64 + 32 },
+  { LLK_IQ3_S,  "IQ3_S",  256, 2 + 64 + 8 + 32 + 4 },
+  { LLK_IQ2_S,  "IQ2_S",  256, 2 + 64 + 8 + 8 },
   { LLK_IQ4_NL, "IQ4_NL", 32,  2 + 16 },
   { LLK_IQ4_XS, "IQ4_XS", 256, 2 + 2 + 4 + 128 },
   { LLK_BF16,   "BF16",   1,   2 },
@@ -36,6 +41,14 @@ const int8_t llk_iq4_values[16] = {
 
 const int8_t llk_mxfp4_values[16] = {
   0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12,
+};
+
+const int8_t llk_iq3_values[16] = {
+  -62, -52, -44, -36, -28, -20, -12, -4, 4, 12, 20, 28, 36, 44, 52, 62,
+};
+
+const int8_t llk_iq2_values[16] = {
+  -43, -25, -8, 8, 25, 43, 0, 0,
 };
 
 static const TypeInfo *

@@ -59,8 +59,26 @@ typedef enum
    * 16 values each; d: d × s × (q - 32) */
   LLK_Q6_K = 14,
 
+  /* Values by grid (llk-grids.h): a magnitude g and a sign make q = 3 + g or 2 - g (IQ2), 8 + g or
+   * 7 - g (IQ3). Scales s have 4 bits. Of seven bits of signs the eighth is the parity.
+   * For each 32 values 8 bytes: 4 × 8 bits of grid; 4 × 7 bits of signs, s:
+   * d × (2 s + 1) / 8 × llk_iq2_values[q] */
+  LLK_IQ2_XXS = 16,
+  /* d; 32 × 16 bits: 9 of grid, 7 of signs, of 8 values; 16 × s, of 16 values each, the first in the
+   * low half: as above */
+  LLK_IQ2_XS = 17,
+  /* d; 64 bytes of grid, of 4 values each; for each 32 values 4 bytes: 4 × 7 bits of signs, s:
+   * d × (2 s + 1) / 4 × llk_iq3_values[q] */
+  LLK_IQ3_XXS = 18,
+
   /* d, nibbles: d × llk_iq4_values[q] */
   LLK_IQ4_NL = 20,
+  /* d; 64 bytes of grid, of 4 values each; 8 bytes: bit i of byte e / 32 is the ninth bit of the
+   * i-th of them; 32 bytes of signs; 8 × s, of 32 values each: d × (2 s + 1) × (2 q - 15) */
+  LLK_IQ3_S = 21,
+  /* d; 32 bytes of grid, of 8 values each; 32 bytes of signs; 8 bytes: bits 2 i of byte e / 32 are
+   * the upper bits of the i-th grid entry; 16 × s, of 16 values each: as IQ2_XXS */
+  LLK_IQ2_S = 22,
   /* d; 16 bits: bits 2 i are the upper bits of scale s_i, of 32 values each; 4
    * bytes: their low halves, two in a byte, the low half first; 8 × nibbles:
    * d × (s - 32) × llk_iq4_values[q] */
@@ -82,6 +100,9 @@ typedef enum
 /* What four bits stand for. */
 extern const int8_t llk_iq4_values[16];
 extern const int8_t llk_mxfp4_values[16];
+/* IQ3_XXS; and what three bits stand for in IQ2 types, padded. */
+extern const int8_t llk_iq3_values[16];
+extern const int8_t llk_iq2_values[16];
 
 /* Whether this code computes with @type; anything may be passed. */
 bool        llk_type_is_known    (uint32_t type);

@@ -153,13 +153,17 @@ MIXTURES = {
     "Q5_K": Mixture(16, "Q5_K", PURE), "Q6_K": Mixture(18, "Q6_K", PURE),
     "IQ4_NL": Mixture(25, "IQ4_NL", PURE), "IQ4_XS": Mixture(30, "IQ4_XS", PURE),
     "MXFP4": Mixture(38, "MXFP4", PURE), "Q1_0": Mixture(40, "Q1_0", PURE),
+    "IQ2_XXS": Mixture(19, "IQ2_XXS", PURE), "IQ2_XS": Mixture(20, "IQ2_XS", PURE),
+    "IQ2_S": Mixture(28, "IQ2_S", PURE), "IQ3_XXS": Mixture(23, "IQ3_XXS", PURE),
+    "IQ3_S": Mixture(26, "IQ3_S", PURE),
     "Q3_K_M": Mixture(12, "Q3_K", Q3_K_M),
     "Q4_K_M": Mixture(15, "Q4_K", MORE), "Q5_K_M": Mixture(17, "Q5_K", MORE),
 }
 
 # Types that rows take which are no whole number of blocks of 256.
-NARROW = {"Q2_K": "IQ4_NL", "Q3_K": "IQ4_NL", "IQ4_XS": "IQ4_NL", "Q4_K": "Q5_0", "Q5_K": "Q5_1",
-          "Q6_K": "Q8_0"}
+NARROW = {"IQ2_XXS": "IQ4_NL", "IQ2_XS": "IQ4_NL", "IQ2_S": "IQ4_NL", "IQ3_XXS": "IQ4_NL",
+          "IQ3_S": "IQ4_NL", "Q2_K": "IQ4_NL", "Q3_K": "IQ4_NL", "IQ4_XS": "IQ4_NL",
+          "Q4_K": "Q5_0", "Q5_K": "Q5_1", "Q6_K": "Q8_0"}
 # Deviation of a file's logits.
 LOGITS_GAIN = 2.5
 

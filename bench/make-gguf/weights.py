@@ -11,9 +11,9 @@ except ImportError:
 
 from modelfile.types import TYPES
 
-# The rms of random inner scales: 16 to 31 evenly, 32 to 63 evenly, 8 to 15, 64 to 127; and of the
-# sixteen values of a table.
-RMS_16_31, RMS_32_63, RMS_8_15, RMS_64_127 = 23.95, 48.39, 11.73, 97.26
+# The rms of random inner scales: 16 to 31 evenly, 32 to 63 evenly, 8 to 15, 64 to 127, odd numbers
+# up to 31; and of the sixteen values of a table.
+RMS_16_31, RMS_32_63, RMS_8_15, RMS_64_127, RMS_ODD_31 = 23.95, 48.39, 11.73, 97.26, 18.47
 RMS_IQ4, RMS_MXFP4 = 67.44, 2.926
 
 # Deviation of a value when the block's scale is 1, the mean of the integers that a min makes up for
@@ -30,6 +30,12 @@ FORMATS = {
     "Q5_K": (9.23 * RMS_32_63, 15.5, 0, 2, 1),
     "Q6_K": (18.48 * RMS_64_127, 0, 208, 0, 0),
     "Q1_0": (1, 0, 0, 0, 0),
+    # times the rms of a grid
+    "IQ2_XXS": (RMS_ODD_31 / 8 * 23.12, 0, 0, 0, 0),
+    "IQ2_XS": (RMS_ODD_31 / 8 * 24.22, 0, 0, 0, 0),
+    "IQ2_S": (RMS_ODD_31 / 8 * 24.43, 0, 0, 0, 0),
+    "IQ3_XXS": (RMS_ODD_31 / 4 * 30.85, 0, 0, 0, 0),
+    "IQ3_S": (RMS_ODD_31 * 7.594, 0, 0, 0, 0),
     "IQ4_NL": (RMS_IQ4, 0, 0, 0, 0),
     "IQ4_XS": (RMS_IQ4 * RMS_16_31, 0, 0, 0, 2),
 }

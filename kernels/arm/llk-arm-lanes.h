@@ -143,7 +143,8 @@ load_table (LlkType type,
     [LLK_Q5_0] = LLK_ARM_TABLE_Q5,     [LLK_Q5_1] = LLK_ARM_TABLE_Q5,
     [LLK_Q4_K] = LLK_ARM_TABLE_Q4_K,   [LLK_Q5_K] = LLK_ARM_TABLE_Q5_K,
     [LLK_IQ4_NL] = LLK_ARM_TABLE_IQ4_NL, [LLK_IQ4_XS] = LLK_ARM_TABLE_IQ4_XS,
-    [LLK_MXFP4] = LLK_ARM_TABLE_MXFP4,
+    [LLK_MXFP4] = LLK_ARM_TABLE_MXFP4, [LLK_IQ3_XXS] = LLK_ARM_TABLE_IQ3_XXS,
+    [LLK_IQ3_S] = LLK_ARM_TABLE_IQ3_S,
   };
 
   return load_ints (llk_arm_tables[tables[type]][half][r]);
@@ -225,14 +226,19 @@ make_table_of_twos (Ints   quad,
   return multiply_blocks (values, quad, 4, 0, g);
 }
 
-/* Those of blocks @b and @b + 1 of Q3_K, byte 8 (b % 2) + code. */
+/* Those of blocks @b and @b + 1 of Q3_K or IQ2, byte 8 (b % 2) + code; @base is llk_run_base(). */
 INLINE Ints
-make_table_of_threes (Ints   quad,
-                      size_t b,
-                      size_t g)
+make_table_of_threes (LlkType type,
+                      Ints    base,
+                      Ints    quad,
+                      size_t  b,
+                      size_t  g)
 {
   static const int8_t values[16] = { 4, 3, 2, 1, 0, -1, -2, -3, 4, 3, 2, 1, 0, -1, -2, -3 };
 
+  if (type != LLK_Q3_K)
+    return pack_signed (ints_of_shorts (scale_eight (vreinterpretq_s16_s32 (base), quad, b, g)),
+                        ints_of_shorts (scale_eight (vreinterpretq_s16_s32 (base), quad, b + 1, g)));
   return multiply_blocks (values, quad, 8, b, g);
 }
 

@@ -13,6 +13,7 @@ fill_tables (void)
 {
   static const LlkType types[LLK_N_ARM_TABLES] = {
     LLK_Q4_0, LLK_Q4_K, LLK_Q5_0, LLK_Q5_K, LLK_IQ4_NL, LLK_IQ4_XS, LLK_MXFP4,
+    LLK_IQ3_XXS, LLK_IQ3_S,
   };
 
   for (size_t t = 0; t < LLK_N_ARM_TABLES; t++)

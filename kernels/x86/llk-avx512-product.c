@@ -216,6 +216,11 @@ llk_avx512_find_ops (LlkType type)
     [LLK_IQ4_NL] = &ops_iq4_nl,
     [LLK_IQ4_XS] = &ops_iq4_xs,
     [LLK_MXFP4] = &ops_mxfp4,
+    [LLK_IQ3_XXS] = &ops_iq3_xxs,
+    [LLK_IQ3_S] = &ops_iq3_s,
+    [LLK_IQ2_XXS] = &ops_iq2,
+    [LLK_IQ2_XS] = &ops_iq2,
+    [LLK_IQ2_S] = &ops_iq2,
   };
 
   return ops[type];

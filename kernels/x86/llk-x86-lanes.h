@@ -107,14 +107,14 @@ make_table_of_twos (Ints   quad,
                       multiply_high (base, look_up (quad, second)));
 }
 
-/* Those of blocks @b and @b + 1 of Q3_K, byte 8 (b % 2) + code. */
+/* Those of blocks @b and @b + 1 of Q3_K or IQ2, byte 8 (b % 2) + code; @base is llk_run_base(). */
 INLINE Ints
-make_table_of_threes (Ints   quad,
-                      size_t b,
-                      size_t g)
+make_table_of_threes (LlkType type,
+                      Ints    base,
+                      Ints    quad,
+                      size_t  b,
+                      size_t  g)
 {
-  static const int16_t base_values[8] = { 512, 384, 256, 128, 0, -128, -256, -384 };
-  const Ints base = splat_sixteen (base_values);
-
+  (void) type;
   return pack_signed (scale_shorts (base, quad, b, g), scale_shorts (base, quad, b + 1, g));
 }

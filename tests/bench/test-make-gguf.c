@@ -19,7 +19,7 @@ static char *path;
 static const LlkType types[] = {
   LLK_F32, LLK_F16, LLK_BF16, LLK_Q4_0, LLK_Q4_1, LLK_Q5_0, LLK_Q5_1, LLK_Q8_0, LLK_Q2_K,
   LLK_Q3_K, LLK_Q4_K, LLK_Q5_K, LLK_Q6_K, LLK_IQ4_NL, LLK_IQ4_XS, LLK_MXFP4,
-  LLK_Q1_0,
+  LLK_Q1_0, LLK_IQ2_XXS, LLK_IQ2_XS, LLK_IQ2_S, LLK_IQ3_XXS, LLK_IQ3_S,
 };
 
 static const char *const mixtures[] = { "Q3_K_M", "Q4_K_M", "Q5_K_M" };

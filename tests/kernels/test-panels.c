@@ -113,6 +113,13 @@ get_error (const Matrix *m,
     case LLK_Q6_K:
     case LLK_IQ4_XS:
       return 32 * d / 2;
+    case LLK_IQ3_XXS:
+    case LLK_IQ3_S:
+      return 4 * d / 2;
+    case LLK_IQ2_XXS:
+    case LLK_IQ2_XS:
+    case LLK_IQ2_S:
+      return 4 * d / 3 / 2;
     case LLK_Q8_0:
       return d / 2 + 128 * d / 256 + (has_turned ? d : 0);  /* no multiplier is 255 */
     default:

@@ -10,7 +10,7 @@
 const LlkType rig_types[RIG_N_TYPES] = {
   LLK_F32, LLK_F16, LLK_BF16, LLK_Q8_0, LLK_Q4_0, LLK_Q4_1, LLK_Q5_0, LLK_Q5_1, LLK_Q2_K,
   LLK_Q3_K, LLK_Q4_K, LLK_Q5_K, LLK_Q6_K, LLK_IQ4_NL, LLK_IQ4_XS, LLK_MXFP4,
-  LLK_Q1_0,
+  LLK_Q1_0, LLK_IQ2_XXS, LLK_IQ2_XS, LLK_IQ2_S, LLK_IQ3_XXS, LLK_IQ3_S,
 };
 
 /* Where the halves of a block are, and how far their multiples go. */
@@ -52,6 +52,14 @@ get_scales (LlkType type)
       return (Scales) { 0, -1, 127, 0 };
     case LLK_IQ4_XS:
       return (Scales) { 0, -1, 32 * 127, 0 };
+    case LLK_IQ2_XXS:
+    case LLK_IQ2_XS:
+    case LLK_IQ2_S:
+      return (Scales) { 0, -1, 31 * 43 / 8.0, 0 };
+    case LLK_IQ3_XXS:
+      return (Scales) { 0, -1, 31 * 62 / 4.0, 0 };
+    case LLK_IQ3_S:
+      return (Scales) { 0, -1, 31 * 15, 0 };
     case LLK_MXFP4:
       return (Scales) { -1, -1, 12, 0 };
     default:

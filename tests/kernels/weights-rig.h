@@ -9,7 +9,7 @@
 
 #include "kernels/llk-run.h"
 
-#define RIG_N_TYPES 17
+#define RIG_N_TYPES 22
 
 extern const LlkType rig_types[RIG_N_TYPES];
 

@@ -126,7 +126,7 @@ static const Patch patches[] = {
   { "dim-huge", AT_DIM, 8, G_MAXUINT64, INVALID, "tensor “t”", "18446744073709551615" },
   { "dim-bytes-overflow", AT_DIM, 8, G_GUINT64_CONSTANT (1) << 62, INVALID, "tensor “t”",
     "4611686018427387904" },
-  { "type-iq2-xxs", AT_TYPE, 4, 16, UNSUPPORTED, "tensor “t”", "IQ2_XXS (16)" },
+  { "type-iq1-m", AT_TYPE, 4, 29, UNSUPPORTED, "tensor “t”", "IQ1_M (29)" },
   { "type-q4-k", AT_TYPE, 4, 12, INVALID, "tensor “t”", "256 in a block of Q4_K" },
   { "type-iq1-s", AT_TYPE, 4, 19, UNSUPPORTED, "supported are F32, F16, Q4_0, Q4_1, Q5_0, Q5_1",
     "IQ1_S (19)" },

@@ -30,6 +30,13 @@
 #define MADV_POPULATE_READ 22
 #endif
 
+typedef struct
+{
+  int fd;                   /* (owned) */
+  guint64 offset;           /* in the map: a multiple of a page */
+  LlmFileIdentity identity;
+} Part;
+
 struct _LlmFileMap
 {
   gatomicrefcount ref_count;
@@ -37,8 +44,8 @@ struct _LlmFileMap
   const guint8 *data;
   guint64 size;
 
-  int fd;             /* -1 for bytes */
-  LlmFileIdentity identity; /* of a file */
+  Part *parts;        /* (owned) [n_parts]: files; none for bytes */
+  guint n_parts;
   gboolean is_huge;   /* mapped for huge pages */
   gboolean is_told;   /* the kernel tells us what the page cache has of it */
   LlmMapGuard *guard; /* (nullable), NULL for bytes */
@@ -133,7 +140,7 @@ find_pages (LlmFileMap *self,
             guint64    *begin,
             guint64    *end)
 {
-  if (self->fd < 0 || offset >= self->size || length == 0)
+  if (self->n_parts == 0 || offset >= self->size || length == 0)
     return FALSE;
 
   *begin = offset & ~(guint64) (page_size - 1);
@@ -185,6 +192,19 @@ is_told_of_cache (int    fd,
   return uid == geteuid () || faccessat (AT_FDCWD, path, W_OK, AT_EACCESS) == 0;
 }
 
+static gboolean
+guard (LlmFileMap  *self,
+       const char  *shown,
+       GError     **error)
+{
+  self->guard = llm_map_guard_enter (self->data, self->size);
+  if (self->guard == NULL)
+    llm_fail (error, LLMSVC_ERROR_FAILED,
+              "Can't map “%s”: %d files are mapped already, which is the limit", shown,
+              LLM_MAX_MAP_GUARDS);
+  return self->guard != NULL;
+}
+
 /* Takes @fd; -1 with errno set where it could not be opened. */
 static LlmFileMap *
 new_for_fd (int          fd,
@@ -194,40 +214,40 @@ new_for_fd (int          fd,
 {
   g_autoptr(LlmFileMap) self = g_new0 (LlmFileMap, 1);
   g_autofree char *shown = g_filename_display_name (path);
+  LlmFileIdentity identity;
   void *data;
 
   g_atomic_ref_count_init (&self->ref_count);
-  self->fd = fd;
-  if (fd < 0 || !llm_file_identity_read (fd, &self->identity))
+  if (fd < 0)
     return llm_fail_null (error, get_code (), "Can't open “%s”: %s", shown, g_strerror (errno));
+  self->parts = g_new0 (Part, 1);
+  self->n_parts = 1;
+  self->parts[0].fd = fd;
+  if (!llm_file_identity_read (fd, &identity))
+    return llm_fail_null (error, get_code (), "Can't open “%s”: %s", shown, g_strerror (errno));
+  self->parts[0].identity = identity;
 
-  if (S_ISDIR (self->identity.mode))
+  if (S_ISDIR (identity.mode))
     return llm_fail_null (error, LLMSVC_ERROR_INVALID_ARGUMENT,
                           "“%s” is a folder, a file is needed", shown);
-  if (!S_ISREG (self->identity.mode))
+  if (!S_ISREG (identity.mode))
     return llm_fail_null (error, LLMSVC_ERROR_INVALID_ARGUMENT,
                           "“%s” is a special file, a regular one is needed", shown);
-  if (self->identity.size == 0)
+  if (identity.size == 0)
     return llm_fail_null (error, LLMSVC_ERROR_INVALID_ARGUMENT, "“%s” is an empty file", shown);
 
   if (is_huge)
-    data = map_aligned (fd, self->identity.size);
+    data = map_aligned (fd, identity.size);
   else
-    data = mmap (NULL, self->identity.size, PROT_READ, MAP_SHARED, fd, 0);
+    data = mmap (NULL, identity.size, PROT_READ, MAP_SHARED, fd, 0);
   if (data == MAP_FAILED)
     return llm_fail_null (error, get_code (), "Can't map “%s”: %s", shown, g_strerror (errno));
   self->data = data;
-  self->size = self->identity.size;
+  self->size = identity.size;
   self->is_huge = is_huge;
-  self->is_told = is_told_of_cache (fd, self->identity.uid);
+  self->is_told = is_told_of_cache (fd, identity.uid);
 
-  self->guard = llm_map_guard_enter (self->data, self->size);
-  if (self->guard == NULL)
-    return llm_fail_null (error, LLMSVC_ERROR_FAILED,
-                          "Can't map “%s”: %d files are mapped already, which is the limit", shown,
-                          LLM_MAX_MAP_GUARDS);
-
-  return g_steal_pointer (&self);
+  return guard (self, shown, error) ? g_steal_pointer (&self) : NULL;
 }
 
 LlmFileMap *
@@ -251,6 +271,46 @@ llm_file_map_new_for_fd (int          fd,
 }
 
 LlmFileMap *
+llm_file_map_join (LlmFileMap *const  *maps,
+                   guint               n_maps,
+                   GError            **error)
+{
+  g_autoptr(LlmFileMap) self = g_new0 (LlmFileMap, 1);
+  guint8 *data;
+
+  g_atomic_ref_count_init (&self->ref_count);
+  self->is_told = TRUE;
+  self->parts = g_new0 (Part, n_maps);
+  for (guint i = 0; i < n_maps; i++)
+    {
+      Part *part = &self->parts[i];
+
+      g_assert (maps[i]->n_parts == 1);
+      *part = maps[i]->parts[0];
+      part->offset = (self->size + page_size - 1) / page_size * page_size;
+      part->fd = fcntl (part->fd, F_DUPFD_CLOEXEC, 0);
+      if (part->fd < 0)
+        return llm_fail_null (error, get_code (), "Can't map several files as one: %s",
+                              g_strerror (errno));
+      self->n_parts++;
+      self->size = part->offset + part->identity.size;
+      self->is_told = self->is_told && maps[i]->is_told;
+    }
+
+  data = mmap (NULL, self->size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (data == MAP_FAILED)
+    return llm_fail_null (error, get_code (), "Can't map several files as one: %s",
+                          g_strerror (errno));
+  self->data = data;
+  for (guint i = 0; i < n_maps; i++)
+    if (mmap (data + self->parts[i].offset, self->parts[i].identity.size, PROT_READ,
+              MAP_SHARED | MAP_FIXED, self->parts[i].fd, 0) == MAP_FAILED)
+      return llm_fail_null (error, get_code (), "Can't map several files as one: %s",
+                            g_strerror (errno));
+  return guard (self, "*", error) ? g_steal_pointer (&self) : NULL;
+}
+
+LlmFileMap *
 llm_file_map_new_for_bytes (GBytes *bytes)
 {
   LlmFileMap *self;
@@ -258,7 +318,6 @@ llm_file_map_new_for_bytes (GBytes *bytes)
 
   self = g_new0 (LlmFileMap, 1);
   g_atomic_ref_count_init (&self->ref_count);
-  self->fd = -1;
   self->bytes = g_bytes_ref (bytes);
   self->data = g_bytes_get_data (bytes, &size);
   self->size = size;
@@ -287,12 +346,11 @@ llm_file_map_unref (LlmFileMap *self)
     return;
 
   g_clear_pointer (&self->guard, llm_map_guard_leave);
-  if (self->fd >= 0)
-    {
-      if (self->data != NULL)
-        munmap ((void *) self->data, self->size);
-      close (self->fd);
-    }
+  if (self->n_parts > 0 && self->data != NULL)
+    munmap ((void *) self->data, self->size);
+  for (guint i = 0; i < self->n_parts; i++)
+    close (self->parts[i].fd);
+  g_free (self->parts);
   g_aligned_free (self->copy);
   g_clear_pointer (&self->bytes, g_bytes_unref);
   g_free (self);
@@ -310,18 +368,59 @@ llm_file_map_get_size (LlmFileMap *self)
   return self->size;
 }
 
+static void
+take_later (gint64 *s,
+            gint64 *ns,
+            gint64  other_s,
+            gint64  other_ns)
+{
+  if (other_s < *s || (other_s == *s && other_ns <= *ns))
+    return;
+  *s = other_s;
+  *ns = other_ns;
+}
+
 gboolean
 llm_file_map_get_identity (LlmFileMap      *self,
                            LlmFileIdentity *identity)
 {
-  *identity = self->identity;
-  return self->fd >= 0;
+  if (self->n_parts == 0)
+    {
+      memset (identity, 0, sizeof *identity);
+      return FALSE;
+    }
+  *identity = self->parts[0].identity;
+  for (guint i = 1; i < self->n_parts; i++)
+    {
+      const LlmFileIdentity *part = &self->parts[i].identity;
+
+      identity->size += part->size;
+      identity->mode &= part->mode;
+      take_later (&identity->modified_s, &identity->modified_ns, part->modified_s,
+                  part->modified_ns);
+      take_later (&identity->changed_s, &identity->changed_ns, part->changed_s,
+                  part->changed_ns);
+    }
+  return TRUE;
 }
 
 int
 llm_file_map_get_fd (LlmFileMap *self)
 {
-  return self->fd;
+  return self->n_parts > 0 ? self->parts[0].fd : -1;
+}
+
+int
+llm_file_map_get_part (LlmFileMap      *self,
+                       guint            i,
+                       guint64         *offset,
+                       LlmFileIdentity *identity)
+{
+  if (i >= self->n_parts)
+    return -1;
+  *offset = self->parts[i].offset;
+  *identity = self->parts[i].identity;
+  return self->parts[i].fd;
 }
 
 /* A file may also change with no page lost: cut within its last one, or written
@@ -329,14 +428,17 @@ llm_file_map_get_fd (LlmFileMap *self)
 gboolean
 llm_file_map_is_damaged (LlmFileMap *self)
 {
-  LlmFileIdentity now;
+  gboolean is_damaged = self->guard != NULL && llm_map_guard_is_damaged (self->guard);
 
-  if (self->guard == NULL)
-    return FALSE;
+  for (guint i = 0; !is_damaged && i < self->n_parts; i++)
+    {
+      const LlmFileIdentity *then = &self->parts[i].identity;
+      LlmFileIdentity now;
 
-  return llm_map_guard_is_damaged (self->guard) || !llm_file_identity_read (self->fd, &now) ||
-         now.size != self->size || now.modified_s != self->identity.modified_s ||
-         now.modified_ns != self->identity.modified_ns;
+      is_damaged = !llm_file_identity_read (self->parts[i].fd, &now) || now.size != then->size
+                   || now.modified_s != then->modified_s || now.modified_ns != then->modified_ns;
+    }
+  return is_damaged;
 }
 
 void
@@ -383,7 +485,7 @@ llm_file_map_count_resident (LlmFileMap *self,
   int pagemap = -1;
 
   if (!find_pages (self, offset, length, &begin, &end))
-    return self->fd < 0 && offset < self->size ? MIN (length, self->size - offset) : 0;
+    return self->n_parts == 0 && offset < self->size ? MIN (length, self->size - offset) : 0;
   if (!self->is_told)
     pagemap = open ("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
 
@@ -430,7 +532,7 @@ void
 llm_file_map_set_random (LlmFileMap *self,
                          gboolean    is_random)
 {
-  if (self->fd < 0)
+  if (self->n_parts == 0)
     return;
   madvise ((void *) self->data, self->size, is_random ? MADV_RANDOM : MADV_NORMAL);
   /* where these are allowed, one page that is missing is two huge ones that are read */
@@ -501,7 +603,16 @@ llm_file_map_drop (LlmFileMap *self,
   if (!find_own_pages (self, offset, length, &begin, &end))
     return;
   madvise ((void *) (self->data + begin), end - begin, MADV_DONTNEED);
-  posix_fadvise (self->fd, (off_t) begin, (off_t) (end - begin), POSIX_FADV_DONTNEED);
+  for (guint i = 0; i < self->n_parts; i++)
+    {
+      const Part *part = &self->parts[i];
+      guint64 first = MAX (begin, part->offset);
+      guint64 last = MIN (end, part->offset + part->identity.size);
+
+      if (first < last)
+        posix_fadvise (part->fd, (off_t) (first - part->offset), (off_t) (last - first),
+                       POSIX_FADV_DONTNEED);
+    }
 }
 
 /* Only what is mapped here alone is taken apart; a kernel before 5.4 knows no such advice. */

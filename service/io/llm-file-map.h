@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * A file mapped for reading. Somebody may cut the file while it is mapped: a
+ * A file mapped for reading, or several as one. Somebody may cut the file while it is mapped: a
  * page that is gone then reads as zeros and marks the map as damaged, instead
  * of killing the process with SIGBUS. Any thread.
  */
@@ -51,6 +51,10 @@ LlmFileMap   *llm_file_map_open           (const char   *path,
 LlmFileMap   *llm_file_map_new_for_fd     (int           fd,
                                            const char   *path,
                                            GError      **error) G_GNUC_WARN_UNUSED_RESULT;
+/* The files of @maps, each of one file, as one: each begins at a page behind the one before. */
+LlmFileMap   *llm_file_map_join           (LlmFileMap *const *maps,
+                                           guint         n_maps,
+                                           GError      **error) G_GNUC_WARN_UNUSED_RESULT;
 LlmFileMap   *llm_file_map_new_for_bytes  (GBytes       *bytes);
 LlmFileMap   *llm_file_map_ref            (LlmFileMap   *self);
 void          llm_file_map_unref          (LlmFileMap   *self);
@@ -58,12 +62,18 @@ void          llm_file_map_unref          (LlmFileMap   *self);
 const guint8 *llm_file_map_get_data       (LlmFileMap   *self);
 guint64       llm_file_map_get_size       (LlmFileMap   *self);
 
-/* As of when it was mapped. FALSE for bytes, which are no file. */
+/* As of when it was mapped; of several files the size is that of all, the times are the latest, and
+ * the rest is the first one's. FALSE for bytes, which are no file. */
 gboolean      llm_file_map_get_identity   (LlmFileMap      *self,
                                            LlmFileIdentity *identity);
 
-/* The mapped file, to open it once more; -1 for bytes. */
+/* The mapped file, the first of several, to open it once more; -1 for bytes. */
 int           llm_file_map_get_fd         (LlmFileMap   *self);
+/* File @i of those that are mapped, and where it begins; -1 behind the last. */
+int           llm_file_map_get_part       (LlmFileMap      *self,
+                                           guint            i,
+                                           guint64         *offset,
+                                           LlmFileIdentity *identity);
 
 /* Whether the file lost pages since it was mapped: what was computed from it is worthless. */
 gboolean      llm_file_map_is_damaged     (LlmFileMap   *self);

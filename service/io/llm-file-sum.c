@@ -15,13 +15,15 @@
 struct _LlmFileSum
 {
   LlmDisk *disk;         /* (unowned) */
-  int fd;
-  LlmFileIdentity identity; /* of the file as it was mapped */
+  LlmFileMap *map;       /* (owned) */
+  guint part;            /* of its files, the one that is read */
+  int fd;                /* -1: not open */
+  LlmFileIdentity identity; /* of that file as it was mapped */
   gboolean is_direct;    /* past the page cache */
   gboolean was_cached;   /* the piece under way */
   gboolean is_reading;
   gboolean is_ended;     /* the owner has gone */
-  guint64 at;            /* bytes that were summed */
+  guint64 at;            /* bytes of it that were summed */
   int code;              /* errno of what failed, or 0 */
   XXH3_state_t *state;   /* (owned) */
 };
@@ -29,41 +31,53 @@ struct _LlmFileSum
 static void
 sum_free (LlmFileSum *self)
 {
-  close (self->fd);
+  if (self->fd >= 0)
+    close (self->fd);
+  llm_file_map_unref (self->map);
   XXH3_freeState (self->state);
   g_free (self);
 }
 
 /* A file that others have under the same name by now is none of ours: it is opened by what is
  * mapped. */
+static gboolean
+open_part (LlmFileSum  *self,
+           GError     **error)
+{
+  guint64 offset;
+  int mapped = llm_file_map_get_part (self->map, self->part, &offset, &self->identity);
+  g_autofree char *path = g_strdup_printf ("/proc/self/fd/%d", mapped);
+
+  if (self->fd >= 0)
+    close (self->fd);
+  self->at = 0;
+  self->fd = llm_disk_open (self->disk, AT_FDCWD, path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
+  if (self->fd < 0)
+    return llm_fail (error, LLMSVC_ERROR_FAILED, "It can't be opened: %s",
+                     g_strerror (-self->fd));
+  self->is_direct = (fcntl (self->fd, F_GETFL) & O_DIRECT) != 0;
+  /* of what is read ahead nobody would know that it must go again */
+  if (!self->is_direct)
+    posix_fadvise (self->fd, 0, 0, POSIX_FADV_RANDOM);
+  return TRUE;
+}
+
 LlmFileSum *
 llm_file_sum_new (LlmDisk     *disk,
                   LlmFileMap  *map,
                   GError     **error)
 {
-  g_autofree char *path = NULL;
-  LlmFileIdentity identity;
-  LlmFileSum *self;
-  int fd;
+  g_autoptr(LlmFileSum) self = NULL;
 
-  g_return_val_if_fail (llm_file_map_get_identity (map, &identity), NULL);
-
-  path = g_strdup_printf ("/proc/self/fd/%d", llm_file_map_get_fd (map));
-  fd = llm_disk_open (disk, AT_FDCWD, path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
-  if (fd < 0)
-    return llm_fail_null (error, LLMSVC_ERROR_FAILED, "It can't be opened: %s", g_strerror (-fd));
+  g_return_val_if_fail (llm_file_map_get_fd (map) >= 0, NULL);
 
   self = g_new0 (LlmFileSum, 1);
   self->disk = disk;
-  self->fd = fd;
-  self->identity = identity;
-  self->is_direct = (fcntl (fd, F_GETFL) & O_DIRECT) != 0;
-  /* of what is read ahead nobody would know that it must go again */
-  if (!self->is_direct)
-    posix_fadvise (fd, 0, 0, POSIX_FADV_RANDOM);
+  self->map = llm_file_map_ref (map);
+  self->fd = -1;
   self->state = XXH3_createState ();
   XXH3_128bits_reset (self->state);
-  return self;
+  return open_part (self, error) ? g_steal_pointer (&self) : NULL;
 }
 
 void
@@ -125,7 +139,8 @@ llm_file_sum_work (LlmFileSum  *self,
                    char        *digits,
                    GError     **error)
 {
-  LlmFileIdentity now;
+  LlmFileIdentity now, next;
+  guint64 offset;
   gsize length;
   XXH128_hash_t sum;
 
@@ -150,6 +165,11 @@ llm_file_sum_work (LlmFileSum  *self,
     {
       llm_fail (error, LLMSVC_ERROR_FAILED, "It was changed while it was in use");
       return LLM_FAILED;
+    }
+  if (llm_file_map_get_part (self->map, self->part + 1, &offset, &next) >= 0)
+    {
+      self->part++;
+      return open_part (self, error) ? LLM_PENDING : LLM_FAILED;
     }
   sum = XXH3_128bits_digest (self->state);
   g_snprintf (digits, LLM_FILE_SUM_DIGITS + 1,

@@ -44,6 +44,8 @@ make_id (const char *path)
 
   if (g_str_has_suffix (id, SUFFIX) && strlen (id) > strlen (SUFFIX))
     id[strlen (id) - strlen (SUFFIX)] = '\0';
+  if (g_regex_match_simple (".-00001-of-[0-9]{5}$", id, 0, 0))
+    id[strlen (id) - strlen ("-00001-of-00001")] = '\0';
   return g_steal_pointer (&id);
 }
 
@@ -190,8 +192,7 @@ llm_model_info_open (LlmModelInfo  *self,
   return gguf != NULL ? open_model (self, gguf, error) : NULL;
 }
 
-/* `NAME-00002-of-00005.gguf` and the like, but not the first part: that is listed,
- * with the error that split files get. */
+/* `NAME-00002-of-00005.gguf` and the like, but not the first part: that stands for all of them. */
 static gboolean
 is_further_part (const char *name)
 {

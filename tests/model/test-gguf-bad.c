@@ -277,12 +277,6 @@ build_dims_wrap (LlmTestGguf *built)
 }
 
 static void
-build_split (LlmTestGguf *built)
-{
-  llm_test_gguf_add_int (built, "split.count", LLM_GGUF_UINT16, 3);
-}
-
-static void
 build_long_name (LlmTestGguf *built)
 {
   g_autofree char *name = g_strnfill (257, 'n');
@@ -314,7 +308,6 @@ static const Shape shapes[] = {
   { "alignment-text", build_alignment_text, INVALID, "general.alignment", "string" },
   { "dims-overflow", build_dims_overflow, INVALID, "tensor “big”", "dimension 3 is 1048576" },
   { "dims-wrap", build_dims_wrap, INVALID, "tensor “big”", "dimension 1 is 4294967296" },
-  { "split", build_split, UNSUPPORTED, "split.count", "is 3" },
   { "long-name", build_long_name, INVALID, "tensor 0", "257" },
   { "no-architecture", build_no_architecture, INVALID, "general.architecture", "missing" },
 };

@@ -440,16 +440,8 @@ read_layout (LlmGguf  *gguf,
              guint64  *alignment,
              GError  **error)
 {
-  const guint64 default_parts = 1, default_alignment = DEFAULT_ALIGNMENT;
-  guint64 n_parts;
+  const guint64 default_alignment = DEFAULT_ALIGNMENT;
 
-  if (!llm_gguf_get_uint (gguf, "split.count", 0, G_MAXUINT16, &default_parts, &n_parts, error))
-    return FALSE;
-  if (n_parts > 1)
-    return llm_gguf_fail (gguf, error, LLMSVC_ERROR_UNSUPPORTED,
-                          "split.count is %ju: models split into several files are not supported, "
-                          "join the parts into one file",
-                          n_parts);
   if (!llm_gguf_get_uint (gguf, "general.alignment", MIN_ALIGNMENT, MAX_ALIGNMENT,
                           &default_alignment, alignment, error))
     return FALSE;

@@ -39,8 +39,8 @@ new_for_map (LlmFileMap  *map,
 }
 
 LlmGguf *
-llm_gguf_open (const char  *path,
-               GError     **error)
+llm_gguf_open_alone (const char  *path,
+                     GError     **error)
 {
   g_autoptr(GError) local_error = NULL;
   g_autoptr(LlmFileMap) map = llm_file_map_open (path, &local_error);

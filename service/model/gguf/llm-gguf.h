@@ -52,7 +52,8 @@ typedef struct
   char *path;
   LlmFileMap *map;           /* whose bytes tensors and strings point into */
   guint version;
-  guint64 header_hash;       /* XXH3 of header, key-values and tensor table */
+  guint64 header_hash;       /* XXH3 of header, key-values and tensor table; of several files, of
+                              * theirs */
   gsize has_weights_hash;    /* g_once_init_enter() */
   guint64 weights_hash;
 
@@ -62,8 +63,12 @@ typedef struct
   GHashTable *tensor_index;  /* name → index + 1 */
 } LlmGguf;
 
-/* Opens and checks @path. */
+/* Opens and checks @path; of a model in several files any of them, with the others beside it, as if
+ * all were one with the first one's path. In llm-gguf-open.c. */
 LlmGguf             *llm_gguf_open        (const char  *path,
+                                           GError     **error) G_GNUC_WARN_UNUSED_RESULT;
+/* One file, whatever it is a part of. */
+LlmGguf             *llm_gguf_open_alone  (const char  *path,
                                            GError     **error) G_GNUC_WARN_UNUSED_RESULT;
 /* The same from memory; @name stands for the path. */
 LlmGguf             *llm_gguf_new_for_bytes (GBytes     *bytes,

@@ -134,15 +134,40 @@ on_read (gssize        n,
   self->at += piece;
 }
 
+/* Whether the file that was read is what was mapped, also when it was written and then read: its
+ * time tells. */
+static gboolean
+check_part (LlmFileSum  *self,
+            GError     **error)
+{
+  LlmFileIdentity now;
+
+  if (llm_file_identity_read (self->fd, &now)
+      && llm_file_identity_equal (&now, &self->identity, TRUE))
+    return TRUE;
+  return llm_fail (error, LLMSVC_ERROR_FAILED, "It was changed while it was in use");
+}
+
+static LlmStatus
+end_sum (LlmFileSum *self,
+         char       *digits)
+{
+  XXH128_hash_t sum = XXH3_128bits_digest (self->state);
+
+  g_snprintf (digits, LLM_FILE_SUM_DIGITS + 1,
+              "%016" G_GINT64_MODIFIER "x%016" G_GINT64_MODIFIER "x", (guint64) sum.high64,
+              (guint64) sum.low64);
+  return LLM_READY;
+}
+
 LlmStatus
 llm_file_sum_work (LlmFileSum  *self,
                    char        *digits,
                    GError     **error)
 {
-  LlmFileIdentity now, next;
+  LlmFileIdentity next;
   guint64 offset;
   gsize length;
-  XXH128_hash_t sum;
 
   if (self->is_reading)
     return LLM_PENDING;
@@ -151,29 +176,20 @@ llm_file_sum_work (LlmFileSum  *self,
       llm_fail (error, LLMSVC_ERROR_FAILED, "It can't be read: %s", g_strerror (self->code));
       return LLM_FAILED;
     }
-  if (self->at < self->identity.size)
+  while (self->at == self->identity.size)
     {
-      length = (get_piece (self) + LLM_DISK_BLOCK - 1) / LLM_DISK_BLOCK * LLM_DISK_BLOCK;
-      self->was_cached = !self->is_direct && is_cached (self);
-      self->is_reading = TRUE;
-      llm_disk_read (self->disk, LLM_DISK_AHEAD, self->fd, self->at, length, on_read, self);
-      return LLM_PENDING;
-    }
-  /* Also what was written and then read: its time tells. */
-  if (!llm_file_identity_read (self->fd, &now) ||
-      !llm_file_identity_equal (&now, &self->identity, TRUE))
-    {
-      llm_fail (error, LLMSVC_ERROR_FAILED, "It was changed while it was in use");
-      return LLM_FAILED;
-    }
-  if (llm_file_map_get_part (self->map, self->part + 1, &offset, &next) >= 0)
-    {
+      if (!check_part (self, error))
+        return LLM_FAILED;
+      if (llm_file_map_get_part (self->map, self->part + 1, &offset, &next) < 0)
+        return end_sum (self, digits);
       self->part++;
-      return open_part (self, error) ? LLM_PENDING : LLM_FAILED;
+      if (!open_part (self, error))
+        return LLM_FAILED;
     }
-  sum = XXH3_128bits_digest (self->state);
-  g_snprintf (digits, LLM_FILE_SUM_DIGITS + 1,
-              "%016" G_GINT64_MODIFIER "x%016" G_GINT64_MODIFIER "x", (guint64) sum.high64,
-              (guint64) sum.low64);
-  return LLM_READY;
+
+  length = (get_piece (self) + LLM_DISK_BLOCK - 1) / LLM_DISK_BLOCK * LLM_DISK_BLOCK;
+  self->was_cached = !self->is_direct && is_cached (self);
+  self->is_reading = TRUE;
+  llm_disk_read (self->disk, LLM_DISK_AHEAD, self->fd, self->at, length, on_read, self);
+  return LLM_PENDING;
 }

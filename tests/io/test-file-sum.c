@@ -95,6 +95,48 @@ test_lengths (Fixture      *fixture,
     }
 }
 
+/* Of several files it is that of all, one behind the other. */
+static void
+test_parts (Fixture      *fixture,
+            gconstpointer data)
+{
+  static const gsize lengths[] = { 5000, LLM_DISK_MAX_BYTES + 1, 8192 };
+  char expected[LLM_FILE_SUM_DIGITS + 1], found[LLM_FILE_SUM_DIGITS + 1];
+  g_autoptr(GByteArray) all = g_byte_array_new ();
+  LlmFileMap *maps[G_N_ELEMENTS (lengths)];
+  g_autoptr(LlmFileMap) joined = NULL;
+  g_autoptr(LlmFileSum) sum = NULL;
+  g_autoptr(GError) error = NULL;
+  XXH128_hash_t hash;
+  LlmStatus status;
+
+  for (guint i = 0; i < G_N_ELEMENTS (lengths); i++)
+    {
+      char own[LLM_FILE_SUM_DIGITS + 1];
+
+      fixture->path[strlen (fixture->path) - 1] = (char) ('0' + i);
+      maps[i] = make_file (fixture, lengths[i], own);
+      g_byte_array_append (all, llm_file_map_get_data (maps[i]), (guint) lengths[i]);
+    }
+  hash = XXH3_128bits (all->data, all->len);
+  g_snprintf (expected, sizeof expected, "%016" G_GINT64_MODIFIER "x%016" G_GINT64_MODIFIER "x",
+              (guint64) hash.high64, (guint64) hash.low64);
+  joined = llm_file_map_join (maps, G_N_ELEMENTS (lengths), &error);
+  g_assert_no_error (error);
+  for (guint i = 0; i < G_N_ELEMENTS (lengths); i++)
+    llm_file_map_unref (maps[i]);
+  sum = llm_file_sum_new (fixture->disk, joined, &error);
+  g_assert_no_error (error);
+  while ((status = llm_file_sum_work (sum, found, &error)) == LLM_PENDING)
+    {
+      g_assert_cmpuint (llm_disk_get_n_pending (fixture->disk, LLM_DISK_AHEAD), ==, 1);
+      llm_disk_poll (fixture->disk, G_MAXINT64);
+    }
+  g_assert_no_error (error);
+  g_assert_cmpint (status, ==, LLM_READY);
+  g_assert_cmpstr (found, ==, expected);
+}
+
 /* A file that changes, by its time at least, has no checksum; one that becomes shorter neither. */
 static void
 test_changed (Fixture      *fixture,
@@ -155,6 +197,7 @@ main (int   argc,
 {
   g_test_init (&argc, &argv, NULL);
   g_test_add ("/io/file-sum/lengths", Fixture, NULL, set_up, test_lengths, tear_down);
+  g_test_add ("/io/file-sum/parts", Fixture, NULL, set_up, test_parts, tear_down);
   g_test_add ("/io/file-sum/changed", Fixture, NULL, set_up, test_changed, tear_down);
   g_test_add ("/io/file-sum/ended", Fixture, NULL, set_up, test_ended, tear_down);
   return g_test_run ();

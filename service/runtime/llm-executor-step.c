@@ -8,6 +8,7 @@
 
 #include "base/llm-fail.h"
 #include "common/llmsvc-error.h"
+#include "model/llm-footprint.h"
 #include "runtime/llm-executor-private.h"
 
 G_STATIC_ASSERT (LLM_DRAFT_MAX_NODES == LLM_TREE_MAX_NODES);
@@ -381,17 +382,13 @@ count_rows_with_room (LlmRunner   *self,
   return llm_forward_count_rows (step->forward, room);
 }
 
-/* FALSE when no step began: nothing was left to run, or there was no room for it. */
-static gboolean
-begin_step (LlmRunner          *self,
-            LlmQueueKind        queue,
-            const LlmRowBudget *budgets,
-            guint               n_budgets)
+/* @n_rows: at most, but one of each request. */
+static void
+collect_rows (LlmQueueStep       *step,
+              const LlmRowBudget *budgets,
+              guint               n_budgets,
+              guint               n_rows)
 {
-  LlmQueueStep *step = &self->steps[queue];
-  g_autoptr(GError) error = NULL;
-  guint n_rows = count_rows_with_room (self, step);
-
   llm_queue_step_reset (step);
   for (guint i = 0; i < n_budgets; i++)
     {
@@ -411,18 +408,60 @@ begin_step (LlmRunner          *self,
       else if (!add_rows (request, step, &budget, &no_room) && !make_way (request, step))
         llm_request_end (request, LLM_FINISH_FAILED, no_room);
     }
-  if (step->n_budgets == 0)
-    return FALSE;
+}
 
-  llm_runner_choose_pool (self, step);
-  step->teaches = step->teaches && !has_other_levels (step);
-  if (llm_queue_step_begin (step, &error))
+/* What a step can do that found no room to compute: have others give what they don't need now, or
+ * have fewer rows, which is set. FALSE when there is nothing left. */
+static gboolean
+find_room (LlmRunner    *self,
+           LlmQueueStep *step,
+           guint        *n_rows)
+{
+  guint64 row = llm_footprint_get_row (llm_model_get_hparams (self->instance->model));
+  guint64 freed = 0;
+
+  for (guint i = 0; i < LLM_N_QUEUES; i++)
+    if (&self->steps[i] != step && !self->steps[i].is_active)
+      freed += llm_forward_trim (self->steps[i].forward);
+  freed += llm_executor_make_room (self->executor, step->rows->len * row);
+  if (freed > 0)
+    return TRUE;
+  *n_rows = step->rows->len / 2;
+  return step->rows->len > step->n_budgets;
+}
+
+/* FALSE when no step began: nothing was left to run, or there was no room for it. */
+static gboolean
+begin_step (LlmRunner          *self,
+            LlmQueueKind        queue,
+            const LlmRowBudget *budgets,
+            guint               n_budgets)
+{
+  LlmQueueStep *step = &self->steps[queue];
+  g_autoptr(GError) error = NULL;
+  guint n_rows = count_rows_with_room (self, step);
+  gboolean is_tried_again;
+
+  do
     {
-      llm_scheduler_begin_step (self->scheduler, queue, step->budgets, step->n_budgets);
-      return TRUE;
-    }
+      g_clear_error (&error);
+      collect_rows (step, budgets, n_budgets, n_rows);
+      if (step->n_budgets == 0)
+        return FALSE;
 
-  llm_queue_step_take_back (step);
+      llm_runner_choose_pool (self, step);
+      step->teaches = step->teaches && !has_other_levels (step);
+      if (llm_queue_step_begin (step, &error))
+        {
+          llm_scheduler_begin_step (self->scheduler, queue, step->budgets, step->n_budgets);
+          return TRUE;
+        }
+      llm_queue_step_take_back (step);
+      is_tried_again = g_error_matches (error, LLMSVC_ERROR, LLMSVC_ERROR_NO_MEMORY)
+                       && find_room (self, step, &n_rows);
+    }
+  while (is_tried_again);
+
   fail_step (step, error);
   return FALSE;
 }

@@ -265,8 +265,8 @@ llm_forward_prepare_heads (LlmStep            *self,
             prepare_rows, vectors);
 }
 
-/* What gpt-oss has before a gate: silu of STEEPNESS × the capped gate, times the capped up + 1,
- * over STEEPNESS. A NaN stays one. */
+/* LLM_GATE_CAPPED_SILU as silu_mul() can have it: silu of STEEPNESS × the capped gate, times the
+ * capped up + 1, over STEEPNESS. A NaN stays one. */
 static void
 cap_gate (float *gate,
           float *up,

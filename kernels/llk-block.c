@@ -131,31 +131,21 @@ read_iq4_xs (const uint8_t *src,
     }
 }
 
-/* Eight values of an IQ2 type. */
+/* The @n values of a point of a grid, whose magnitudes have @bits; @first is the smallest that is
+ * positive. */
 INLINE void
-read_eight (unsigned point,
+read_point (unsigned point,
             unsigned signs,
+            size_t   n,
+            unsigned bits,
+            unsigned first,
             uint8_t *q)
 {
-  for (size_t i = 0; i < 8; i++)
+  for (size_t i = 0; i < n; i++)
     {
-      unsigned magnitude = point >> 2 * i & 3;
+      unsigned magnitude = point >> bits * i & ((1u << bits) - 1);
 
-      q[i] = (uint8_t) ((signs >> i & 1) != 0 ? 2 - magnitude : 3 + magnitude);
-    }
-}
-
-/* Four of an IQ3 type. */
-INLINE void
-read_four (unsigned point,
-           unsigned signs,
-           uint8_t *q)
-{
-  for (size_t i = 0; i < 4; i++)
-    {
-      unsigned magnitude = point >> 3 * i & 7;
-
-      q[i] = (uint8_t) ((signs >> i & 1) != 0 ? 7 - magnitude : 8 + magnitude);
+      q[i] = (uint8_t) ((signs >> i & 1) != 0 ? first - 1 - magnitude : first + magnitude);
     }
 }
 
@@ -183,25 +173,27 @@ read_iq2 (LlkType        type,
   for (size_t i = 0; i < 32; i++)
     {
       const uint8_t *eight = src + 2 + 8 * (i / 4);
-      uint8_t *q = block->q + 8 * i;
+      unsigned point, signs;
       uint32_t word;
 
       switch (type)
         {
         case LLK_IQ2_XXS:
           memcpy (&word, eight + 4, sizeof word);
-          read_eight (llk_iq2_xxs_grid[eight[i % 4]], complete_signs (word >> 7 * (i % 4) & 127),
-                      q);
+          point = llk_iq2_xxs_grid[eight[i % 4]];
+          signs = complete_signs (word >> 7 * (i % 4) & 127);
           break;
         case LLK_IQ2_XS:
           word = llk_load_u16 (src + 2 + 2 * i);
-          read_eight (llk_iq2_xs_grid[word & 511], complete_signs (word >> 9), q);
+          point = llk_iq2_xs_grid[word & 511];
+          signs = complete_signs (word >> 9);
           break;
         default:
-          word = src[2 + i] | (src[66 + i / 4] >> 2 * (i % 4) & 3u) << 8;
-          read_eight (llk_iq2_s_grid[word], src[34 + i], q);
+          point = llk_iq2_s_grid[src[2 + i] | (src[66 + i / 4] >> 2 * (i % 4) & 3u) << 8];
+          signs = src[34 + i];
           break;
         }
+      read_point (point, signs, 8, 2, 3, block->q + 8 * i);
     }
   for (size_t i = 0; i < 16; i++)
     block->scales[i] = make_odd (type == LLK_IQ2_XXS ? src[2 + 8 * (i / 2) + 7] >> 4
@@ -231,7 +223,7 @@ read_iq3 (LlkType        type,
           signs = src[74 + i / 2];
           point = llk_iq3_s_grid[point | (src[66 + i / 8] >> i % 8 & 1u) << 8];
         }
-      read_four (point, signs >> 4 * (i % 2), block->q + 4 * i);
+      read_point (point, signs >> 4 * (i % 2), 4, 3, 8, block->q + 4 * i);
     }
   for (size_t i = 0; i < 8; i++)
     block->scales[i] = make_odd (type == LLK_IQ3_XXS ? src[66 + 4 * i + 3] >> 4

@@ -56,7 +56,7 @@ open_part (LlmFileSum  *self,
     return llm_fail (error, LLMSVC_ERROR_FAILED, "It can't be opened: %s",
                      g_strerror (-self->fd));
   self->is_direct = (fcntl (self->fd, F_GETFL) & O_DIRECT) != 0;
-  /* of what is read ahead nobody would know that it must go again */
+  /* what is read ahead would stay in the page cache */
   if (!self->is_direct)
     posix_fadvise (self->fd, 0, 0, POSIX_FADV_RANDOM);
   return TRUE;

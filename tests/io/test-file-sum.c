@@ -67,6 +67,28 @@ make_file (Fixture *fixture,
   return map;
 }
 
+/* One piece is read at a time. */
+static void
+check_sum (Fixture    *fixture,
+           LlmFileMap *map,
+           const char *expected)
+{
+  char found[LLM_FILE_SUM_DIGITS + 1];
+  g_autoptr(GError) error = NULL;
+  g_autoptr(LlmFileSum) sum = llm_file_sum_new (fixture->disk, map, &error);
+  LlmStatus status;
+
+  g_assert_no_error (error);
+  while ((status = llm_file_sum_work (sum, found, &error)) == LLM_PENDING)
+    {
+      g_assert_cmpuint (llm_disk_get_n_pending (fixture->disk, LLM_DISK_AHEAD), ==, 1);
+      llm_disk_poll (fixture->disk, G_MAXINT64);
+    }
+  g_assert_no_error (error);
+  g_assert_cmpint (status, ==, LLM_READY);
+  g_assert_cmpstr (found, ==, expected);
+}
+
 static void
 test_lengths (Fixture      *fixture,
               gconstpointer data)
@@ -77,21 +99,10 @@ test_lengths (Fixture      *fixture,
 
   for (guint i = 0; i < G_N_ELEMENTS (lengths); i++)
     {
-      char expected[LLM_FILE_SUM_DIGITS + 1], found[LLM_FILE_SUM_DIGITS + 1];
+      char expected[LLM_FILE_SUM_DIGITS + 1];
       g_autoptr(LlmFileMap) map = make_file (fixture, lengths[i], expected);
-      g_autoptr(GError) error = NULL;
-      g_autoptr(LlmFileSum) sum = llm_file_sum_new (fixture->disk, map, &error);
-      LlmStatus status;
 
-      g_assert_no_error (error);
-      while ((status = llm_file_sum_work (sum, found, &error)) == LLM_PENDING)
-        {
-          g_assert_cmpuint (llm_disk_get_n_pending (fixture->disk, LLM_DISK_AHEAD), ==, 1);
-          llm_disk_poll (fixture->disk, G_MAXINT64);
-        }
-      g_assert_no_error (error);
-      g_assert_cmpint (status, ==, LLM_READY);
-      g_assert_cmpstr (found, ==, expected);
+      check_sum (fixture, map, expected);
     }
 }
 
@@ -101,14 +112,12 @@ test_parts (Fixture      *fixture,
             gconstpointer data)
 {
   static const gsize lengths[] = { 5000, LLM_DISK_MAX_BYTES + 1, 8192 };
-  char expected[LLM_FILE_SUM_DIGITS + 1], found[LLM_FILE_SUM_DIGITS + 1];
+  char expected[LLM_FILE_SUM_DIGITS + 1];
   g_autoptr(GByteArray) all = g_byte_array_new ();
   LlmFileMap *maps[G_N_ELEMENTS (lengths)];
   g_autoptr(LlmFileMap) joined = NULL;
-  g_autoptr(LlmFileSum) sum = NULL;
   g_autoptr(GError) error = NULL;
   XXH128_hash_t hash;
-  LlmStatus status;
 
   for (guint i = 0; i < G_N_ELEMENTS (lengths); i++)
     {
@@ -125,16 +134,7 @@ test_parts (Fixture      *fixture,
   g_assert_no_error (error);
   for (guint i = 0; i < G_N_ELEMENTS (lengths); i++)
     llm_file_map_unref (maps[i]);
-  sum = llm_file_sum_new (fixture->disk, joined, &error);
-  g_assert_no_error (error);
-  while ((status = llm_file_sum_work (sum, found, &error)) == LLM_PENDING)
-    {
-      g_assert_cmpuint (llm_disk_get_n_pending (fixture->disk, LLM_DISK_AHEAD), ==, 1);
-      llm_disk_poll (fixture->disk, G_MAXINT64);
-    }
-  g_assert_no_error (error);
-  g_assert_cmpint (status, ==, LLM_READY);
-  g_assert_cmpstr (found, ==, expected);
+  check_sum (fixture, joined, expected);
 }
 
 /* A file that changes, by its time at least, has no checksum; one that becomes shorter neither. */

@@ -75,9 +75,13 @@ count_costs (BenchEngine *self)
     if (bytes_of_type[type] > bytes_of_type[costs->type])
       costs->type = type;
 
-  costs->position_bytes = (guint64) h->n_layers * 2 * h->n_kv_heads * h->head_dim *
-                          sizeof (guint16);
-  costs->position_ops = 4.0 * h->n_layers * h->n_heads * h->head_dim;
+  for (guint i = 0; i < h->n_layers; i++)
+    {
+      const LlmLayer *layer = &h->layers[i];
+
+      costs->position_bytes += (guint64) 2 * layer->n_kv_heads * layer->head_dim * sizeof (guint16);
+      costs->position_ops += 4.0 * layer->n_heads * layer->head_dim;
+    }
 }
 
 BenchCosts
@@ -108,14 +112,9 @@ bench_engine_new_store (BenchEngine        *self,
                         const LlmKvPolicy  *policy,
                         GError            **error)
 {
-  const LlmKvLayout layout = {
-    .kind = LLM_KV_FULL,
-    .format = LLK_KV_F16,
-    .n_layers = self->hparams->n_layers,
-    .n_kv_heads = self->hparams->n_kv_heads,
-    .head_dim = self->hparams->head_dim,
-    .chunk_slots = LLM_KV_CHUNK_SLOTS,
-  };
+  LlmKvLayer layers[LLM_MAX_LAYERS];
+  const LlmKvLayout layout =
+    llm_forward_get_layout (self->hparams, LLK_KV_F16, LLM_KV_CHUNK_SLOTS, layers);
 
   return llm_kv_store_new (&layout, policy, NULL, error);
 }

@@ -19,6 +19,7 @@
 #include "decoding/draft/llm-lookup-source.h"
 #include "draft/bench-big-little.h"
 #include "draft/bench-method.h"
+#include "forward/llm-forward.h"
 #include "runtime/llm-draft-model.h"
 #include "runtime/llm-executor.h"
 #include "weights/llm-repacked-cache.h"
@@ -127,11 +128,12 @@ static guint64
 choose_keep (Player *self,
              guint   n_positions)
 {
-  const LlmHparams *h = llm_model_get_hparams (self->model);
+  LlmKvLayer layers[LLM_MAX_LAYERS];
+  LlmKvLayout layout = llm_forward_get_layout (llm_model_get_hparams (self->model), LLK_KV_F16,
+                                               LLM_KV_CHUNK_SLOTS, layers);
   guint64 other = count_own () + (guint64) opt_limit / RESERVE_PARTS + SCRATCH_BYTES
                   + MIN (RING_BYTES, self->bytes / RING_PARTS)
-                  + (guint64) n_positions * h->n_layers * 2 * h->n_kv_heads * h->head_dim
-                      * sizeof (guint16);
+                  + n_positions * llm_kv_layout_count_values (&layout) * sizeof (guint16);
 
   /* a file's, and as good as always in use */
   if (self->draft != NULL && opt_cache != NULL)

@@ -40,7 +40,7 @@ llm_w8_kind_get_size (LlmW8Kind         kind,
   switch (kind)
     {
     case LLM_W8_ATTENTION_OUTPUT:
-      return hparams->n_heads * hparams->head_dim;
+      return hparams->query_width;
     case LLM_W8_FFN_OUTPUT:
       return hparams->n_ff;
     default:

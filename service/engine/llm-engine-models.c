@@ -10,6 +10,7 @@
 #include "base/llm-clock.h"
 #include "common/llmsvc-error-private.h"
 #include "engine/llm-crash-mark.h"
+#include "forward/llm-forward.h"
 #include "weights/llm-levels.h"
 #include "weights/llm-repacked-cache.h"
 
@@ -145,8 +146,9 @@ llm_engine_check_ratio (guint              percent,
                         guint              chunk_tokens,
                         GError           **error)
 {
-  guint least = llm_kv_least_ratio (hparams->n_layers, hparams->n_kv_heads, hparams->head_dim,
-                                    chunk_tokens);
+  LlmKvLayer layers[LLM_MAX_LAYERS];
+  LlmKvLayout layout = llm_forward_get_layout (hparams, LLK_KV_F16, chunk_tokens, layers);
+  guint least = llm_kv_layout_get_least_ratio (&layout);
 
   return percent == 0 || percent >= least
          || llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,

@@ -62,7 +62,7 @@ gather (const LlmAttentionPlan *plan,
         continue;
       /* Drafted tokens are of a call that runs: nothing of it is quantized. */
       g_assert (view->format == self->format);
-      llm_kv_copy_slot (&plan->layout,
+      llm_kv_copy_slot (&plan->layout, self->head_dim,
                         (const guint8 *) view->k + kv_head * plan->head_bytes, from % slots,
                         worker->path + to / slots * plan->head_bytes, to % slots);
     }

@@ -18,7 +18,7 @@ measure_trees (LlmAttentionPlan *plan)
     if (llm_attention_get_row (self, i)->visibility.kind == LLM_VISIBLE_TREE)
       plan->n_path_chunks = (slots - 1 + LLM_TREE_MAX_NODES - 1) / slots + 1;
   plan->layout = (LlmKvLayout) {
-    .format = self->format, .head_dim = self->head_dim, .chunk_slots = slots,
+    .format = self->format, .chunk_slots = slots,
   };
   plan->k_bytes = llk_kv_part_bytes (self->format, LLK_KV_KEYS, self->head_dim, slots);
   plan->head_bytes =

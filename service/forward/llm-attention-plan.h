@@ -62,7 +62,7 @@ typedef struct
   guint max_runs;                /* of one row */
   guint n_split_rows;
   guint n_path_chunks;           /* that a path takes with what lies before the base; 0: no trees */
-  LlmKvLayout layout;            /* of a head */
+  LlmKvLayout layout;            /* of a slot */
   gsize k_bytes;                 /* of K of one head of a chunk that is not quantized */
   gsize head_bytes;              /* of K and V */
 

@@ -26,14 +26,14 @@ add_products (const float *weights,
 }
 
 static void
-add_row (const LlmHparams *hparams,
-         const float      *row,
-         float            *products)
+add_row (const LlmLayer *layer,
+         const float    *row,
+         float          *products)
 {
-  guint dim = hparams->head_dim;
-  guint group = hparams->n_heads / hparams->n_kv_heads;
+  guint dim = layer->head_dim;
+  guint group = layer->n_heads / layer->n_kv_heads;
 
-  for (guint head = 0; head < hparams->n_heads; head++)
+  for (guint head = 0; head < layer->n_heads; head++)
     for (guint first = 0; first < dim; first += BLOCK)
       add_products (row + (gsize) head * dim + first, MIN (BLOCK, dim - first),
                     products + ((gsize) (head / group) * dim + first) * BLOCK);
@@ -74,21 +74,21 @@ factor_block (float *block,
 /* [n_kv_heads × head_dim × BLOCK] of a layer. */
 static void
 measure_layer (LlmGguf             *gguf,
-               const LlmHparams    *hparams,
+               const LlmLayer      *layer,
                const LlkOps        *kernels,
                const LlmTensorPart *part,
                float               *feedback)
 {
   const guint8 *rows = llm_file_map_get_data (gguf->map) + part->offset;
   g_autofree float *row = g_new (float, part->n_in);
-  guint dim = hparams->head_dim;
+  guint dim = layer->head_dim;
 
   for (guint out = 0; out < MIN (part->n_out, MAX_OUTPUTS); out++)
     {
       kernels->vector->unpack (part->type, rows + out * part->row_bytes, row, part->n_in);
-      add_row (hparams, row, feedback);
+      add_row (layer, row, feedback);
     }
-  for (guint head = 0; head < hparams->n_kv_heads; head++)
+  for (guint head = 0; head < layer->n_kv_heads; head++)
     for (guint first = 0; first < dim; first += BLOCK)
       factor_block (feedback + ((gsize) head * dim + first) * BLOCK, MIN (BLOCK, dim - first));
 }
@@ -98,17 +98,20 @@ llm_feedback_new (LlmGguf          *gguf,
                   const LlmHparams *hparams,
                   const LlkOps     *kernels)
 {
-  gsize layer_size = (gsize) hparams->n_kv_heads * hparams->head_dim * BLOCK;
-  g_autofree float *feedback = g_new0 (float, hparams->n_layers * layer_size);
+  g_autofree float *feedback =
+    g_new0 (float, (gsize) hparams->n_kv_layers * hparams->kv_width * BLOCK);
+  gsize at = 0;
 
-  for (guint layer = 0; layer < hparams->n_layers; layer++)
+  for (guint i = 0; i < hparams->n_kv_layers; i++)
     {
+      const LlmLayer *layer = &hparams->layers[i];
       LlmTensorPart part;
 
-      if (!llm_operator_find (gguf, hparams, LLM_OP_ATTENTION_OUT, layer, &part, NULL)
-          || part.tensor == NULL || part.n_in != hparams->n_heads * hparams->head_dim)
+      if (!llm_operator_find (gguf, hparams, LLM_OP_ATTENTION_OUT, i, &part, NULL)
+          || part.tensor == NULL || part.n_in != layer->n_heads * layer->head_dim)
         return NULL;
-      measure_layer (gguf, hparams, kernels, &part, feedback + layer * layer_size);
+      measure_layer (gguf, layer, kernels, &part, feedback + at);
+      at += (gsize) layer->n_kv_heads * layer->head_dim * BLOCK;
     }
   return g_steal_pointer (&feedback);
 }

@@ -81,6 +81,7 @@ llm_forward_zero_inactive (LlmStep  *self,
                            LlmInput  input)
 {
   const LlmHparams *h = self->hparams;
+  const LlmLayer *layer = llm_step_get_layer (self);
   const LlmScratch *s = &self->scratch;
   const struct
   {
@@ -88,9 +89,9 @@ llm_forward_zero_inactive (LlmStep  *self,
     guint n_in;
   } inputs[] = {
     [LLM_INPUT_ATTENTION] = { s->normed, h->n_embd },
-    [LLM_INPUT_ATTENTION_OUT] = { s->attended, h->n_heads * h->head_dim },
+    [LLM_INPUT_ATTENTION_OUT] = { s->attended, layer->n_heads * layer->head_dim },
     [LLM_INPUT_FFN] = { s->normed, h->n_embd },
-    [LLM_INPUT_FFN_DOWN] = { s->gate, h->n_ff },
+    [LLM_INPUT_FFN_DOWN] = { s->gate, layer->n_ff },
   };
   Work work;
 

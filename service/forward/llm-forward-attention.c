@@ -14,13 +14,13 @@ write_heads (guint    first,
              gpointer data)
 {
   LlmStep *self = data;
-  gsize head_dim = self->hparams->head_dim;
+  const LlmLayer *layer = llm_step_get_layer (self);
 
   for (guint item = first; item < end; item++)
     {
       guint head = item / self->batch->n_rows, r = item % self->batch->n_rows;
       const LlmRow *row = llm_step_get_row (self, r);
-      gsize at = ((gsize) r * self->hparams->n_kv_heads + head) * head_dim;
+      gsize at = ((gsize) r * layer->n_kv_heads + head) * layer->head_dim;
 
       llm_kv_seq_write_head (self->batch->sequences[row->sequence], self->layer, head, row->slot,
                              self->scratch.k + at, self->scratch.v + at);
@@ -33,6 +33,7 @@ llm_forward_run_remember (LlmStep         *self,
                           const LlmStage  *stage,
                           GError         **error)
 {
+  const LlmLayer *layer = llm_step_get_layer (self);
   const LlmBatch *batch = self->batch;
 
   for (guint i = 0; i < batch->n_sequences; i++)
@@ -46,8 +47,8 @@ llm_forward_run_remember (LlmStep         *self,
   for (guint r = 0; r < batch->n_rows; r++)
     llm_kv_seq_begin_write (batch->sequences[batch->rows[r].sequence], batch->rows[r].slot);
   /* Keys are written across memory: about four times what a value costs elsewhere. */
-  llm_worker_pool_run (self->pool, batch->n_rows * self->hparams->n_kv_heads,
-                       llm_step_get_grain (8 * self->hparams->head_dim), write_heads, self);
+  llm_worker_pool_run (self->pool, batch->n_rows * layer->n_kv_heads,
+                       llm_step_get_grain (8 * layer->head_dim), write_heads, self);
   for (guint r = 0; r < batch->n_rows; r++)
     llm_kv_seq_end_write (batch->sequences[batch->rows[r].sequence], self->layer,
                           batch->rows[r].slot);
@@ -63,7 +64,7 @@ find_views (LlmStep *self)
       guint end = g_array_index (self->first_view, guint, i + 1);
 
       for (guint chunk = 0; chunk < end - first; chunk++)
-        llm_kv_seq_view (self->batch->sequences[i], self->layer, chunk,
+        llm_kv_seq_view (self->batch->sequences[i], llm_step_get_layer (self)->kv_layer, chunk,
                          &g_array_index (self->views, LlmKvView, first + chunk));
     }
 }
@@ -204,12 +205,13 @@ llm_forward_run_attention (LlmStep         *self,
   if (self->collects_density && self->layer == 0)
     memset (self->scratch.received, 0, (gsize) llm_worker_pool_get_n_threads (self->pool)
                                    * self->n_masses * sizeof (guint64));
-  llm_step_describe_attention (self, &attention);
+  llm_step_describe_attention (self, self->layer, &attention);
   attention.scale = self->hparams->attention_scale;
   attention.softcap = self->hparams->attention_softcap;
   attention.sinks = self->hold->views[0].data;
-  attention.window = self->hparams->layers[self->layer].window;
-  attention.density_share = 1 / ((float) self->hparams->n_layers * (float) self->hparams->n_heads);
+  attention.window = llm_step_get_layer (self)->window;
+  attention.density_share = 1 / ((float) self->hparams->n_layers
+                                 * (float) llm_step_get_layer (self)->n_heads);
   llm_step_add_attention (self, &attention);
   return llm_step_submit (self, error);
 }

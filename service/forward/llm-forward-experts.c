@@ -267,6 +267,7 @@ llm_forward_run_experts (LlmStep         *self,
   const LlmHparams *h = self->hparams;
   LlmScratch *s = &self->scratch;
   guint grain = llm_step_get_grain (h->n_embd);
+  guint n_ff = llm_step_get_layer (self)->n_ff;
   ExpertWork work = { .self = self };
 
   for (guint i = 0; i < LLM_STAGE_MAX_VECTORS; i++)
@@ -291,14 +292,14 @@ llm_forward_run_experts (LlmStep         *self,
           if (status != LLM_READY)
             return status;
           llm_worker_pool_run (self->pool, work.n_rows, grain, gather_rows, &work);
-          add_product (&work, expert, 0, s->gathered, h->n_embd, s->gate, h->n_ff);
-          add_product (&work, expert, 1, s->gathered, h->n_embd, s->up, h->n_ff);
+          add_product (&work, expert, 0, s->gathered, h->n_embd, s->gate, n_ff);
+          add_product (&work, expert, 1, s->gathered, h->n_embd, s->up, n_ff);
           return llm_step_submit (self, error);
         case 1:
           llm_forward_gate (self, work.n_rows,
-                            (const float *[]) { get_bias (self, 0, expert, h->n_ff),
-                                                get_bias (self, 1, expert, h->n_ff) });
-          add_product (&work, expert, 2, s->gate, h->n_ff, s->given, h->n_embd);
+                            (const float *[]) { get_bias (self, 0, expert, n_ff),
+                                                get_bias (self, 1, expert, n_ff) });
+          add_product (&work, expert, 2, s->gate, n_ff, s->given, h->n_embd);
           return llm_step_submit (self, error);
         default:
           work.down_bias = get_bias (self, 2, expert, h->n_embd);

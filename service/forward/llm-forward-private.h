@@ -61,6 +61,13 @@ llm_stage_is_exit (const LlmStage *stage)
 
 /* Whether the output of half a layer goes to the residual stream as it is, so that a product can add
  * it; it has no norm and no scale of its own. */
+/* The layer of the running stage. */
+static inline const LlmLayer *
+llm_step_get_layer (LlmStep *self)
+{
+  return &self->hparams->layers[self->layer];
+}
+
 static inline gboolean
 llm_forward_adds_directly (const LlmHparams *hparams,
                            gboolean          has_post_norm)
@@ -174,7 +181,8 @@ LlmStatus llm_step_poll        (LlmStep              *self,
 /* Makes room for the step and points self->scratch into it. */
 gboolean  llm_step_reserve     (LlmStep              *self,
                                 GError              **error);
-/* All of @attention that does not depend on the layer. */
+/* All of @attention that decides how much room it needs in @layer. */
 void      llm_step_describe_attention (LlmStep       *self,
+                                guint                 layer,
                                 LlmAttention         *attention);
 guint64   llm_step_free_scratch (LlmStep             *self);

@@ -40,10 +40,11 @@ get_scaled_share (const LlmRope *rope,
 /* @factors: (nullable) [dim / 2], at any address. */
 static void
 compute_frequencies (const LlmRope *rope,
-                     guint          dim,
                      const guint8  *factors,
                      double        *frequencies)
 {
+  guint dim = rope->dim;
+
   for (guint i = 0; i < dim / 2; i++)
     {
       double share = get_scaled_share (rope, dim, i);
@@ -68,7 +69,7 @@ llm_forward_run_frequencies (LlmStep         *self,
   if (self->frequencies != NULL)
     return LLM_READY;
 
-  self->frequencies = g_new (double, hparams->n_ropes * n_pairs);
+  self->frequencies = g_new0 (double, hparams->n_ropes * n_pairs);
   for (guint i = 0; i < hparams->n_ropes; i++)
     {
       const guint8 *factors = NULL;
@@ -76,8 +77,7 @@ llm_forward_run_frequencies (LlmStep         *self,
       for (guint op = 0; op < stage->n_ops; op++)
         if (hparams->ropes[i].factors == (gint) stage->ops[op])
           factors = self->hold->views[op].data;
-      compute_frequencies (&hparams->ropes[i], hparams->rope_dim, factors,
-                           self->frequencies + i * n_pairs);
+      compute_frequencies (&hparams->ropes[i], factors, self->frequencies + i * n_pairs);
     }
   return LLM_READY;
 }

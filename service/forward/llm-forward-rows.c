@@ -190,28 +190,29 @@ prepare_heads (const LlmStep *self,
 {
   const LlkVectorOps *vector = self->kernels->vector;
   const LlmHparams *h = self->hparams;
-  gint rope = h->layers[self->layer].rope;
-  gsize at = ((gsize) MAX (rope, 0) * self->batch->n_rows + row) * (h->rope_dim / 2);
+  const LlmLayer *layer = &h->layers[self->layer];
+  const LlmRope *rope = layer->rope == LLM_NO_ROPE ? NULL : &h->ropes[layer->rope];
+  gsize at = ((gsize) MAX (layer->rope, 0) * self->batch->n_rows + row) * (h->rope_dim / 2);
   const float *cosine = self->scratch.cosine + at;
   const float *sine = self->scratch.sine + at;
 
   if (bias != NULL)
-    vector->add (values, bias, (gsize) n_heads * h->head_dim);
+    vector->add (values, bias, (gsize) n_heads * layer->head_dim);
   if (norm != NULL && h->has_wide_head_norms)
     {
-      vector->rms_norm (values, norm, h->norm_eps, values, (gsize) n_heads * h->head_dim);
+      vector->rms_norm (values, norm, h->norm_eps, values, (gsize) n_heads * layer->head_dim);
       norm = NULL;
     }
-  for (guint i = 0; i < n_heads; i++, values += h->head_dim)
+  for (guint i = 0; i < n_heads; i++, values += layer->head_dim)
     {
       if (norm != NULL)
-        vector->rms_norm (values, norm, h->norm_eps, values, h->head_dim);
-      if (rope == LLM_NO_ROPE)
+        vector->rms_norm (values, norm, h->norm_eps, values, layer->head_dim);
+      if (rope == NULL)
         continue;
       if (h->rope_kind == LLM_ROPE_NORM)
-        llk_rope_norm (values, cosine, sine, h->rope_dim);
+        llk_rope_norm (values, cosine, sine, rope->dim);
       else
-        llk_rope_neox (values, cosine, sine, h->rope_dim);
+        llk_rope_neox (values, cosine, sine, rope->dim);
     }
 }
 
@@ -219,12 +220,12 @@ prepare_heads (const LlmStep *self,
 static void
 scale_queries (const LlmHparams *h,
                guint             position,
-               guint             n_heads,
+               gsize             n,
                float            *q)
 {
   double factor = 1 + (double) h->temperature_scale * log1p (position / h->temperature_length);
 
-  for (guint i = 0; factor != 1 && i < n_heads * h->head_dim; i++)
+  for (gsize i = 0; factor != 1 && i < n; i++)
     q[i] *= (float) factor;
 }
 
@@ -238,20 +239,23 @@ prepare_rows (guint    first,
   LlmStep *self = work->self;
   const float *const *v = work->vectors;
   const LlmHparams *h = self->hparams;
-  gsize n_query = (gsize) h->n_heads * h->head_dim;
-  gsize n_kv = (gsize) h->n_kv_heads * h->head_dim;
+  const LlmLayer *layer = llm_step_get_layer (self);
+  gsize n_query = (gsize) layer->n_heads * layer->head_dim;
+  gsize n_kv = (gsize) layer->n_kv_heads * layer->head_dim;
 
   for (guint r = first; r < end; r++)
     {
       float *q = self->scratch.q + r * n_query;
-      guint n_heads = self->n_groups[r] * (h->n_heads / h->n_kv_heads);
+      guint n_heads = self->n_groups[r] * (layer->n_heads / layer->n_kv_heads);
 
       prepare_heads (self, r, n_heads, v[0], v[3], q);
-      prepare_heads (self, r, h->n_kv_heads, v[1], v[4], self->scratch.k + r * n_kv);
+      if (h->temperature_scale != 0)
+        scale_queries (h, llm_step_get_row (self, r)->position, (gsize) n_heads * layer->head_dim, q);
+      if (layer->kv_layer != self->layer)
+        continue;
+      prepare_heads (self, r, layer->n_kv_heads, v[1], v[4], self->scratch.k + r * n_kv);
       if (v[2] != NULL)
         self->kernels->vector->add (self->scratch.v + r * n_kv, v[2], n_kv);
-      if (h->temperature_scale != 0)
-        scale_queries (h, llm_step_get_row (self, r)->position, n_heads, q);
     }
 }
 
@@ -259,9 +263,9 @@ void
 llm_forward_prepare_heads (LlmStep            *self,
                            const float *const *vectors)
 {
-  const LlmHparams *h = self->hparams;
+  const LlmLayer *layer = llm_step_get_layer (self);
 
-  run_rows (self, self->batch->n_rows, 2 * (h->n_heads + h->n_kv_heads) * h->head_dim,
+  run_rows (self, self->batch->n_rows, 2 * (layer->n_heads + layer->n_kv_heads) * layer->head_dim,
             prepare_rows, vectors);
 }
 
@@ -290,7 +294,7 @@ gate_rows (guint    first,
   LlmStep *self = work->self;
   const LlkVectorOps *vector = self->kernels->vector;
   const float *gate_bias = work->vectors[0], *up_bias = work->vectors[1];
-  gsize n_ff = self->hparams->n_ff;
+  gsize n_ff = llm_step_get_layer (self)->n_ff;
 
   for (guint r = first; r < end; r++)
     {
@@ -316,7 +320,7 @@ llm_forward_gate (LlmStep            *self,
                   guint               n_rows,
                   const float *const *vectors)
 {
-  run_rows (self, n_rows, 4 * self->hparams->n_ff, gate_rows, vectors);
+  run_rows (self, n_rows, 4 * llm_step_get_layer (self)->n_ff, gate_rows, vectors);
 }
 
 /* Items are rows of logits cut into this many values, as there is often one row only. */

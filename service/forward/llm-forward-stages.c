@@ -35,7 +35,7 @@ llm_forward_describe_product (LlmStep        *self,
 {
   guint n_in, n_out;
 
-  llm_operator_get_shape (self->hparams, stage->ops[at], &n_in, &n_out);
+  llm_operator_get_shape (self->hparams, stage->ops[at], self->layer, &n_in, &n_out);
   *rows = (LlmRows) { llm_step_get_buffer (self, stage->x), n_in };
   *product = (LlmProduct) { .y = llm_step_get_buffer (self, stage->y[at]), .y_stride = n_out };
   /* To the residual stream; or left for the next stage, where the model has a norm between. */
@@ -43,7 +43,8 @@ llm_forward_describe_product (LlmStep        *self,
     {
       product->is_added =
         llm_forward_adds_directly (self->hparams,
-                                   llm_operator_is_used (self->hparams, stage->ops[1]));
+                                   llm_operator_is_in_layer (self->hparams, stage->ops[1],
+                                                             self->layer));
       product->y = product->is_added ? self->scratch.x : self->scratch.normed;
     }
 }
@@ -65,6 +66,8 @@ run_product (LlmStep         *self,
       LlmRows rows;
       LlmProduct product;
 
+      if ((hold->node->used_ops & 1u << (hold->node->first_op + i)) == 0)
+        continue;
       llm_forward_describe_product (self, stage, hold->node->first_op + i, &rows, &product);
       product.pieces = hold->views + i * hold->n_segments;
       product.n_rows = is_exit ? &self->n_logits : self->level_rows;
@@ -78,19 +81,21 @@ run_product (LlmStep         *self,
 /* --- what is done to the output of half a layer before it is added, or behind that --- */
 
 static gboolean
-ends_attention (const LlmHparams *hparams)
+ends_attention (const LlmHparams *hparams,
+                guint             layer)
 {
-  return llm_operator_is_used (hparams, LLM_OP_ATTENTION_OUT_BIAS)
+  return llm_operator_is_in_layer (hparams, LLM_OP_ATTENTION_OUT_BIAS, layer)
          || !llm_forward_adds_directly (
-           hparams, llm_operator_is_used (hparams, LLM_OP_ATTENTION_POST_NORM));
+           hparams, llm_operator_is_in_layer (hparams, LLM_OP_ATTENTION_POST_NORM, layer));
 }
 
 static gboolean
-ends_ffn (const LlmHparams *hparams)
+ends_ffn (const LlmHparams *hparams,
+          guint             layer)
 {
-  return llm_operator_is_used (hparams, LLM_OP_FFN_DOWN_BIAS)
-         || !llm_forward_adds_directly (hparams,
-                                        llm_operator_is_used (hparams, LLM_OP_FFN_POST_NORM));
+  return llm_operator_is_in_layer (hparams, LLM_OP_FFN_DOWN_BIAS, layer)
+         || !llm_forward_adds_directly (
+           hparams, llm_operator_is_in_layer (hparams, LLM_OP_FFN_POST_NORM, layer));
 }
 
 /* --- feed-forward network --- */
@@ -103,20 +108,31 @@ gate (LlmStep            *self,
 }
 
 static gboolean
-is_dense (const LlmHparams *hparams)
+is_dense (const LlmHparams *hparams,
+          guint             layer)
 {
-  return hparams->n_experts == 0;
+  return llm_operator_is_in_layer (hparams, LLM_OP_FFN_DOWN, layer);
 }
 
 static gboolean
-has_experts (const LlmHparams *hparams)
+has_experts (const LlmHparams *hparams,
+             guint             layer)
 {
-  return hparams->n_experts > 0;
+  return llm_operator_is_in_layer (hparams, LLM_OP_EXPERT_ROUTER, layer);
+}
+
+/* Else it attends to those of another layer. */
+static gboolean
+has_own_kv (const LlmHparams *hparams,
+            guint             layer)
+{
+  return hparams->layers[layer].kv_layer == layer;
 }
 
 /* Else the network goes on with what attention had. */
 static gboolean
-has_own_ffn_input (const LlmHparams *hparams)
+has_own_ffn_input (const LlmHparams *hparams,
+                   guint             layer)
 {
   return !hparams->has_parallel_ffn;
 }
@@ -124,7 +140,8 @@ has_own_ffn_input (const LlmHparams *hparams)
 /* --- behind the layers, for the rows that want logits --- */
 
 static gboolean
-needs_logits_end (const LlmHparams *hparams)
+needs_logits_end (const LlmHparams *hparams,
+                  guint             layer)
 {
   return llm_operator_is_used (hparams, LLM_OP_OUTPUT_BIAS) || hparams->logit_softcap > 0
          || hparams->logit_scale != 1;
@@ -133,7 +150,8 @@ needs_logits_end (const LlmHparams *hparams)
 /* --- all of it, in order --- */
 
 static gboolean
-is_always_needed (const LlmHparams *hparams)
+is_always_needed (const LlmHparams *hparams,
+                  guint             layer)
 {
   return TRUE;
 }
@@ -164,7 +182,7 @@ const LlmStage llm_layer_stages[] = {
       LLM_OP_KEY_NORM },
     is_always_needed, B (cosine) | B (sine), B (q) | B (k) | B (v),
     .work = llm_forward_prepare_heads },
-  { "remember", llm_forward_run_remember, .is_needed = is_always_needed,
+  { "remember", llm_forward_run_remember, .is_needed = has_own_kv,
     .reads = B (k) | B (v), .writes = LLM_BUFFER_KV },
   { "attention", llm_forward_run_attention, LLM_ACQUIRE_VECTORS, 1, { LLM_OP_ATTENTION_SINKS },
     is_always_needed,

@@ -11,6 +11,25 @@ struct _LlmForward
   guint node;       /* of the plan: the one that runs next */
 };
 
+LlmKvLayout
+llm_forward_get_layout (const LlmHparams *hparams,
+                        LlkKvFormat       format,
+                        guint             chunk_slots,
+                        LlmKvLayer       *layers)
+{
+  for (guint i = 0; i < hparams->n_kv_layers; i++)
+    layers[i] = (LlmKvLayer) { hparams->layers[i].n_kv_heads, hparams->layers[i].head_dim };
+  return (LlmKvLayout) {
+    .kind = LLM_KV_FULL,
+    .format = format,
+    .n_layers = hparams->n_kv_layers,
+    .n_kv_heads = hparams->n_kv_heads,
+    .head_dim = hparams->head_dim,
+    .chunk_slots = chunk_slots,
+    .layers = layers,
+  };
+}
+
 LlmForward *
 llm_forward_new (LlmPlan       *plan,
                  LlmWorkerPool *pool,

@@ -16,6 +16,12 @@
 
 typedef struct _LlmForward LlmForward;
 
+/* The layout of sequences for a model. @layers: [LLM_MAX_LAYERS], set; the layout points to it. */
+LlmKvLayout  llm_forward_get_layout  (const LlmHparams *hparams,
+                                      LlkKvFormat       format,
+                                      guint             chunk_slots,
+                                      LlmKvLayer       *layers);
+
 /* Refers to @plan. @ledger (nullable) counts scratch memory, which is allocated when first
  * needed. */
 LlmForward  *llm_forward_new         (LlmPlan          *plan,

@@ -42,23 +42,18 @@ llm_instance_free (LlmInstance *self)
 }
 
 static LlmKvLayout
-get_layout (LlmInstance *self)
+get_layout (LlmInstance *self,
+            LlmKvLayer  *layers)
 {
-  return (LlmKvLayout) {
-    .kind = LLM_KV_FULL,
-    .format = LLK_KV_F16,
-    .n_layers = self->hparams->n_layers,
-    .n_kv_heads = self->hparams->n_kv_heads,
-    .head_dim = self->hparams->head_dim,
-    .chunk_slots = self->config.chunk_slots,
-  };
+  return llm_forward_get_layout (self->hparams, LLK_KV_F16, self->config.chunk_slots, layers);
 }
 
 guint64
 llm_instance_find_identity (LlmInstance *self,
                             guint64      lineage)
 {
-  LlmKvLayout layout = get_layout (self);
+  LlmKvLayer layers[LLM_MAX_LAYERS];
+  LlmKvLayout layout = get_layout (self, layers);
   const LlmLevels *levels = self->weights->levels;
   g_autofree char *companion =
     levels != NULL ? g_strdup_printf ("%" G_GINT64_MODIFIER "x",
@@ -90,7 +85,8 @@ llm_instance_open_store (LlmInstance  *self,
   g_autofree guint *windows = g_new0 (guint, self->hparams->n_layers);
   g_autofree float *feedback = NULL;
   LlmKvPolicy policy = *llm_kv_policy_find ("llms");
-  LlmKvLayout layout = get_layout (self);
+  LlmKvLayer layers[LLM_MAX_LAYERS];
+  LlmKvLayout layout = get_layout (self, layers);
 
   g_assert (self->store == NULL);
   for (guint i = 0; i < self->hparams->n_layers; i++)

@@ -5,16 +5,25 @@
 #include "forward/llm-forward-private.h"
 
 static gboolean
-is_needed (const LlmStage   *stage,
-           const LlmHparams *hparams)
+has_op (const LlmHparams *hparams,
+        LlmOperator       op,
+        guint             layer)
 {
-  guint64 ops = 0;
+  return llm_operator_is_layered (op) ? llm_operator_is_in_layer (hparams, op, layer)
+                                      : llm_operator_is_used (hparams, op);
+}
 
+static gboolean
+is_needed (const LlmStage   *stage,
+           const LlmHparams *hparams,
+           guint             layer)
+{
   if (stage->is_needed != NULL)
-    return stage->is_needed (hparams);
+    return stage->is_needed (hparams, layer);
   for (guint i = 0; i < stage->n_ops; i++)
-    ops |= LLM_OP_BIT (stage->ops[i]);
-  return (hparams->operators & ops) != 0;
+    if (has_op (hparams, stage->ops[i], layer))
+      return TRUE;
+  return FALSE;
 }
 
 static void
@@ -32,7 +41,8 @@ add_node (GArray         *nodes,
     {
       node.reads |= LLM_BUFFER_AT (stage->x);
       for (guint i = 0; i < n_ops && !stage->is_residual; i++)
-        node.writes |= LLM_BUFFER_AT (stage->y[first_op + i]);
+        if ((used_ops & 1u << (first_op + i)) != 0)
+          node.writes |= LLM_BUFFER_AT (stage->y[first_op + i]);
       for (guint i = 0; i < n_ops && has_adapters; i++)
         node.writes |= LLM_BUFFER (adapted[0]) << (first_op + i);
     }
@@ -51,14 +61,15 @@ add_stage (LlmPlan        *self,
   guint used_ops = 0;
 
   for (guint i = 0; i < stage->n_ops; i++)
-    if (stage->acquires != LLM_ACQUIRE_VECTORS
-        || llm_operator_is_used (self->hparams, stage->ops[i]))
+    if (has_op (self->hparams, stage->ops[i], layer)
+        || (stage->ops[i] == LLM_OP_OUTPUT && self->hparams->has_tied_output))
       used_ops |= 1u << i;
   if (!self->config.is_split || !has_products)
     add_node (nodes, stage, layer, 0, n_ops, used_ops, has_adapters);
   else
     for (guint i = 0; i < n_ops; i++)
-      add_node (nodes, stage, layer, i, 1, used_ops, has_adapters);
+      if ((used_ops & 1u << i) != 0)
+        add_node (nodes, stage, layer, i, 1, used_ops, has_adapters);
 }
 
 static void
@@ -68,7 +79,7 @@ add_stages (LlmPlan        *self,
             guint           layer)
 {
   for (const LlmStage *stage = stages; stage->run != NULL; stage++)
-    if (is_needed (stage, self->hparams))
+    if (is_needed (stage, self->hparams, layer))
       add_stage (self, nodes, stage, layer);
 }
 
@@ -105,7 +116,7 @@ llm_plan_new (const LlmHparams    *hparams,
 {
   LlmPlan *self = g_new0 (LlmPlan, 1);
   g_autoptr(GArray) nodes = g_array_new (FALSE, FALSE, sizeof (LlmPlanNode));
-  guint widest = MAX (MAX (hparams->n_embd, hparams->n_ff), hparams->n_heads * hparams->head_dim);
+  guint widest = MAX (MAX (hparams->n_embd, hparams->n_ff), hparams->query_width);
 
   g_atomic_ref_count_init (&self->ref_count);
   self->hparams = hparams;

@@ -41,8 +41,9 @@ struct _LlmStage
   LlmAcquireKind acquires;
   guint n_ops;
   LlmOperator ops[LLM_STAGE_MAX_OPS];
-  /* (nullable): whether a model has it; by default one that has any of the operators. */
-  gboolean (*is_needed) (const LlmHparams *hparams);
+  /* (nullable): whether a layer has it, or around the layers (@layer is 0) the model; by default one
+   * that has any of the operators. */
+  gboolean (*is_needed) (const LlmHparams *hparams, guint layer);
   /* Buffers of the step, beside those below. */
   guint64 reads, writes;
 

@@ -119,7 +119,7 @@ llm_step_hold_vector (LlmStep      *self,
   if (place < hold->n_vectors)
     return LLM_READY;
   memset (view, 0, sizeof *view);
-  if (llm_operator_is_used (self->hparams, op))
+  if (llm_operator_is_in_layer (self->hparams, op, self->layer))
     status = llm_weights_acquire (self->weights, op, self->layer, 0, &activation, view, error);
   if (status != LLM_READY)
     return status;

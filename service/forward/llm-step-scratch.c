@@ -13,16 +13,17 @@
 
 void
 llm_step_describe_attention (LlmStep      *self,
+                             guint         layer,
                              LlmAttention *attention)
 {
-  const LlmHparams *hparams = self->hparams;
+  const LlmLayer *shape = &self->hparams->layers[layer];
 
   *attention = (LlmAttention) {
     .kernels = self->kernels,
     .pool = self->pool,
-    .n_heads = hparams->n_heads,
-    .n_kv_heads = hparams->n_kv_heads,
-    .head_dim = hparams->head_dim,
+    .n_heads = shape->n_heads,
+    .n_kv_heads = shape->n_kv_heads,
+    .head_dim = shape->head_dim,
     .chunk_slots = self->batch->sequences[0]->store->layout.chunk_slots,
     .format = self->batch->sequences[0]->store->layout.format,
     .collects_density = self->collects_density,
@@ -42,20 +43,39 @@ llm_step_describe_attention (LlmStep      *self,
   };
 }
 
+/* What the attention of any layer needs. */
+static gsize
+measure_attention (LlmStep *self)
+{
+  const LlmLayer *layers = self->hparams->layers;
+  gsize most = 0;
+
+  for (guint i = 0; i < self->hparams->n_layers; i++)
+    {
+      LlmAttention attention;
+
+      if (i > 0 && layers[i].n_heads == layers[i - 1].n_heads
+          && layers[i].n_kv_heads == layers[i - 1].n_kv_heads
+          && layers[i].head_dim == layers[i - 1].head_dim)
+        continue;
+      llm_step_describe_attention (self, i, &attention);
+      most = MAX (most, llm_attention_get_scratch (&attention));
+    }
+  return most;
+}
+
 static gsize
 lay_out (LlmStep *self,
          guint8  *block)
 {
   const LlmHparams *h = self->hparams;
   LlmScratch *s = &self->scratch;
-  LlmAttention attention;
   gsize used = 0;
   gsize n_rows = self->batch->n_rows;
   gsize n_threads = llm_worker_pool_get_n_threads (self->pool);
   gsize worker_bytes =
     llm_matmul_get_scratch (self->kernels, self->plan->widest, (guint) n_rows);
-  gsize n_query = (gsize) h->n_heads * h->head_dim;
-  gsize n_kv = (gsize) h->n_kv_heads * h->head_dim;
+  gsize n_query = h->query_width, n_kv = h->kv_width;
 
   s->x = llm_take (block, &used, n_rows * h->n_embd, sizeof (float));
   s->normed = llm_take (block, &used, n_rows * h->n_embd, sizeof (float));
@@ -79,8 +99,7 @@ lay_out (LlmStep *self,
   s->prepared = llm_take (block, &used, n_rows * self->plan->row_bytes, 1);
   s->received = llm_take (block, &used, self->collects_density ? n_threads * self->n_masses : 0,
                       sizeof (guint64));
-  llm_step_describe_attention (self, &attention);
-  s->attention = llm_take (block, &used, llm_attention_get_scratch (&attention), 1);
+  s->attention = llm_take (block, &used, measure_attention (self), 1);
   self->host = (LlmHost) {
     .n_multiplied = &self->n_multiplied,
     .pool = self->pool,

@@ -111,6 +111,19 @@ check_row (LlmStep        *self,
   return TRUE;
 }
 
+/* Whether sequences of the layout are for the model. */
+static gboolean
+is_layout_of (const LlmKvStore *store,
+              const LlmHparams *hparams)
+{
+  gboolean is_same = store->layout.n_layers == hparams->n_kv_layers;
+
+  for (guint i = 0; is_same && i < hparams->n_kv_layers; i++)
+    is_same = store->layers[i].n_kv_heads == hparams->layers[i].n_kv_heads
+              && store->layers[i].head_dim == hparams->layers[i].head_dim;
+  return is_same;
+}
+
 static gboolean
 check_batch (LlmStep        *self,
              const LlmBatch *batch,
@@ -122,15 +135,9 @@ check_batch (LlmStep        *self,
                      LLM_BATCH_MAX_ROWS);
 
   for (guint i = 0; i < batch->n_sequences; i++)
-    {
-      const LlmKvLayout *layout = &batch->sequences[i]->store->layout;
-
-      if (layout->n_layers != self->hparams->n_layers
-          || layout->n_kv_heads != self->hparams->n_kv_heads
-          || layout->head_dim != self->hparams->head_dim)
-        return llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
-                         "Sequence %u was made for another model", i);
-    }
+    if (!is_layout_of (batch->sequences[i]->store, self->hparams))
+      return llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
+                       "Sequence %u was made for another model", i);
   for (guint i = 0; i < batch->n_rows; i++)
     if (!check_row (self, batch, i, error))
       return FALSE;

@@ -39,7 +39,7 @@ typedef struct
 {
   float *x;         /* [n_rows × n_embd], the residual stream */
   float *normed;    /* [n_rows × n_embd] */
-  float *q;         /* [n_rows × n_heads·head_dim] */
+  float *q;         /* [n_rows × n_heads·head_dim], of the layer, as all that layers have */
   float *k;         /* [n_rows × n_kv_heads·head_dim] */
   float *v;         /* [n_rows × n_kv_heads·head_dim] */
   float *attended;  /* [n_rows × n_heads·head_dim] */

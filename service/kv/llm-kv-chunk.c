@@ -267,15 +267,6 @@ llm_kv_chunk_clear_todo (LlmKvStore *store,
   llm_kv_chunk_queue (store, chunk, TRUE);
 }
 
-static gsize
-get_head_bytes (LlmKvStore *store,
-                LlmKvForm   form)
-{
-  const gsize *parts = store->part_bytes[LLM_KV_FORM_FORMAT (form)];
-
-  return parts[LLK_KV_KEYS] + parts[LLK_KV_VALUES];
-}
-
 static guint8 *
 get_part (LlmKvStore *store,
           LlmKvForm   form,
@@ -284,8 +275,12 @@ get_part (LlmKvStore *store,
           guint       head,
           LlkKvPart   part)
 {
-  return data + store->shape.offsets[form][layer] + head * get_head_bytes (store, form)
-         + (part == LLK_KV_VALUES ? store->part_bytes[LLM_KV_FORM_FORMAT (form)][LLK_KV_KEYS] : 0);
+  LlkKvFormat format = LLM_KV_FORM_FORMAT (form);
+
+  return data + store->shape.offsets[form][layer]
+         + head * llm_kv_store_head_bytes (store, format, layer)
+         + (part == LLK_KV_VALUES ? llm_kv_store_part_bytes (store, format, layer, LLK_KV_KEYS)
+                                  : 0);
 }
 
 guint8 *
@@ -300,14 +295,15 @@ llm_kv_chunk_part (LlmKvStore *store,
 
 static void
 unpack_part (LlmKvStore   *store,
+             guint         layer,
              LlkKvFormat   format,
              LlkKvPart     part,
              const guint8 *from,
              void         *to,
              gboolean      to_half)
 {
-  store->ops->kv->unpack (format, part, store->layout.head_dim, store->layout.chunk_slots, from, to,
-                          to_half);
+  store->ops->kv->unpack (format, part, store->layers[layer].head_dim, store->layout.chunk_slots,
+                          from, to, to_half);
 }
 
 void
@@ -320,9 +316,9 @@ llm_kv_chunk_unpack (LlmKvStore *store,
   LlkKvFormat format = LLM_KV_FORM_FORMAT (from->form);
 
   for (guint layer = first; layer < end; layer++)
-    for (guint head = 0; head < store->layout.n_kv_heads; head++)
+    for (guint head = 0; head < store->layers[layer].n_kv_heads; head++)
       for (LlkKvPart part = LLK_KV_KEYS; part <= LLK_KV_VALUES; part++)
-        unpack_part (store, format, part, llm_kv_chunk_part (store, from, layer, head, part),
+        unpack_part (store, layer, format, part, llm_kv_chunk_part (store, from, layer, head, part),
                      llm_kv_chunk_part (store, to, layer, head, part),
                      store->layout.format == LLK_KV_F16);
 }
@@ -349,12 +345,14 @@ llm_kv_chunk_copy_floats (LlmKvStore *store,
   return chunk;
 }
 
-/* Of the part in store->values, for each width: what L4 weighs. */
+/* Of the layer's part in store->values, for each width: what L4 weighs. */
 static void
 measure_errors (LlmKvStore *store,
+                guint       layer,
                 LlkKvPart   part)
 {
-  gsize n = (gsize) store->layout.head_dim * store->layout.chunk_slots;
+  gsize head_dim = store->layers[layer].head_dim;
+  gsize n = head_dim * store->layout.chunk_slots;
   double sum = 0;
 
   for (gsize i = 0; i < n; i++)
@@ -364,12 +362,13 @@ measure_errors (LlmKvStore *store,
 
   for (LlkKvFormat format = LLK_KV_Q8; format <= LLK_KV_Q2; format++)
     {
-      g_autofree guint8 *packed = g_malloc (store->part_bytes[format][part]);
+      g_autofree guint8 *packed = g_malloc (llm_kv_store_part_bytes (store, format, layer,
+                                                                      part));
       double error = 0;
 
-      store->ops->kv->pack (format, part, store->layout.head_dim, store->layout.chunk_slots,
-                            store->values, NULL, packed);
-      unpack_part (store, format, part, packed, store->values_again, FALSE);
+      store->ops->kv->pack (format, part, head_dim, store->layout.chunk_slots, store->values, NULL,
+                            packed);
+      unpack_part (store, layer, format, part, packed, store->values_again, FALSE);
       for (gsize i = 0; i < n; i++)
         {
           double difference = (double) store->values_again[i] - store->values[i];
@@ -380,15 +379,16 @@ measure_errors (LlmKvStore *store,
     }
 }
 
+/* (nullable): of the layer's first head. */
 static const float *
 get_feedback (LlmKvStore *store,
-              guint       layer,
-              guint       head)
+              guint       layer)
 {
-  gsize at = (gsize) layer * store->layout.n_kv_heads + head;
+  gsize at = 0;
 
-  return store->feedback != NULL ? store->feedback + at * store->layout.head_dim * LLK_KV_FEEDBACK
-                                 : NULL;
+  for (guint i = 0; i < layer; i++)
+    at += (gsize) store->layers[i].n_kv_heads * store->layers[i].head_dim;
+  return store->feedback != NULL ? store->feedback + at * LLK_KV_FEEDBACK : NULL;
 }
 
 static void
@@ -400,14 +400,17 @@ pack_layer (LlmKvStore *store,
 {
   LlkKvFormat from = LLM_KV_FORM_FORMAT (chunk->form);
   LlkKvFormat to = LLM_KV_FORM_FORMAT (form);
+  const float *feedback = get_feedback (store, layer);
+  gsize head_dim = store->layers[layer].head_dim;
 
-  for (guint head = 0; head < store->layout.n_kv_heads; head++)
+  for (guint head = 0; head < store->layers[layer].n_kv_heads; head++)
     for (LlkKvPart part = LLK_KV_KEYS; part <= LLK_KV_VALUES; part++)
       {
-        unpack_part (store, from, part, llm_kv_chunk_part (store, chunk, layer, head, part),
+        unpack_part (store, layer, from, part, llm_kv_chunk_part (store, chunk, layer, head, part),
                      store->values, FALSE);
-        store->ops->kv->pack (to, part, store->layout.head_dim, store->layout.chunk_slots,
-                              store->values, get_feedback (store, layer, head),
+        store->ops->kv->pack (to, part, head_dim, store->layout.chunk_slots, store->values,
+                              feedback != NULL ? feedback + head * head_dim * LLK_KV_FEEDBACK
+                                               : NULL,
                               get_part (store, form, data, layer, head, part));
       }
 }
@@ -419,7 +422,7 @@ sample_errors (LlmKvStore *store,
                LlmKvForm   form)
 {
   guint layer = store->n_errors % store->layout.n_layers;
-  guint head = store->n_errors % store->layout.n_kv_heads;
+  guint head = store->n_errors % store->layers[layer].n_kv_heads;
 
   store->n_errors++;
   if (!llm_kv_chunk_is_float (chunk) || llm_kv_store_layer_bytes (store, form, layer) == 0)
@@ -427,9 +430,9 @@ sample_errors (LlmKvStore *store,
 
   for (LlkKvPart part = LLK_KV_KEYS; part <= LLK_KV_VALUES; part++)
     {
-      unpack_part (store, LLM_KV_FORM_FORMAT (chunk->form), part,
+      unpack_part (store, layer, LLM_KV_FORM_FORMAT (chunk->form), part,
                    llm_kv_chunk_part (store, chunk, layer, head, part), store->values, FALSE);
-      measure_errors (store, part);
+      measure_errors (store, layer, part);
     }
 }
 
@@ -544,16 +547,16 @@ llm_kv_chunk_poison (LlmKvStore *store,
   g_assert (llm_kv_chunk_is_float (chunk));
 
   for (guint layer = first_layer; layer < end_layer; layer++)
-    for (guint head = 0; head < layout->n_kv_heads; head++)
+    for (guint head = 0; head < store->layers[layer].n_kv_heads; head++)
       {
+        gsize head_dim = store->layers[layer].head_dim;
         guint8 *k = llm_kv_chunk_part (store, chunk, layer, head, LLK_KV_KEYS);
         guint8 *v = llm_kv_chunk_part (store, chunk, layer, head, LLK_KV_VALUES);
 
-        for (gsize d = 0; d < layout->head_dim; d++)
+        for (gsize d = 0; d < head_dim; d++)
           memset (k + (d * layout->chunk_slots + first) * value_bytes, POISON,
                   n_left * value_bytes);
-        memset (v + first * layout->head_dim * value_bytes, POISON,
-                n_left * layout->head_dim * value_bytes);
+        memset (v + first * head_dim * value_bytes, POISON, n_left * head_dim * value_bytes);
       }
 #endif
 }

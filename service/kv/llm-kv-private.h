@@ -106,17 +106,36 @@ llm_kv_seq_n_full (LlmKvSeq *self)
 
 /* --- store --- */
 
+/* Of one head of @layer. */
+static inline gsize
+llm_kv_store_part_bytes (LlmKvStore  *store,
+                         LlkKvFormat  format,
+                         guint        layer,
+                         LlkKvPart    part)
+{
+  return store->part_bytes[layer][format][part];
+}
+
+/* K, and then V. */
+static inline gsize
+llm_kv_store_head_bytes (LlmKvStore  *store,
+                         LlkKvFormat  format,
+                         guint        layer)
+{
+  return llm_kv_store_part_bytes (store, format, layer, LLK_KV_KEYS)
+         + llm_kv_store_part_bytes (store, format, layer, LLK_KV_VALUES);
+}
+
 /* What layers have that the form has; the chunk may have more for them, up to a whole sector. */
 static inline gsize
 llm_kv_store_layer_bytes (LlmKvStore *store,
                           LlmKvForm   form,
                           guint       layer)
 {
-  const gsize *parts = store->part_bytes[LLM_KV_FORM_FORMAT (form)];
-
   if (LLM_KV_FORM_IS_BEHIND (form) && store->windows[layer] > 0)
     return 0;
-  return (parts[LLK_KV_KEYS] + parts[LLK_KV_VALUES]) * store->layout.n_kv_heads;
+  return llm_kv_store_head_bytes (store, LLM_KV_FORM_FORMAT (form), layer)
+         * store->layers[layer].n_kv_heads;
 }
 
 static inline LlmKvForm

@@ -175,13 +175,13 @@ llm_kv_seq_truncate (LlmKvSeq *self,
 /* Keys go by dimension, where slots are neighbours. */
 static void
 write_head (LlmKvStore  *store,
+            guint        head_dim,
             guint8      *k_part,
             guint8      *v_part,
             guint        slot,
             const float *k,
             const float *v)
 {
-  gsize head_dim = store->layout.head_dim;
   gsize stride = store->layout.chunk_slots;
 
   if (store->layout.format == LLK_KV_F32)
@@ -190,7 +190,7 @@ write_head (LlmKvStore  *store,
 
       for (gsize d = 0; d < head_dim; d++)
         keys[d * stride] = k[d];
-      memcpy ((float *) (gpointer) v_part + slot * head_dim, v, head_dim * sizeof (float));
+      memcpy ((float *) (gpointer) v_part + (gsize) slot * head_dim, v, head_dim * sizeof (float));
     }
   else
     {
@@ -200,7 +200,8 @@ write_head (LlmKvStore  *store,
       store->ops->vector->f32_to_f16 (k, halves, head_dim);
       for (gsize d = 0; d < head_dim; d++)
         keys[d * stride] = halves[d];
-      store->ops->vector->f32_to_f16 (v, (guint16 *) (gpointer) v_part + slot * head_dim, head_dim);
+      store->ops->vector->f32_to_f16 (v, (guint16 *) (gpointer) v_part + (gsize) slot * head_dim,
+                                      head_dim);
     }
 }
 
@@ -238,7 +239,8 @@ llm_kv_seq_write_head (LlmKvSeq    *self,
   guint slots = store->layout.chunk_slots;
   LlmKvChunk *chunk = llm_kv_seq_hold (self, slot / slots)->chunk;
 
-  write_head (store, llm_kv_chunk_part (store, chunk, layer, head, LLK_KV_KEYS),
+  write_head (store, store->layers[layer].head_dim,
+              llm_kv_chunk_part (store, chunk, layer, head, LLK_KV_KEYS),
               llm_kv_chunk_part (store, chunk, layer, head, LLK_KV_VALUES), slot % slots, k, v);
 }
 
@@ -261,14 +263,14 @@ llm_kv_seq_write (LlmKvSeq    *self,
                   const float *k,
                   const float *v)
 {
-  const LlmKvLayout *layout = &self->store->layout;
+  const LlmKvLayer *shape = &self->store->layers[layer];
 
-  g_return_if_fail (slot < self->length && layer < layout->n_layers);
+  g_return_if_fail (slot < self->length && layer < self->store->layout.n_layers);
 
   llm_kv_seq_begin_write (self, slot);
-  for (guint head = 0; head < layout->n_kv_heads; head++)
-    llm_kv_seq_write_head (self, layer, head, slot, k + (gsize) head * layout->head_dim,
-                           v + (gsize) head * layout->head_dim);
+  for (guint head = 0; head < shape->n_kv_heads; head++)
+    llm_kv_seq_write_head (self, layer, head, slot, k + (gsize) head * shape->head_dim,
+                           v + (gsize) head * shape->head_dim);
   llm_kv_seq_end_write (self, layer, slot);
 }
 
@@ -300,8 +302,7 @@ llm_kv_seq_view (LlmKvSeq  *self,
       view->k = llm_kv_chunk_part (store, held, layer, 0, LLK_KV_KEYS);
       view->v = llm_kv_chunk_part (store, held, layer, 0, LLK_KV_VALUES);
     }
-  view->head_bytes = store->part_bytes[format][LLK_KV_KEYS]
-                     + store->part_bytes[format][LLK_KV_VALUES];
+  view->head_bytes = llm_kv_store_head_bytes (store, format, layer);
   view->format = format;
   view->first_slot = chunk * slots;
   view->chunk_slots = slots;

@@ -8,14 +8,15 @@
 
 void
 llm_kv_copy_slot (const LlmKvLayout *layout,
+                  guint              head_dim,
                   gconstpointer      from_part,
                   guint              from,
                   gpointer           to_part,
                   guint              to)
 {
-  gsize head_dim = layout->head_dim, slots = layout->chunk_slots;
+  gsize slots = layout->chunk_slots;
   gsize v_at = llk_kv_part_bytes (layout->format, LLK_KV_KEYS, head_dim, slots);
-  gsize slot_bytes = head_dim * llk_kv_bits (layout->format) / 8;
+  gsize slot_bytes = (gsize) head_dim * llk_kv_bits (layout->format) / 8;
 
   if (layout->format == LLK_KV_F32)
     {
@@ -48,8 +49,8 @@ copy_slot (LlmKvSeq   *self,
   LlmKvStore *store = self->store;
 
   for (guint layer = 0; layer < store->layout.n_layers; layer++)
-    for (guint head = 0; head < store->layout.n_kv_heads; head++)
-      llm_kv_copy_slot (&store->layout,
+    for (guint head = 0; head < store->layers[layer].n_kv_heads; head++)
+      llm_kv_copy_slot (&store->layout, store->layers[layer].head_dim,
                         llm_kv_chunk_part (store, source, layer, head, LLK_KV_KEYS), from,
                         llm_kv_chunk_part (store, target, layer, head, LLK_KV_KEYS), to);
 }

@@ -36,6 +36,10 @@ check_layout (const LlmKvLayout *layout,
                      "positions are", layout->n_layers, layout->n_kv_heads, layout->head_dim,
                      layout->chunk_slots, MAX_LAYERS, MAX_KV_HEADS, LLK_MAX_HEAD_DIM,
                      LLK_ATTENTION_MAX_SLOTS);
+  for (guint i = 0; layout->layers != NULL && i < layout->n_layers; i++)
+    g_assert (layout->layers[i].n_kv_heads > 0
+              && layout->layers[i].n_kv_heads <= layout->n_kv_heads
+              && layout->layers[i].head_dim > 0 && layout->layers[i].head_dim <= layout->head_dim);
   if (layout->chunk_slots % LLK_ATTENTION_GROUP != 0)
     return llm_fail (error, LLMSVC_ERROR_UNSUPPORTED,
                      "Context memory in chunks of %u positions is not supported: only multiples of "
@@ -44,13 +48,25 @@ check_layout (const LlmKvLayout *layout,
   return TRUE;
 }
 
-static gsize
-get_slots_bytes (LlkKvFormat format,
-                 guint       head_dim,
-                 guint       chunk_slots)
+static LlmKvLayer
+get_layer (const LlmKvLayout *layout,
+           guint              layer)
 {
-  return llk_kv_part_bytes (format, LLK_KV_KEYS, head_dim, chunk_slots)
-         + llk_kv_part_bytes (format, LLK_KV_VALUES, head_dim, chunk_slots);
+  if (layout->layers != NULL)
+    return layout->layers[layer];
+  return (LlmKvLayer) { layout->n_kv_heads, layout->head_dim };
+}
+
+static gsize
+count_layer_bytes (const LlmKvLayout *layout,
+                   LlkKvFormat        format,
+                   guint              layer)
+{
+  LlmKvLayer shape = get_layer (layout, layer);
+
+  return shape.n_kv_heads
+         * (llk_kv_part_bytes (format, LLK_KV_KEYS, shape.head_dim, layout->chunk_slots)
+            + llk_kv_part_bytes (format, LLK_KV_VALUES, shape.head_dim, layout->chunk_slots));
 }
 
 /* So many that what is added to get to whole sectors is little: less than a 32nd with 4 bits. 0 where
@@ -58,9 +74,11 @@ get_slots_bytes (LlkKvFormat format,
 static guint
 choose_sector_layers (const LlmKvLayout *layout)
 {
-  gsize bytes = get_slots_bytes (LLK_KV_Q4, layout->head_dim, layout->chunk_slots)
-                * layout->n_kv_heads;
-  gsize n = (32 * LLM_DISK_SECTOR + bytes - 1) / bytes;
+  gsize bytes = G_MAXSIZE, n;
+
+  for (guint i = 0; i < layout->n_layers; i++)
+    bytes = MIN (bytes, count_layer_bytes (layout, LLK_KV_Q4, i));
+  n = (32 * LLM_DISK_SECTOR + bytes - 1) / bytes;
 
   return n <= layout->n_layers ? (guint) n : 0;
 }
@@ -97,13 +115,26 @@ static gsize
 count_chunk_bytes (const LlmKvLayout *layout,
                    LlkKvFormat        format)
 {
-  gsize layer = get_slots_bytes (format, layout->head_dim, layout->chunk_slots)
-                * layout->n_kv_heads;
-  guint n = choose_sector_layers (layout);
+  guint sector_layers = choose_sector_layers (layout);
+  gsize bytes = 0;
 
-  if (n == 0)
-    return layout->n_layers * layer;
-  return layout->n_layers / n * round_up (n * layer) + round_up (layout->n_layers % n * layer);
+  for (guint end = 1; end <= layout->n_layers; end++)
+    {
+      bytes += count_layer_bytes (layout, format, end - 1);
+      if (sector_layers > 0 && (end % sector_layers == 0 || end == layout->n_layers))
+        bytes = round_up (bytes);
+    }
+  return bytes;
+}
+
+static void
+measure_parts (LlmKvStore  *self,
+               LlkKvFormat  format)
+{
+  for (guint layer = 0; layer < self->layout.n_layers; layer++)
+    for (LlkKvPart part = LLK_KV_KEYS; part <= LLK_KV_VALUES; part++)
+      self->part_bytes[layer][format][part] =
+        llk_kv_part_bytes (format, part, self->layers[layer].head_dim, self->layout.chunk_slots);
 }
 
 static void
@@ -115,9 +146,7 @@ measure_forms (LlmKvStore *self)
       if (format != self->layout.format && !llk_kv_is_packed (format))
         continue;
 
-      for (LlkKvPart part = LLK_KV_KEYS; part <= LLK_KV_VALUES; part++)
-        self->part_bytes[format][part] = llk_kv_part_bytes (format, part, self->layout.head_dim,
-                                                            self->layout.chunk_slots);
+      measure_parts (self, format);
       measure_form (self, LLM_KV_FORM (format, FALSE));
       if (self->window > 0)
         measure_form (self, LLM_KV_FORM (format, TRUE));
@@ -142,6 +171,11 @@ llm_kv_store_new (const LlmKvLayout *layout,
   self->policy = policy != NULL ? *policy : *llm_kv_policy_find ("keep");
   self->ledger = ledger != NULL ? llm_ledger_ref (ledger) : NULL;
   self->ops = llk_ops_best ();
+  self->layers = g_new (LlmKvLayer, layout->n_layers);
+  for (guint i = 0; i < layout->n_layers; i++)
+    self->layers[i] = get_layer (layout, i);
+  self->layout.layers = self->layers;
+  self->part_bytes = g_malloc0_n (layout->n_layers, sizeof *self->part_bytes);
   if (layout->windows != NULL)
     {
       self->windows = g_memdup2 (layout->windows, layout->n_layers * sizeof (guint));
@@ -150,8 +184,8 @@ llm_kv_store_new (const LlmKvLayout *layout,
     }
   self->layout.windows = self->windows;
   if (layout->feedback != NULL)
-    self->feedback = g_memdup2 (layout->feedback, (gsize) layout->n_layers * layout->n_kv_heads
-                                  * layout->head_dim * LLK_KV_FEEDBACK * sizeof (float));
+    self->feedback = g_memdup2 (layout->feedback, llm_kv_layout_count_values (layout) / 2
+                                  * LLK_KV_FEEDBACK * sizeof (float));
   self->layout.feedback = self->feedback;
   measure_forms (self);
   self->values = g_new (float, layout->head_dim * layout->chunk_slots);
@@ -180,6 +214,8 @@ llm_kv_store_free (LlmKvStore *self)
     }
   g_free (self->values);
   g_free (self->values_again);
+  g_free (self->layers);
+  g_free (self->part_bytes);
   g_free (self->windows);
   g_free (self->feedback);
   g_clear_pointer (&self->ledger, llm_ledger_unref);
@@ -198,17 +234,26 @@ llm_kv_store_set_storage (LlmKvStore   *self,
 }
 
 guint
-llm_kv_least_ratio (guint n_layers,
-                    guint n_kv_heads,
-                    guint head_dim,
-                    guint chunk_slots)
+llm_kv_layout_get_least_ratio (const LlmKvLayout *layout)
 {
-  const LlmKvLayout layout = { .n_layers = n_layers, .n_kv_heads = n_kv_heads,
-                               .head_dim = head_dim, .chunk_slots = chunk_slots };
-  gsize least = count_chunk_bytes (&layout, LLK_KV_Q2);
-  gsize whole = count_chunk_bytes (&layout, LLK_KV_Q8);
+  gsize least = count_chunk_bytes (layout, LLK_KV_Q2);
+  gsize whole = count_chunk_bytes (layout, LLK_KV_Q8);
 
   return (guint) ((100 * least + whole - 1) / whole);
+}
+
+guint64
+llm_kv_layout_count_values (const LlmKvLayout *layout)
+{
+  guint64 n = 0;
+
+  for (guint i = 0; i < layout->n_layers; i++)
+    {
+      LlmKvLayer shape = get_layer (layout, i);
+
+      n += 2 * (guint64) shape.n_kv_heads * shape.head_dim;
+    }
+  return n;
 }
 
 guint64

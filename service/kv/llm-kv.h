@@ -46,17 +46,26 @@ typedef enum
 /* Positions in one chunk, unless configured. */
 #define LLM_KV_CHUNK_SLOTS 16
 
+/* What a layer remembers of a position. */
+typedef struct
+{
+  guint n_kv_heads;
+  guint head_dim;
+} LlmKvLayer;
+
 typedef struct
 {
   LlmKvKind kind;
   LlkKvFormat format;   /* of what is being written: F32 or F16 */
   guint n_layers;
-  guint n_kv_heads;
+  guint n_kv_heads;     /* where layers differ, the largest; likewise: */
   guint head_dim;
   guint chunk_slots;    /* positions in one chunk: 16 unless configured, 32, 48 or 64 */
+  const LlmKvLayer *layers; /* (nullable) [n_layers]: where layers differ; copied */
   const guint *windows; /* (nullable) [n_layers]: positions that a layer sees, 0 for all; copied */
-  const float *feedback; /* (nullable) [n_layers × n_kv_heads × head_dim × LLK_KV_FEEDBACK]: for
-                          * rounding values, see LlkKvOps; copied */
+  const float *feedback; /* (nullable) [n_layers × n_kv_heads × head_dim × LLK_KV_FEEDBACK], of
+                          * each layer as many heads and values as it has: for rounding values, see
+                          * LlkKvOps; copied */
 } LlmKvLayout;
 
 typedef struct _LlmKvStore LlmKvStore;
@@ -180,7 +189,8 @@ struct _LlmKvStore
   float *feedback;        /* (nullable) (owned): layout.feedback */
   guint window;           /* the largest of them; 0: no layer has one */
 
-  gsize part_bytes[LLK_N_KV_FORMATS][2];       /* K and V of one head of one layer */
+  LlmKvLayer *layers;     /* (owned): layout.layers, also where all are alike */
+  gsize (*part_bytes)[LLK_N_KV_FORMATS][2];    /* (owned) [n_layers]: K and V of one head */
   LlmKvArena arenas[LLM_KV_N_FORMS];
   LlmKvShape shape;       /* its offsets are (owned) */
   float *values;          /* (owned): one part as floats */
@@ -216,10 +226,9 @@ void        llm_kv_store_set_storage  (LlmKvStore        *self,
 void        llm_kv_store_set_ratio    (LlmKvStore        *self,
                                        double             ratio);
 /* The least ratio that chunks can be packed to, in percent, rounded up. */
-guint       llm_kv_least_ratio        (guint              n_layers,
-                                       guint              n_kv_heads,
-                                       guint              head_dim,
-                                       guint              chunk_slots);
+guint       llm_kv_layout_get_least_ratio (const LlmKvLayout *layout);
+/* Values of K and V of one position in all layers. */
+guint64     llm_kv_layout_count_values (const LlmKvLayout *layout);
 /* Bytes of a chunk in a format. */
 guint64     llm_kv_store_get_chunk_bytes (LlmKvStore     *self,
                                        LlkKvFormat        format);
@@ -387,9 +396,10 @@ void        llm_kv_seq_write_head     (LlmKvSeq          *self,
 void        llm_kv_seq_end_write      (LlmKvSeq          *self,
                                        guint              layer,
                                        guint              slot);
-/* Copies a slot of one head of one layer of a chunk, K and V, to that of another, both in the
+/* Copies a slot of one head of a chunk, K and V, to that of another, both in the
  * layout's format; V lies behind K. */
 void        llm_kv_copy_slot          (const LlmKvLayout *layout,
+                                       guint              head_dim,
                                        gconstpointer      from_part,
                                        guint              from,
                                        gpointer           to_part,

@@ -25,8 +25,7 @@ llm_footprint_get_ring (guint64 weight_bytes)
 guint64
 llm_footprint_get_row (const LlmHparams *h)
 {
-  guint64 n_query = (guint64) h->n_heads * h->head_dim;
-  guint64 n_kv = (guint64) h->n_kv_heads * h->head_dim;
+  guint64 n_query = h->query_width, n_kv = h->kv_width;
   guint64 widest = MAX (MAX (h->n_embd, h->n_ff), n_query);
   guint64 n_experts = h->n_experts > 0 ? 2 * (guint64) h->n_embd + h->n_experts : 0;
   guint64 floats = 2 * (guint64) h->n_embd + 2 * n_query + 2 * n_kv + 2 * (guint64) h->n_ff
@@ -39,7 +38,7 @@ LlmFootprint
 llm_footprint_find (LlmGguf          *gguf,
                     const LlmHparams *hparams)
 {
-  guint64 weights = 0, largest = 0, work;
+  guint64 weights = 0, largest = 0, position = 0, work;
 
   for (guint i = 0; i < gguf->tensors->len; i++)
     {
@@ -49,13 +48,14 @@ llm_footprint_find (LlmGguf          *gguf,
       /* experts come one by one */
       largest = MAX (largest, tensor->bytes / tensor->dims[2]);
     }
+  for (guint i = 0; i < hparams->n_kv_layers; i++)
+    position += (guint64) 2 * hparams->layers[i].n_kv_heads * hparams->layers[i].head_dim;
   /* panels take a little more than rows */
   largest += largest / 16;
   work = MAX (llm_footprint_get_ring (weights), largest)
          + (READ_ROWS + WRITE_ROWS) * llm_footprint_get_row (hparams)
          + (1 + WRITE_ROWS) * (guint64) hparams->n_vocab * sizeof (float)
-         + (guint64) MIN (TOKENS, hparams->n_ctx) * hparams->n_layers * hparams->n_kv_heads
-             * hparams->head_dim * 2 * sizeof (guint16)
+         + MIN (TOKENS, hparams->n_ctx) * position * sizeof (guint16)
          + OTHER_BYTES;
   /* of a budget that is too small for all, weights get half (llm_memory_policy_leave_for_weights) */
   return (LlmFootprint) { work, work + MIN (work, weights) };

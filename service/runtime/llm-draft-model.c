@@ -366,15 +366,9 @@ llm_draft_model_new_source (LlmDraftModel *self)
     .free = source_free,
   };
   ModelSource *source = g_new0 (ModelSource, 1);
-  const LlmHparams *hparams = llm_model_get_hparams (self->model);
-  const LlmKvLayout layout = {
-    .kind = LLM_KV_FULL,
-    .format = LLK_KV_F16,
-    .n_layers = hparams->n_layers,
-    .n_kv_heads = hparams->n_kv_heads,
-    .head_dim = hparams->head_dim,
-    .chunk_slots = CHUNK_SLOTS,
-  };
+  LlmKvLayer layers[LLM_MAX_LAYERS];
+  const LlmKvLayout layout = llm_forward_get_layout (llm_model_get_hparams (self->model), LLK_KV_F16,
+                                                     CHUNK_SLOTS, layers);
 
   source->parent = (LlmDraftSource) { .class = &class };
   source->model = llm_draft_model_ref (self);

@@ -102,14 +102,9 @@ static gboolean
 make_memory (LlmProfileRun *self,
              GError       **error)
 {
-  const LlmKvLayout layout = {
-    .kind = LLM_KV_FULL,
-    .format = LLK_KV_F16,
-    .n_layers = self->hparams->n_layers,
-    .n_kv_heads = self->hparams->n_kv_heads,
-    .head_dim = self->hparams->head_dim,
-    .chunk_slots = LLM_KV_CHUNK_SLOTS,
-  };
+  LlmKvLayer layers[LLM_MAX_LAYERS];
+  const LlmKvLayout layout =
+    llm_forward_get_layout (self->hparams, LLK_KV_F16, LLM_KV_CHUNK_SLOTS, layers);
 
   self->store = llm_kv_store_new (&layout, NULL, self->ledger, error);
   if (self->store == NULL)

@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 #include "base/llm-sysinfo.h"
-#include "kv/llm-kv.h"
+#include "forward/llm-forward.h"
 #include "model/architectures/llm-architecture.h"
 #include "model/llm-catalogue.h"
 #include "model/llm-model.h"
@@ -115,6 +115,8 @@ examine (Verdict *self,
 {
   g_autoptr(LlmWeights) weights = NULL;
   const LlmHparams *hparams;
+  LlmKvLayer layers[LLM_MAX_LAYERS];
+  LlmKvLayout layout;
   LlmMeminfo memory = { 0 };
   LlmTemplate *template;
 
@@ -129,10 +131,9 @@ examine (Verdict *self,
     return;
   hparams = llm_model_get_hparams (self->model);
   /* K and V of every layer, in half precision as the executor keeps them. */
-  self->token_bytes =
-    2 * sizeof (guint16) * (guint64) hparams->n_layers * hparams->n_kv_heads * hparams->head_dim;
-  self->least_ratio = llm_kv_least_ratio (hparams->n_layers, hparams->n_kv_heads,
-                                          hparams->head_dim, LLM_KV_CHUNK_SLOTS);
+  layout = llm_forward_get_layout (hparams, LLK_KV_F16, LLM_KV_CHUNK_SLOTS, layers);
+  self->token_bytes = sizeof (guint16) * llm_kv_layout_count_values (&layout);
+  self->least_ratio = llm_kv_layout_get_least_ratio (&layout);
   weights = llm_weights_new_mapped (gguf, hparams, NULL, NULL, &self->error);
   if (weights == NULL)
     return;

@@ -71,16 +71,12 @@ tool_model_new_store (ToolModel          *self,
   g_autofree float *feedback = policy != NULL ? llm_feedback_new (llm_model_get_gguf (self->model),
                                                                   self->hparams, llk_ops_best ())
                                               : NULL;
-  const LlmKvLayout layout = {
-    .kind = LLM_KV_FULL,
-    .format = tool_model_options.is_f32 ? LLK_KV_F32 : LLK_KV_F16,
-    .n_layers = self->hparams->n_layers,
-    .n_kv_heads = self->hparams->n_kv_heads,
-    .head_dim = self->hparams->head_dim,
-    .chunk_slots = LLM_KV_CHUNK_SLOTS,
-    .feedback = feedback,
-  };
+  LlmKvLayer layers[LLM_MAX_LAYERS];
+  LlmKvLayout layout =
+    llm_forward_get_layout (self->hparams, tool_model_options.is_f32 ? LLK_KV_F32 : LLK_KV_F16,
+                            LLM_KV_CHUNK_SLOTS, layers);
 
+  layout.feedback = feedback;
   return llm_kv_store_new (&layout, policy, NULL, error);
 }
 

@@ -34,7 +34,8 @@ make_rig (LlmGguf             *gguf,
 {
   g_autoptr (GError) error = NULL;
   ExecRig *self = g_new0 (ExecRig, 1);
-  LlmKvLayout layout = { 0 };
+  LlmKvLayer layers[LLM_MAX_LAYERS];
+  LlmKvLayout layout;
   gboolean is_read;
 
   self->gguf = gguf;
@@ -46,12 +47,8 @@ make_rig (LlmGguf             *gguf,
   g_assert_no_error (error);
   self->pool = llm_worker_pool_new (MAX (config->n_threads, 1));
 
-  layout.kind = LLM_KV_FULL;
-  layout.format = config->format;
-  layout.n_layers = self->hparams.n_layers;
-  layout.n_kv_heads = self->hparams.n_kv_heads;
-  layout.head_dim = self->hparams.head_dim;
-  layout.chunk_slots = config->chunk_slots > 0 ? config->chunk_slots : 16;
+  layout = llm_forward_get_layout (&self->hparams, config->format,
+                                   config->chunk_slots > 0 ? config->chunk_slots : 16, layers);
   self->store = llm_kv_store_new (&layout, NULL, self->ledger, &error);
   g_assert_no_error (error);
 

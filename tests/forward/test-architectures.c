@@ -43,6 +43,8 @@ drop (LlmHparams *hparams,
 {
   g_assert_cmpuint (hparams->operators & operators, ==, operators);
   hparams->operators &= ~operators;
+  for (guint i = 0; i < hparams->n_layers; i++)
+    hparams->layers[i].operators &= ~operators;
 }
 
 static void
@@ -335,7 +337,7 @@ static void
 break_rope_dim (LlmHparams *hparams)
 {
   g_assert_cmpuint (hparams->rope_dim, <, hparams->head_dim);
-  hparams->rope_dim = hparams->head_dim;
+  hparams->rope_dim = hparams->ropes[0].dim = hparams->head_dim;
 }
 
 static void

@@ -261,6 +261,7 @@ test_refused (void)
   assert_refused (rig, good, LLM_BATCH_MAX_ROWS + 1, seq, "*513 rows*");
 
   layout.head_dim++;
+  layout.layers = NULL;
   other_store = llm_kv_store_new (&layout, NULL, NULL, NULL);
   other = llm_kv_seq_new (other_store, NULL, NULL);
   g_assert_true (llm_kv_seq_append (other, 2, NULL));

@@ -107,7 +107,9 @@ static void
 test_ratio (void)
 {
   /* chunks as small as these are rounded up */
-  guint least = llm_kv_least_ratio (RIG_LAYERS, RIG_HEADS, RIG_HEAD_DIM, RIG_SLOTS) + 1;
+  const LlmKvLayout layout = { .n_layers = RIG_LAYERS, .n_kv_heads = RIG_HEADS,
+                               .head_dim = RIG_HEAD_DIM, .chunk_slots = RIG_SLOTS };
+  guint least = llm_kv_layout_get_least_ratio (&layout) + 1;
   double before = 0;
   Rig rig;
 

@@ -545,22 +545,24 @@ test_sections (void)
     }
 }
 
-/* One number for each layer is as good as one for all, where they are the same. */
+/* One number for all layers, or one for each; more items are for layers that predict. */
 static void
 test_arrays (void)
 {
-  const gint64 items[] = { 4, 4, 4 };
+  const gint64 items[] = { 4, 2, 4 };
   const char *const keys[] = { "llama.attention.head_count", "llama.attention.head_count_kv",
                                "llama.feed_forward_length" };
 
   for (guint i = 0; i < G_N_ELEMENTS (keys); i++)
-    for (guint n_items = 2; n_items <= 3; n_items++)
+    for (guint n_items = 1; n_items <= 3; n_items++)
       {
-        const LlmTestModel model = { .n_layers = 2, .n_vocab = 20 };
+        const LlmTestModel model = { .n_layers = 2, .n_vocab = 20,
+                                     .n_kv_heads = i == 0 ? 2 : 4 };
         g_autoptr(LlmTestGguf) built = llm_test_gguf_new (3);
         g_autoptr(GBytes) bytes = NULL;
         g_autoptr(LlmGguf) gguf = NULL;
         g_autoptr(GError) error = NULL;
+        gboolean is_read;
         LlmHparams hparams;
 
         llm_test_gguf_add_ints (built, keys[i], LLM_GGUF_INT32, items, n_items);
@@ -569,16 +571,25 @@ test_arrays (void)
         bytes = llm_test_gguf_end (built);
         gguf = llm_gguf_new_for_bytes (bytes, "built", &error);
         g_assert_no_error (error);
-        if (n_items == 2)
+        if (n_items >= 2)
           {
-            g_assert_true (llm_hparams_read (gguf, &hparams, &error));
+            is_read = llm_hparams_read (gguf, &hparams, &error);
             g_assert_no_error (error);
-            g_assert_cmpuint (i == 2 ? hparams.n_ff : hparams.n_kv_heads, ==, 4);
+            g_assert_true (is_read);
+            for (guint layer = 0; layer < 2; layer++)
+              {
+                const LlmLayer *l = &hparams.layers[layer];
+                const guint found[] = { l->n_heads, l->n_kv_heads, l->n_ff };
+
+                g_assert_cmpuint (found[i], ==, items[layer]);
+              }
+            g_assert_cmpuint (i == 2 ? hparams.n_ff : i == 1 ? hparams.n_kv_heads : hparams.n_heads,
+                              ==, 4);
           }
         else
           {
             g_assert_false (llm_hparams_read (gguf, &hparams, &error));
-            g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED);
+            g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_MODEL);
             g_assert_nonnull (strstr (error->message, keys[i]));
           }
       }

@@ -429,7 +429,7 @@ get_smallest (Rig *rig,
             llm_sub_models_get_shape (rig->loaded.table, hparams, op, layer, segment);
           guint n_in, n_out;
 
-          llm_operator_get_shape (hparams, op, &n_in, &n_out);
+          llm_operator_get_shape (hparams, op, layer, &n_in, &n_out);
           if (kind == IN_FILE || shape.in_count == n_in)
             others += (guint64) shape.in_count * shape.out_count * sizeof (float);
         }

@@ -344,7 +344,7 @@ test_shapes (void)
     {
       guint n_in, n_out;
 
-      llm_operator_get_shape (&loaded.hparams, op, &n_in, &n_out);
+      llm_operator_get_shape (&loaded.hparams, op, 0, &n_in, &n_out);
       g_assert_cmpint (n_in > 0, ==,
                        (LLM_OPS_EXPERT_BIAS & LLM_OP_BIT (op)) == 0 || loaded.hparams.n_experts > 0);
       g_assert_cmpint (llm_operator_is_matrix (op), ==, n_out != 1);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-#include "model/architectures/llm-hparams-private.h"
+#include "model/architectures/llm-hparams-rope.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "common/llmsvc-error.h"
+#include "kernels/llk-attention.h"
 
 #define MAX_BASE 1e12
 #define MAX_SCALE 1e6
@@ -140,6 +141,47 @@ read_scaling (LlmKeys          *keys,
     read_yarn (keys, rope);
 }
 
+/* How many of the @head_dim values of a head are rotated. */
+static guint
+read_dim (LlmKeys    *keys,
+          const char *suffix,
+          guint       head_dim)
+{
+  guint dim = llm_keys_uint (keys, suffix, 2, MAX (head_dim, 2), head_dim);
+
+  if (keys->error == NULL && dim % 2 != 0)
+    llm_gguf_fail (keys->gguf, &keys->error, LLMSVC_ERROR_INVALID_MODEL,
+                   "%s is %u, an even number of at most the %u values of a head is needed",
+                   llm_keys_get (keys, suffix), dim, head_dim);
+  return dim;
+}
+
+/* The same of layers with a window: as many, unless the architecture has heads of another length
+ * there. */
+static guint
+read_window_dim (LlmKeys          *keys,
+                 const LlmHparams *hparams)
+{
+  static const char suffix[] = "rope.dimension_count_swa";
+  guint dim;
+
+  if (!llm_architecture_has_key (keys->architecture, suffix))
+    {
+      dim = llm_keys_uint (keys, suffix, 1, LLK_MAX_HEAD_DIM, hparams->rope_dim);
+      if (keys->error == NULL && dim != hparams->rope_dim)
+        llm_gguf_fail (keys->gguf, &keys->error, LLMSVC_ERROR_UNSUPPORTED,
+                       "%s is %u and %s.%s is %u: layers with heads of another length are "
+                       "not supported",
+                       llm_keys_get (keys, suffix), dim, keys->architecture->name,
+                       "rope.dimension_count", hparams->rope_dim);
+      return dim;
+    }
+  for (guint i = 0; i < hparams->n_layers; i++)
+    if (hparams->layers[i].window > 0)
+      return read_dim (keys, suffix, hparams->layers[i].head_dim);
+  return hparams->rope_dim;
+}
+
 void
 llm_hparams_read_rope (LlmKeys    *keys,
                        LlmHparams *hparams)
@@ -148,27 +190,28 @@ llm_hparams_read_rope (LlmKeys    *keys,
   LlmRope *rope = &hparams->ropes[0];
   double window_base = architecture->window_rope_base;
   gboolean is_on = TRUE, has_windows = FALSE;
+  guint window_dim;
   float base;
 
-  hparams->rope_dim = llm_keys_uint (keys, "rope.dimension_count", 2, hparams->head_dim,
-                                     hparams->head_dim);
-  if (keys->error == NULL && hparams->rope_dim % 2 != 0)
-    llm_gguf_fail (keys->gguf, &keys->error, LLMSVC_ERROR_INVALID_MODEL,
-                   "%s is %u, an even number of at most the %u values of a head is needed",
-                   llm_keys_get (keys, "rope.dimension_count"), hparams->rope_dim,
-                   hparams->head_dim);
+  hparams->rope_dim = read_dim (keys, "rope.dimension_count", hparams->head_dim);
   hparams->rope_kind = architecture->rope_kind;
+  rope->dim = hparams->rope_dim;
   rope->base = llm_keys_float (keys, "rope.freq_base", 1, MAX_BASE, 10000);
   read_scaling (keys, hparams, rope);
   hparams->n_ropes = 1;
+  window_dim = read_window_dim (keys, hparams);
+
+  hparams->rope_dim = MAX (rope->dim, window_dim);
 
   /* Layers with a window are not scaled: they never look far. */
   if (window_base == 0)
     window_base = (double) rope->base;
   base = llm_keys_float (keys, "rope.freq_base_swa", 1, MAX_BASE, window_base);
-  if (architecture->window_rope_base > 0 || base != rope->base)
+  if (architecture->window_rope_base > 0 || base != rope->base || window_dim != rope->dim)
     {
-      hparams->ropes[1] = (LlmRope) { .base = base, .scale = 1, .magnitude = 1, .factors = -1 };
+      hparams->ropes[1] = (LlmRope) {
+        .base = base, .scale = 1, .magnitude = 1, .factors = -1, .dim = window_dim,
+      };
       hparams->n_ropes = 2;
     }
 

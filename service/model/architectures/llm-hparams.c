@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-#include "model/architectures/llm-hparams-private.h"
+#include "model/architectures/llm-hparams-rope.h"
 
 #include <glib/gi18n.h>
 #include <math.h>
 #include <string.h>
 
 #include "common/llmsvc-error.h"
+#include "kernels/llk-attention.h"
 #include "kernels/llk-panel.h"
 
 #define MIN_EMBD 8
 #define MAX_EMBD 65536
 #define MAX_HEADS 1024
-#define MAX_HEAD_DIM 512
+#define MAX_HEAD_DIM LLK_MAX_HEAD_DIM
 #define MAX_FF (1024 * 1024)
 #define MAX_EXPERTS 1024
 #define MAX_VOCAB (4 * 1024 * 1024)
@@ -55,109 +56,7 @@ static const Extra extras[] = {
   { "rope.dimension_sections", 0, N_("rotations by several positions") },
 };
 
-/* Lengths that layers with a window may have of their own; none may differ. */
-static const char *const window_lengths[][2] = {
-  { "attention.key_length_swa", "attention.key_length" },
-  { "attention.value_length_swa", "attention.value_length" },
-  { "rope.dimension_count_swa", "rope.dimension_count" },
-};
-
-const char *
-llm_keys_get (LlmKeys    *self,
-              const char *suffix)
-{
-  g_snprintf (self->key, sizeof self->key, "%s.%s", self->architecture->name, suffix);
-  return self->key;
-}
-
-static void
-fail_array (LlmKeys    *keys,
-            const char *key)
-{
-  llm_gguf_fail (keys->gguf, &keys->error, LLMSVC_ERROR_UNSUPPORTED,
-                 "%s is an array: models whose layers differ are not supported, one "
-                 "number for all of them is",
-                 key);
-}
-
-guint
-llm_keys_uint (LlmKeys    *self,
-               const char *suffix,
-               guint       min,
-               guint       max,
-               guint64     fallback)
-{
-  const char *key = llm_keys_get (self, suffix);
-  const LlmGgufKey *found = llm_gguf_find_key (self->gguf, key);
-  guint64 value = min;
-
-  if (self->error != NULL)
-    return min;
-  if (found != NULL && found->type == LLM_GGUF_ARRAY)
-    fail_array (self, key);
-  else
-    llm_gguf_get_uint (self->gguf, key, min, max, fallback != 0 ? &fallback : NULL, &value,
-                       &self->error);
-  return (guint) value;
-}
-
-float
-llm_keys_float (LlmKeys    *self,
-                const char *suffix,
-                double      min,
-                double      max,
-                double      fallback)
-{
-  double value = fallback;
-
-  if (self->error == NULL)
-    llm_gguf_get_double (self->gguf, llm_keys_get (self, suffix), min, max, &fallback, &value,
-                         &self->error);
-  return (float) value;
-}
-
-/* Likewise a key that may be missing and may be 0. */
-static guint
-read_optional (LlmKeys    *keys,
-               const char *suffix,
-               guint       max,
-               guint64     fallback)
-{
-  guint64 value = fallback;
-
-  if (keys->error == NULL)
-    llm_gguf_get_uint (keys->gguf, llm_keys_get (keys, suffix), 0, max, &fallback, &value,
-                       &keys->error);
-  return (guint) value;
-}
-
-/* A key that may be one number for all layers, or one for each, which then are the same. */
-static guint
-read_layers_uint (LlmKeys          *keys,
-                  const LlmHparams *hparams,
-                  const char       *suffix,
-                  guint             max,
-                  guint64           fallback)
-{
-  const char *key = llm_keys_get (keys, suffix);
-  const LlmGgufKey *found = llm_gguf_find_key (keys->gguf, key);
-  g_autofree gint64 *items = NULL;
-  gboolean is_same;
-  gsize n_items;
-
-  if (keys->error != NULL || found == NULL || found->type != LLM_GGUF_ARRAY)
-    return llm_keys_uint (keys, suffix, 1, max, fallback);
-
-  items = llm_gguf_get_ints (keys->gguf, key, FALSE, &n_items, &keys->error);
-  if (items == NULL)
-    return 1;
-  is_same = n_items == hparams->n_layers && items[0] >= 1 && items[0] <= max;
-  for (gsize i = 1; is_same && i < n_items; i++)
-    is_same = items[i] == items[0];
-  if (!is_same)
-    fail_array (keys, key);
-  return is_same ? (guint) items[0] : 1;
-}
+#define LAYER(field) G_STRUCT_OFFSET (LlmLayer, field)
 
 static const LlmArchitecture *
 read_architecture (LlmGguf  *gguf,
@@ -223,70 +122,180 @@ check_extras (LlmKeys *keys)
     }
 }
 
+/* Values of keys and of values are as many; those of layers with a window may be others. 0 after an
+ * error. */
+static guint
+read_head_dim (LlmKeys    *keys,
+               const char *key_length,
+               const char *value_length,
+               guint       fallback)
+{
+  guint dim = llm_keys_uint (keys, key_length, 2, MAX_HEAD_DIM, fallback);
+  guint value = llm_keys_uint (keys, value_length, 2, MAX_HEAD_DIM, fallback);
+
+  if (keys->error == NULL && value != dim)
+    llm_gguf_fail (keys->gguf, &keys->error, LLMSVC_ERROR_UNSUPPORTED,
+                   "%s is %u and %s.%s is %u: values of another length "
+                   "than keys are not supported",
+                   llm_keys_get (keys, value_length), value, keys->architecture->name, key_length,
+                   dim);
+  return keys->error == NULL ? dim : 0;
+}
+
+/* What layers with a window may have of their own where the architecture says so; elsewhere it is
+ * that of all. */
+static void
+check_window_length (LlmKeys    *keys,
+                     const char *window_suffix,
+                     const char *suffix,
+                     guint       expected)
+{
+  guint found = llm_keys_uint (keys, window_suffix, 1, MAX_HEAD_DIM, expected);
+
+  if (keys->error == NULL && found != expected)
+    llm_gguf_fail (keys->gguf, &keys->error, LLMSVC_ERROR_UNSUPPORTED,
+                   "%s is %u and %s.%s is %u: layers with heads of another length are "
+                   "not supported",
+                   llm_keys_get (keys, window_suffix), found, keys->architecture->name, suffix,
+                   expected);
+}
+
 static void
 read_heads (LlmKeys    *keys,
             LlmHparams *h)
 {
   LlmGguf *gguf = keys->gguf;
   GError **error = &keys->error;
-  guint value_length, fallback;
+  gboolean has_length = llm_gguf_has (gguf, llm_keys_get (keys, "attention.key_length"));
+  guint dim, window_dim;
 
-  h->n_heads = read_layers_uint (keys, h, "attention.head_count", MAX_HEADS, 0);
-  h->n_kv_heads = read_layers_uint (keys, h, "attention.head_count_kv", MAX_HEADS, h->n_heads);
-  fallback = h->n_embd / h->n_heads;
-  if (*error == NULL && h->n_heads % h->n_kv_heads != 0)
-    llm_gguf_fail (gguf, error, LLMSVC_ERROR_INVALID_MODEL,
-                   "%s is %u, which does not divide the %u of attention.head_count",
-                   llm_keys_get (keys, "attention.head_count_kv"), h->n_kv_heads, h->n_heads);
-  if (*error == NULL && h->n_embd % h->n_heads != 0 &&
-      !llm_gguf_has (gguf, llm_keys_get (keys, "attention.key_length")))
-    llm_gguf_fail (gguf, error, LLMSVC_ERROR_INVALID_MODEL,
-                   "%s is %u, which does not divide the %u of embedding_length",
-                   llm_keys_get (keys, "attention.head_count"), h->n_heads, h->n_embd);
+  llm_keys_layers (keys, h, "attention.head_count", MAX_HEADS, 0, LAYER (n_heads));
+  llm_keys_layers (keys, h, "attention.head_count_kv", MAX_HEADS,
+                    *error == NULL ? h->layers[0].n_heads : 1, LAYER (n_kv_heads));
+  for (guint i = 0; *error == NULL && i < h->n_layers; i++)
+    {
+      const LlmLayer *layer = &h->layers[i];
 
-  h->head_dim = llm_keys_uint (keys, "attention.key_length", 2, MAX_HEAD_DIM, fallback);
-  value_length = llm_keys_uint (keys, "attention.value_length", 2, MAX_HEAD_DIM, fallback);
-  if (*error == NULL && value_length != h->head_dim)
-    llm_gguf_fail (gguf, error, LLMSVC_ERROR_UNSUPPORTED,
-                   "%s is %u and %s.attention.key_length is %u: values of another length "
-                   "than keys are not supported",
-                   llm_keys_get (keys, "attention.value_length"), value_length, h->architecture,
-                   h->head_dim);
-  if (*error == NULL && (h->head_dim < 2 || h->head_dim > MAX_HEAD_DIM))
+      if (layer->n_heads % layer->n_kv_heads != 0)
+        llm_gguf_fail (gguf, error, LLMSVC_ERROR_INVALID_MODEL,
+                       "%s is %u, which does not divide the %u of attention.head_count",
+                       llm_keys_get (keys, "attention.head_count_kv"), layer->n_kv_heads,
+                       layer->n_heads);
+      else if (h->n_embd % layer->n_heads != 0 && !has_length)
+        llm_gguf_fail (gguf, error, LLMSVC_ERROR_INVALID_MODEL,
+                       "%s is %u, which does not divide the %u of embedding_length",
+                       llm_keys_get (keys, "attention.head_count"), layer->n_heads, h->n_embd);
+    }
+  if (*error != NULL)
+    return;
+
+  dim = window_dim = read_head_dim (keys, "attention.key_length", "attention.value_length",
+                                    h->n_embd / h->layers[0].n_heads);
+  if (*error == NULL && (dim < 2 || dim > MAX_HEAD_DIM))
     llm_gguf_fail (gguf, error, LLMSVC_ERROR_INVALID_MODEL,
                    "%s is %u for an embedding_length of %u: heads have %u values, from 2 to "
                    "%d are supported",
-                   llm_keys_get (keys, "attention.head_count"), h->n_heads, h->n_embd, h->head_dim,
-                   MAX_HEAD_DIM);
+                   llm_keys_get (keys, "attention.head_count"), h->layers[0].n_heads, h->n_embd,
+                   dim, MAX_HEAD_DIM);
+  if (llm_architecture_has_key (keys->architecture, "attention.key_length_swa"))
+    window_dim = read_head_dim (keys, "attention.key_length_swa", "attention.value_length_swa",
+                                dim);
+  else
+    {
+      check_window_length (keys, "attention.key_length_swa", "attention.key_length", dim);
+      check_window_length (keys, "attention.value_length_swa", "attention.value_length", dim);
+    }
+  for (guint i = 0; i < h->n_layers; i++)
+    h->layers[i].head_dim = h->layers[i].window > 0 ? window_dim : dim;
+}
+
+/* Which layers have K and V of their own; the others attend to those of the last one before them that
+ * looks as far. */
+static void
+read_shared_layers (LlmKeys    *keys,
+                    LlmHparams *h)
+{
+  const char *suffix = "attention.shared_kv_layers";
+  guint n_shared = 0;
+
+  if (llm_architecture_has_key (keys->architecture, suffix))
+    n_shared = llm_keys_optional (keys, suffix, h->n_layers - 1, 0);
+  h->n_kv_layers = h->n_layers - n_shared;
+  for (guint i = 0; keys->error == NULL && i < h->n_layers; i++)
+    {
+      LlmLayer *layer = &h->layers[i];
+      guint from = MIN (i, h->n_kv_layers - 1);
+
+      while (from > 0 && from != i && (h->layers[from].window > 0) != (layer->window > 0))
+        from--;
+      layer->kv_layer = from;
+      if (from == i)
+        continue;
+      layer->operators &= ~LLM_OPS_OWN_KV;
+      if (h->layers[from].window != layer->window
+          || h->layers[from].n_kv_heads != layer->n_kv_heads
+          || h->layers[from].head_dim != layer->head_dim)
+        llm_gguf_fail (keys->gguf, &keys->error, LLMSVC_ERROR_INVALID_MODEL,
+                       "%s is %u: layer %u has none before it whose keys and values it can "
+                       "attend to",
+                       llm_keys_get (keys, suffix), n_shared, i);
+    }
 }
 
 static void
-read_experts (LlmKeys    *keys,
-              LlmHparams *h)
+measure_layers (LlmHparams *h)
+{
+  for (guint i = 0; i < h->n_layers; i++)
+    {
+      const LlmLayer *layer = &h->layers[i];
+
+      h->n_heads = MAX (h->n_heads, layer->n_heads);
+      h->n_kv_heads = MAX (h->n_kv_heads, layer->n_kv_heads);
+      h->head_dim = MAX (h->head_dim, layer->head_dim);
+      h->n_ff = MAX (h->n_ff, layer->n_ff);
+      h->query_width = MAX (h->query_width, layer->n_heads * layer->head_dim);
+      h->kv_width = MAX (h->kv_width, layer->n_kv_heads * layer->head_dim);
+    }
+}
+
+/* The networks of layers, and so which operators layers have: one for all rows, or experts. */
+static void
+read_networks (LlmKeys    *keys,
+               LlmHparams *h)
 {
   const char *name = "feed_forward_length";
 
+  llm_keys_layers (keys, h, name, MAX_FF, 0, LAYER (n_ff));
   if (llm_architecture_has_key (keys->architecture, "expert_count"))
-    h->n_experts = read_optional (keys, "expert_count", MAX_EXPERTS, 0);
-  if (h->n_experts == 0)
-    return;
-
-  h->operators &= ~(LLM_OPS_FFN | LLM_OPS_FFN_BIAS);
-  h->operators |= LLM_OPS_EXPERTS;
-  h->n_used_experts = llm_keys_uint (keys, "expert_used_count", 1, h->n_experts, 0);
-  /* Where it has that key, feed_forward_length is of a network that such a model lacks. */
-  if (llm_architecture_has_key (keys->architecture, "expert_feed_forward_length"))
+    h->n_experts = llm_keys_optional (keys, "expert_count", MAX_EXPERTS, 0);
+  if (h->n_experts > 0)
     {
-      name = "expert_feed_forward_length";
-      h->n_ff = llm_keys_uint (keys, name, 1, MAX_FF, MAX (h->n_ff / h->n_used_experts, 1));
+      h->operators &= ~(LLM_OPS_FFN | LLM_OPS_FFN_BIAS);
+      h->operators |= LLM_OPS_EXPERTS;
+      h->n_used_experts = llm_keys_uint (keys, "expert_used_count", 1, h->n_experts, 0);
     }
-  if (keys->error == NULL &&
-      (h->n_ff % LLK_PANEL_OUTPUTS != 0 || h->n_embd % LLK_PANEL_OUTPUTS != 0))
-    llm_gguf_fail (keys->gguf, &keys->error, LLMSVC_ERROR_UNSUPPORTED,
-                   "%s is %u and embedding_length %u: models with %s are not supported "
-                   "unless both are multiples of %d",
-                   llm_keys_get (keys, name), h->n_ff, h->n_embd, extras[0].what,
-                   LLK_PANEL_OUTPUTS);
+  for (guint i = 0; i < h->n_layers; i++)
+    {
+      LlmLayer *layer = &h->layers[i];
+
+      layer->operators = h->operators;
+      if (h->n_experts == 0)
+        continue;
+      /* Where it has that key, feed_forward_length is of a network that such a model lacks. */
+      if (llm_architecture_has_key (keys->architecture, "expert_feed_forward_length"))
+        {
+          name = "expert_feed_forward_length";
+          layer->n_ff = llm_keys_uint (keys, name, 1, MAX_FF,
+                                       MAX (layer->n_ff / h->n_used_experts, 1));
+        }
+      if (keys->error == NULL
+          && (layer->n_ff % LLK_PANEL_OUTPUTS != 0 || h->n_embd % LLK_PANEL_OUTPUTS != 0))
+        llm_gguf_fail (keys->gguf, &keys->error, LLMSVC_ERROR_UNSUPPORTED,
+                       "%s is %u and embedding_length %u: models with %s are not supported "
+                       "unless both are multiples of %d",
+                       llm_keys_get (keys, name), layer->n_ff, h->n_embd, extras[0].what,
+                       LLK_PANEL_OUTPUTS);
+    }
 }
 
 /* The parts of a rotation that follow one of the three positions of a token each: for text these are
@@ -347,10 +356,10 @@ read_windows (LlmKeys    *keys,
       || (architecture->window_layers != 0 && architecture->window_layers != h->n_layers))
     return;
 
-  window = read_optional (keys, "attention.sliding_window", MAX_CTX, architecture->window);
+  window = llm_keys_optional (keys, "attention.sliding_window", MAX_CTX, architecture->window);
   flags = read_window_flags (keys, h);
   if (flags == NULL)
-    period = read_optional (keys, "attention.sliding_window_pattern", LLM_MAX_LAYERS,
+    period = llm_keys_optional (keys, "attention.sliding_window_pattern", LLM_MAX_LAYERS,
                             architecture->window_period);
   for (guint i = 0; i < h->n_layers; i++)
     h->layers[i].window = (flags != NULL ? flags[i] != 0 : period == 0 || (i + 1) % period != 0)
@@ -411,24 +420,6 @@ read_scales (LlmKeys    *keys,
   h->temperature_scale = read_own_float (keys, "attention.temperature_scale", 1e3, 0);
 }
 
-static void
-check_window_lengths (LlmKeys          *keys,
-                      const LlmHparams *h)
-{
-  for (guint i = 0; i < G_N_ELEMENTS (window_lengths); i++)
-    {
-      guint expected = i == 2 ? h->rope_dim : h->head_dim;
-      guint found = llm_keys_uint (keys, window_lengths[i][0], 1, MAX_HEAD_DIM, expected);
-
-      if (keys->error == NULL && found != expected)
-        llm_gguf_fail (keys->gguf, &keys->error, LLMSVC_ERROR_UNSUPPORTED,
-                       "%s is %u and %s.%s is %u: layers with heads of another length are "
-                       "not supported",
-                       llm_keys_get (keys, window_lengths[i][0]), found,
-                       keys->architecture->name, window_lengths[i][1], expected);
-    }
-}
-
 /* From the first of: the key, the vocabulary, the embedding. Where several are
  * there, others check that they agree. */
 static guint
@@ -475,14 +466,14 @@ llm_hparams_read (LlmGguf     *gguf,
   h->n_layers = llm_keys_uint (&keys, "block_count", 1, LLM_MAX_LAYERS, 0);
   h->n_ctx = llm_keys_uint (&keys, "context_length", 1, MAX_CTX, 0);
   h->n_embd = llm_keys_uint (&keys, "embedding_length", MIN_EMBD, MAX_EMBD, 0);
-  h->n_ff = read_layers_uint (&keys, h, "feed_forward_length", MAX_FF, 0);
-  read_experts (&keys, h);
-  read_heads (&keys, h);
+  read_networks (&keys, h);
   read_windows (&keys, h);
+  read_heads (&keys, h);
+  read_shared_layers (&keys, h);
+  measure_layers (h);
   check_sections (&keys);
   llm_hparams_read_rope (&keys, h);
   read_scales (&keys, h);
-  check_window_lengths (&keys, h);
   h->n_vocab = read_vocab_size (&keys);
   if (keys.error == NULL)
     llm_gguf_get_double (gguf,

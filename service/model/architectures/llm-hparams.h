@@ -37,6 +37,7 @@ typedef struct
   float beta_fast;         /* YARN: pairs that turn more often in n_ctx are not scaled */
   float beta_slow;         /* YARN: pairs that turn less often are scaled like LINEAR */
   gint factors;            /* the LlmOperator that divides the frequencies, or -1 */
+  guint dim;               /* values of a head that it turns: even, at most head_dim */
 } LlmRope;
 
 /* All layers but those with a window; those with one, where theirs is another. */
@@ -46,8 +47,15 @@ typedef struct
 /* What tells a layer from others. */
 typedef struct
 {
+  guint64 operators;       /* those of LlmHparams.operators that layers have and that this one has */
   guint window;            /* positions that attention sees, the row's own with them; 0: all */
   gint rope;               /* index of LlmHparams.ropes, or LLM_NO_ROPE */
+  guint n_heads;
+  guint n_kv_heads;        /* divides n_heads */
+  guint head_dim;          /* of queries, keys and values */
+  guint n_ff;              /* of its network, or of each of its experts */
+  guint kv_layer;          /* whose K and V it attends to: its own number, or that of an earlier one,
+                            * which has some of the same heads */
 } LlmLayer;
 
 /* What the gate of the feed-forward network goes through. */
@@ -63,10 +71,14 @@ typedef struct
   char architecture[32];
   guint n_layers;
   guint n_embd;
+  /* Of layers that differ, the largest of each. */
   guint n_heads;
-  guint n_kv_heads;        /* divides n_heads */
-  guint head_dim;          /* of queries, keys and values */
+  guint n_kv_heads;
+  guint head_dim;
   guint n_ff;
+  guint query_width;       /* of the layer where n_heads × head_dim is largest */
+  guint kv_width;          /* likewise n_kv_heads × head_dim */
+  guint n_kv_layers;       /* the first so many layers have K and V of their own */
   guint n_experts;         /* 0: one feed-forward network for all rows */
   guint n_used_experts;    /* of each row */
   guint n_vocab;
@@ -96,7 +108,7 @@ typedef struct
   LlmGate gate;
 
   LlmRopeKind rope_kind;
-  guint rope_dim;             /* even, at most head_dim */
+  guint rope_dim;             /* the largest of ropes */
   LlmRope ropes[LLM_MAX_ROPES];
   guint n_ropes;
   LlmLayer layers[LLM_MAX_LAYERS];

@@ -107,21 +107,23 @@ G_STATIC_ASSERT (LLM_N_OPS <= 64);
 
 static guint
 get_dim (const LlmHparams *h,
+         guint             layer,
          Dim               dim)
 {
+  const LlmLayer *l = &h->layers[layer];
   const guint dims[] = {
     [DIM_ONE] = 1,
     [DIM_EMBD] = h->n_embd,
-    [DIM_QUERY] = h->n_heads * h->head_dim,
-    [DIM_KV] = h->n_kv_heads * h->head_dim,
-    [DIM_QUERY_NORM] = (h->has_wide_head_norms ? h->n_heads : 1) * h->head_dim,
-    [DIM_KEY_NORM] = (h->has_wide_head_norms ? h->n_kv_heads : 1) * h->head_dim,
-    [DIM_HEADS] = h->n_heads,
-    [DIM_FF] = h->n_ff,
+    [DIM_QUERY] = l->n_heads * l->head_dim,
+    [DIM_KV] = l->n_kv_heads * l->head_dim,
+    [DIM_QUERY_NORM] = (h->has_wide_head_norms ? l->n_heads : 1) * l->head_dim,
+    [DIM_KEY_NORM] = (h->has_wide_head_norms ? l->n_kv_heads : 1) * l->head_dim,
+    [DIM_HEADS] = l->n_heads,
+    [DIM_FF] = l->n_ff,
     [DIM_VOCAB] = h->n_vocab,
-    [DIM_ROPE_PAIRS] = h->rope_dim / 2,
+    [DIM_ROPE_PAIRS] = h->ropes[0].dim / 2,
     [DIM_EXPERTS] = h->n_experts,
-    [DIM_EXPERTS_FF] = h->n_experts * h->n_ff,
+    [DIM_EXPERTS_FF] = h->n_experts * l->n_ff,
     [DIM_EXPERTS_EMBD] = h->n_experts * h->n_embd,
   };
 
@@ -149,11 +151,12 @@ llm_operator_is_matrix (LlmOperator op)
 void
 llm_operator_get_shape (const LlmHparams *hparams,
                         LlmOperator       op,
+                        guint             layer,
                         guint            *n_in,
                         guint            *n_out)
 {
-  *n_in = get_dim (hparams, operators[op].in);
-  *n_out = get_dim (hparams, operators[op].out);
+  *n_in = get_dim (hparams, layer, operators[op].in);
+  *n_out = get_dim (hparams, layer, operators[op].out);
 }
 
 /* Writes the tensor's name into @name, and returns the tensor if there is one. */
@@ -222,6 +225,7 @@ static void
 measure_fused (const LlmHparams *hparams,
                const Fused      *fused,
                LlmOperator       op,
+               guint             layer,
                guint            *n_before,
                guint64          *n_all)
 {
@@ -232,7 +236,7 @@ measure_fused (const LlmHparams *hparams,
 
       if (fused->ops[i] == op)
         *n_before = (guint) *n_all;
-      *n_all += get_dim (hparams, info->out == DIM_ONE ? info->in : info->out);
+      *n_all += get_dim (hparams, layer, info->out == DIM_ONE ? info->in : info->out);
     }
 }
 
@@ -254,19 +258,20 @@ llm_operator_find (LlmGguf           *gguf,
   memset (part, 0, sizeof *part);
   if (op == LLM_OP_OUTPUT && hparams->has_tied_output)
     op = LLM_OP_TOKEN_EMBEDDING;
-  if (!llm_operator_is_used (hparams, op))
+  info = &operators[op];
+  if (info->is_per_layer ? !llm_operator_is_in_layer (hparams, op, layer)
+                         : !llm_operator_is_used (hparams, op))
     return TRUE;
 
-  info = &operators[op];
   is_matrix = llm_operator_is_matrix (op);
-  llm_operator_get_shape (hparams, op, &part->n_in, &part->n_out);
+  llm_operator_get_shape (hparams, op, layer, &part->n_in, &part->n_out);
   n_in = part->n_in;
   n_out = part->n_out;
 
   if (info->fused != NULL && (info->fused != &gate_up || hparams->has_fused_gate))
     tensor = look_up (gguf, info->fused->name, TRUE, layer, name);
   if (tensor != NULL)
-    measure_fused (hparams, info->fused, op, &first, is_matrix ? &n_out : &n_in);
+    measure_fused (hparams, info->fused, op, layer, &first, is_matrix ? &n_out : &n_in);
   else
     tensor = look_up (gguf, get_tensor_name (hparams, op), info->is_per_layer, layer, name);
   if (tensor == NULL)

@@ -78,6 +78,10 @@ typedef enum
 #define LLM_OPS_QKV_BIAS                                                                    \
   (LLM_OP_BIT (LLM_OP_QUERY_BIAS) | LLM_OP_BIT (LLM_OP_KEY_BIAS) |                          \
    LLM_OP_BIT (LLM_OP_VALUE_BIAS))
+/* What a layer lacks that attends to the keys and values of another. */
+#define LLM_OPS_OWN_KV                                                                      \
+  (LLM_OP_BIT (LLM_OP_KEY) | LLM_OP_BIT (LLM_OP_VALUE) | LLM_OP_BIT (LLM_OP_KEY_BIAS) |     \
+   LLM_OP_BIT (LLM_OP_VALUE_BIAS) | LLM_OP_BIT (LLM_OP_KEY_NORM))
 #define LLM_OPS_FFN_BIAS                                                                    \
   (LLM_OP_BIT (LLM_OP_FFN_GATE_BIAS) | LLM_OP_BIT (LLM_OP_FFN_UP_BIAS) |                    \
    LLM_OP_BIT (LLM_OP_FFN_DOWN_BIAS))
@@ -108,11 +112,21 @@ typedef struct
   guint n_out;                  /* 1 for vectors */
 } LlmTensorPart;
 
+/* Whether the model has it; of those that layers have, whether any layer does. */
 static inline gboolean
 llm_operator_is_used (const LlmHparams *hparams,
                       LlmOperator       op)
 {
   return (hparams->operators & LLM_OP_BIT (op)) != 0;
+}
+
+/* Whether that layer has it. */
+static inline gboolean
+llm_operator_is_in_layer (const LlmHparams *hparams,
+                          LlmOperator       op,
+                          guint             layer)
+{
+  return (hparams->layers[layer].operators & LLM_OP_BIT (op)) != 0;
 }
 
 /* Whether it holds the matrices of all experts, those of the first first. */
@@ -126,14 +140,16 @@ llm_operator_is_of_experts (LlmOperator op)
 const char *llm_operator_get_name  (LlmOperator        op);
 /* Whether each layer has its own. */
 gboolean    llm_operator_is_layered (LlmOperator       op);
-/* How many tensors of @op the model has: one for each layer, or one. */
+/* How many tensors of @op the model has at most: one for each layer, or one. */
 guint       llm_operator_count_layers (const LlmHparams *hparams,
                                     LlmOperator        op);
 /* Whether products read it, so that it can be packed into panels; others are vectors. */
 gboolean    llm_operator_is_matrix (LlmOperator        op);
-/* Inputs and outputs of the whole operator: n values and 1 for a vector. */
+/* Inputs and outputs of the whole operator, where layers have their own of that of @layer: n values
+ * and 1 for a vector. */
 void        llm_operator_get_shape (const LlmHparams  *hparams,
                                     LlmOperator        op,
+                                    guint              layer,
                                     guint             *n_in,
                                     guint             *n_out);
 

@@ -34,10 +34,20 @@ llm_sub_models_new_whole (const LlmHparams *hparams)
 
   for (guint i = 0; i < hparams->n_layers; i++)
     {
-      n_groups[i] = hparams->n_kv_heads;
-      n_channels[i] = hparams->n_ff;
+      n_groups[i] = hparams->layers[i].n_kv_heads;
+      n_channels[i] = hparams->layers[i].n_ff;
     }
   return copy (hparams, 1, &percent, n_groups, n_channels);
+}
+
+/* Values of the queries of a KV head. */
+static guint
+get_group_width (const LlmHparams *hparams,
+                 guint             layer)
+{
+  const LlmLayer *l = &hparams->layers[layer];
+
+  return l->n_heads / l->n_kv_heads * l->head_dim;
 }
 
 static gboolean
@@ -70,7 +80,6 @@ llm_sub_models_new (const LlmHparams  *hparams,
                     const guint       *n_channels,
                     GError           **error)
 {
-  guint group_inputs = hparams->n_heads / hparams->n_kv_heads * hparams->head_dim;
   gboolean rises;
 
   rises = n_levels >= 1 && n_levels <= LLM_MAX_LEVELS && percent[n_levels - 1] == 100;
@@ -89,9 +98,10 @@ llm_sub_models_new (const LlmHparams  *hparams,
     }
   for (guint layer = 0; layer < hparams->n_layers; layer++)
     if (!check_counts ("groups of heads", n_groups + (gsize) layer * n_levels, n_levels,
-                       hparams->n_kv_heads, group_inputs, layer, error)
+                       hparams->layers[layer].n_kv_heads, get_group_width (hparams, layer), layer,
+                       error)
         || !check_counts ("channels", n_channels + (gsize) layer * n_levels, n_levels,
-                          hparams->n_ff, 1, layer, error))
+                          hparams->layers[layer].n_ff, 1, layer, error))
       return NULL;
   return copy (hparams, n_levels, percent, n_groups, n_channels);
 }
@@ -138,10 +148,10 @@ llm_sub_models_get_shape (const LlmSubModels *self,
 {
   const guint *n_groups = self->n_groups + (gsize) layer * self->n_levels;
   const guint *n_channels = self->n_channels + (gsize) layer * self->n_levels;
-  guint group_size = hparams->n_heads / hparams->n_kv_heads * hparams->head_dim;
+  guint group_size = get_group_width (hparams, layer);
   LlmSegmentShape shape = { 0 };
 
-  llm_operator_get_shape (hparams, op, &shape.in_count, &shape.out_count);
+  llm_operator_get_shape (hparams, op, layer, &shape.in_count, &shape.out_count);
   switch (op)
     {
     case LLM_OP_QUERY:
@@ -195,8 +205,6 @@ llm_sub_models_measure (const LlmSubModels  *self,
                         LlmSubModelCost     *cost,
                         GError             **error)
 {
-  guint group_size = hparams->n_heads / hparams->n_kv_heads * hparams->head_dim;
-
   *cost = (LlmSubModelCost) { 0 };
   for (guint op = 0; op < LLM_N_OPS; op++)
     for (guint layer = 0; layer < llm_operator_count_layers (hparams, op); layer++)
@@ -221,7 +229,7 @@ llm_sub_models_measure (const LlmSubModels  *self,
         add_cost (&part, op, hparams, n_in, n_out, cost);
       }
   for (guint layer = 0; layer < hparams->n_layers; layer++)
-    cost->operations += 2 * (guint64) llm_sub_models_get_groups (self, layer, level) * group_size
-                        * LLM_SUB_MODEL_DEPTH;
+    cost->operations += 2 * (guint64) llm_sub_models_get_groups (self, layer, level)
+                        * get_group_width (hparams, layer) * LLM_SUB_MODEL_DEPTH;
   return TRUE;
 }

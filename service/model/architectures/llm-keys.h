@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* What the parts that read hyper-parameters share. For one call's time. */
+/* The keys of a file that say how a model of its architecture is built. For one call's time. */
 
 #pragma once
 
@@ -30,8 +30,16 @@ float       llm_keys_float (LlmKeys    *self,
                             double      min,
                             double      max,
                             double      fallback);
-
-/* llm-hparams-rope.c: the rotary embeddings, and which of them each layer has; its
- * windows are known already, as are the operators. */
-void        llm_hparams_read_rope (LlmKeys    *keys,
-                                   LlmHparams *hparams);
+/* A key that may be missing and may be 0. */
+guint       llm_keys_optional (LlmKeys  *self,
+                            const char *suffix,
+                            guint       max,
+                            guint64     fallback);
+/* The field at offset @field of each of hparams->n_layers layers: of a key that is one number for all
+ * of them, or has one for each; from 1 to @max. */
+void        llm_keys_layers (LlmKeys    *self,
+                            LlmHparams *hparams,
+                            const char *suffix,
+                            guint       max,
+                            guint64     fallback,
+                            gsize       field);

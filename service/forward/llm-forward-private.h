@@ -117,6 +117,15 @@ LlmStatus llm_forward_run_experts (LlmStep           *self,
 /* x = the rows of the tokens, scaled; the embedding is held */
 void      llm_forward_embed    (LlmStep              *self,
                                 const float *const   *embedding);
+/* Embedding, norm: layer_inputs, which are a projection of x, normalized and the embedding added */
+void      llm_forward_embed_layers (LlmStep          *self,
+                                const float *const   *vectors);
+/* layer_gate = its gate times the layer's of layer_inputs */
+void      llm_forward_gate_layer_input (LlmStep      *self,
+                                const float *const   *vectors);
+/* Norm, scale: x += the norm of normed, then x × scale */
+void      llm_forward_end_layer (LlmStep             *self,
+                                const float *const   *vectors);
 /* normed = the norm of x */
 void      llm_forward_normalize (LlmStep             *self,
                                 const float *const   *weight);

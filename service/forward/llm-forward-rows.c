@@ -253,9 +253,18 @@ prepare_rows (guint    first,
         scale_queries (h, llm_step_get_row (self, r)->position, (gsize) n_heads * layer->head_dim, q);
       if (layer->kv_layer != self->layer)
         continue;
+      if (!llm_operator_is_in_layer (h, LLM_OP_VALUE, self->layer))
+        memcpy (self->scratch.v + r * n_kv, self->scratch.k + r * n_kv, n_kv * sizeof (float));
       prepare_heads (self, r, layer->n_kv_heads, v[1], v[4], self->scratch.k + r * n_kv);
       if (v[2] != NULL)
         self->kernels->vector->add (self->scratch.v + r * n_kv, v[2], n_kv);
+      for (guint head = 0; h->has_value_norms && head < layer->n_kv_heads; head++)
+        {
+          float *values = self->scratch.v + r * n_kv + head * layer->head_dim;
+
+          self->kernels->vector->rms_norm (values, self->plan->ones, h->norm_eps, values,
+                                           layer->head_dim);
+        }
     }
 }
 

@@ -137,6 +137,13 @@ has_own_ffn_input (const LlmHparams *hparams,
   return !hparams->has_parallel_ffn;
 }
 
+static gboolean
+has_layer_embedding (const LlmHparams *hparams,
+                     guint             layer)
+{
+  return hparams->n_layer_embd > 0;
+}
+
 /* --- behind the layers, for the rows that want logits --- */
 
 static gboolean
@@ -167,6 +174,11 @@ const LlmStage llm_entry_stages[] = {
     .reads = LLM_BUFFER_FREQUENCIES, .writes = B (cosine) | B (sine) },
   { "embedding", run_rows, LLM_ACQUIRE_VECTORS, 1, { LLM_OP_TOKEN_EMBEDDING },
     .writes = B (x), .work = llm_forward_embed },
+  { "layer-projection", run_product, LLM_ACQUIRE_WHOLE, 1, { LLM_OP_LAYER_PROJECTION },
+    .reads = B (x), .writes = B (layer_inputs), .x = AT (x), .y = { AT (layer_inputs) } },
+  { "layer-inputs", run_rows, LLM_ACQUIRE_VECTORS, 2,
+    { LLM_OP_LAYER_EMBEDDING, LLM_OP_LAYER_PROJECTION_NORM }, .writes = B (layer_inputs),
+    .work = llm_forward_embed_layers },
   { NULL },
 };
 
@@ -215,6 +227,14 @@ const LlmStage llm_layer_stages[] = {
   { "ffn-residual", run_rows, LLM_ACQUIRE_VECTORS, 2,
     { LLM_OP_FFN_DOWN_BIAS, LLM_OP_FFN_POST_NORM }, ends_ffn, .writes = B (x) | B (normed),
     .work = llm_forward_add_residual },
+  { "layer-gate", run_product, LLM_ACQUIRE_WHOLE, 1, { LLM_OP_LAYER_GATE },
+    .reads = B (x), .writes = B (layer_gate), .x = AT (x), .y = { AT (layer_gate) } },
+  { "layer-input", run_rows, .is_needed = has_layer_embedding, .reads = B (layer_inputs),
+    .writes = B (layer_gate), .work = llm_forward_gate_layer_input },
+  { "layer-output", run_product, LLM_ACQUIRE_WHOLE, 1, { LLM_OP_LAYER_OUT },
+    .reads = B (layer_gate), .writes = B (normed), .x = AT (layer_gate), .y = { AT (normed) } },
+  { "layer-end", run_rows, LLM_ACQUIRE_VECTORS, 2, { LLM_OP_LAYER_POST_NORM, LLM_OP_LAYER_SCALE },
+    .writes = B (x) | B (normed), .work = llm_forward_end_layer },
   { NULL },
 };
 

@@ -122,6 +122,8 @@ llm_plan_new (const LlmHparams    *hparams,
   self->hparams = hparams;
   self->weights = weights;
   self->config = *config;
+  for (guint i = 0; i < G_N_ELEMENTS (self->ones); i++)
+    self->ones[i] = 1;
   take_adapters (self);
   widest = MAX (widest, self->max_rank);
   self->cpu = llm_backend_cpu_new (config->kernels);

@@ -102,6 +102,7 @@ typedef struct
   guint widest;                      /* inputs of a product */
   gsize row_bytes;                   /* of scratch memory, as LlmHost has it */
   guint max_rank;                    /* of all adapters; 0 without any */
+  float ones[LLK_MAX_HEAD_DIM];      /* weights of norms that have none */
 } LlmPlan;
 
 /* Does not own @hparams and @weights. */

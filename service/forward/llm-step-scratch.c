@@ -91,6 +91,9 @@ lay_out (LlmStep *self,
   s->routed = llm_take (block, &used, n_rows * h->n_experts, sizeof (float));
   s->gathered = llm_take (block, &used, h->n_experts > 0 ? n_rows * h->n_embd : 0, sizeof (float));
   s->given = llm_take (block, &used, h->n_experts > 0 ? n_rows * h->n_embd : 0, sizeof (float));
+  s->layer_inputs =
+    llm_take (block, &used, n_rows * h->n_layers * h->n_layer_embd, sizeof (float));
+  s->layer_gate = llm_take (block, &used, n_rows * h->n_layer_embd, sizeof (float));
   s->cosine = llm_take (block, &used, n_rows * h->n_ropes * (h->rope_dim / 2), sizeof (float));
   s->sine = llm_take (block, &used, n_rows * h->n_ropes * (h->rope_dim / 2), sizeof (float));
   s->hidden = llm_take (block, &used, (gsize) self->n_logits * h->n_embd, sizeof (float));

@@ -51,6 +51,8 @@ typedef struct
   float *routed;    /* [n_rows × n_experts], likewise */
   float *gathered;  /* [n_rows × n_embd], rows of one expert */
   float *given;     /* [n_rows × n_embd], what it makes of them */
+  float *layer_inputs; /* [n_rows × n_layers·n_layer_embd], where layers have embeddings */
+  float *layer_gate; /* [n_rows × n_layer_embd], likewise */
   float *cosine;    /* [n_ropes × n_rows × rope_dim/2] */
   float *sine;      /* [n_ropes × n_rows × rope_dim/2] */
   float *hidden;    /* [n_logits × n_embd] */

@@ -155,7 +155,7 @@ measure_operators (const LlmArithmetic  *arithmetic,
 
   for (guint op = 0; op < LLM_N_OPS; op++)
     {
-      if (!llm_operator_is_matrix (op) || op == LLM_OP_TOKEN_EMBEDDING
+      if (!llm_operator_is_matrix (op) || llm_operator_is_looked_up (op)
           || op == LLM_OP_EXPERT_ROUTER || llm_operator_is_of_experts (op)
           || (op != LLM_OP_OUTPUT && !llm_operator_is_used (arithmetic->hparams, op)))
         continue;

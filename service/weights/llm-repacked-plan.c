@@ -127,8 +127,8 @@ is_whole_panels (const LlmHparams    *hparams,
   return part->n_out / hparams->n_experts % LLK_PANEL_OUTPUTS == 0;
 }
 
-/* What @segment adds to the operators of the layers, layer after layer, then to those behind the
- * last; not the embedding, which is read by rows, where the file has it. */
+/* What @segment adds to the operators before the layers, to those of layer after layer, then to those
+ * behind the last; not embeddings, which are read by rows, where the file has them. */
 static gboolean
 add_segment (LlmRepackedPlan     *self,
              const LlmHparams    *hparams,
@@ -138,17 +138,17 @@ add_segment (LlmRepackedPlan     *self,
              GError             **error)
 {
   self->bytes = round_up (self->bytes, SEGMENT_ALIGNMENT);
-  for (guint layer = 0; layer <= hparams->n_layers; layer++)
+  for (guint place = 0; place <= hparams->n_layers + 1; place++)
     for (guint op = 0; op < LLM_N_OPS; op++)
       {
-        guint own_layer = llm_operator_is_layered (op) ? layer : 0;
+        guint own_layer = llm_operator_is_layered (op) ? place - 1 : 0;
         LlmSegmentShape shape;
         LlmTensorPart part;
 
-        if (!llm_operator_is_matrix (op) || op == LLM_OP_TOKEN_EMBEDDING
-            || llm_operator_is_layered (op) != (layer < hparams->n_layers))
+        if (!llm_operator_is_at (hparams, op, place) || !llm_operator_is_matrix (op)
+            || llm_operator_is_looked_up (op))
           continue;
-        if (!llm_operator_find (self->gguf, hparams, op, layer, &part, error))
+        if (!llm_operator_find (self->gguf, hparams, op, own_layer, &part, error))
           return FALSE;
         shape = llm_sub_models_get_shape (sub_models, hparams, op, own_layer, segment);
         if (part.tensor == NULL || shape.in_count == 0 || shape.out_count == 0

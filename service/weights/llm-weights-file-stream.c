@@ -171,7 +171,7 @@ llm_file_weights_were_written (const LlmFileWeights *self)
 
 /* --- making --- */
 
-/* Layer after layer, then what is behind them; of each operator all segments. Not experts: which of
+/* In the order of the pass; of each operator all segments. Not experts: which of
  * them a pass uses is not known before. */
 static GArray *
 list_pass (LlmFileWeights *self)
@@ -179,20 +179,18 @@ list_pass (LlmFileWeights *self)
   const LlmHparams *hparams = self->hparams;
   GArray *list = g_array_new (FALSE, FALSE, sizeof (LlmStreamRange));
 
-  for (guint layer = 0; layer <= hparams->n_layers; layer++)
+  for (guint place = 0; place <= hparams->n_layers + 1; place++)
     for (guint op = 0; op < LLM_N_OPS; op++)
       for (guint segment = 0; segment < self->parent.sub_models->n_levels; segment++)
         {
-          guint own_layer = layer < hparams->n_layers ? layer : 0;
+          guint layer = llm_operator_is_layered (op) ? place - 1 : 0;
           LlmWeightRange *range;
-          guint place;
 
-          if (llm_operator_is_layered (op) != (layer < hparams->n_layers)
-              || llm_operator_is_of_experts (op)
-              || llm_repacked_plan_find (self->repacked->plan, op, own_layer, segment) == NULL)
+          if (!llm_operator_is_at (hparams, op, place) || llm_operator_is_of_experts (op)
+              || llm_repacked_plan_find (self->repacked->plan, op, layer, segment) == NULL)
             continue;
-          place = *llm_file_weights_place (self, op, own_layer, segment);
-          range = llm_weight_ranges_get (&self->ranges, place - 1);
+          range = llm_weight_ranges_get (
+            &self->ranges, *llm_file_weights_place (self, op, layer, segment) - 1);
           g_array_append_val (list, ((LlmStreamRange) { range->offset, range->length }));
           range->in_pass = list->len;
         }

@@ -323,9 +323,9 @@ acquire (LlmWeights           *weights,
       if (status != LLM_READY)
         return status;
     }
-  /* Of the embedding a few rows are read. */
+  /* Of embeddings a few rows are read. */
   llm_weight_ranges_lease (&self->ranges, range,
-                           view->data == NULL && op != LLM_OP_TOKEN_EMBEDDING);
+                           view->data == NULL && !llm_operator_is_looked_up (op));
   if (view->data == NULL && matrix != NULL)
     view_panels (self, matrix, view);
   else if (view->data == NULL)

@@ -120,23 +120,35 @@ normalize (const double *x,
     y[i] = weight != NULL ? x[i] / sqrt (squares / n + eps) * weight[i] : x[i];
 }
 
+/* Without weights. */
+static void
+normalize_alone (double *x,
+                 double  eps,
+                 guint   n)
+{
+  double squares = 0;
+
+  for (guint i = 0; i < n; i++)
+    squares += x[i] * x[i];
+  for (guint i = 0; i < n; i++)
+    x[i] /= sqrt (squares / n + eps);
+}
+
 /* How many pairs turn at least @n_turns times in the model's first training. */
 static double
-count_pairs (const LlmHparams *h,
-             const LlmRope    *rope,
+count_pairs (const LlmRope    *rope,
              double            n_turns)
 {
-  return h->rope_dim / 2.0 * log (rope->n_ctx / (2 * G_PI * n_turns)) / log ((double) rope->base);
+  return rope->dim / 2.0 * log (rope->n_ctx / (2 * G_PI * n_turns)) / log ((double) rope->base);
 }
 
 /* The angle of pair @i at position 1. */
 static double
-get_speed (const LlmHparams *h,
-           const LlmRope    *rope,
-           const float      *factors,
-           guint             i)
+get_speed (const LlmRope *rope,
+           const float   *factors,
+           guint          i)
 {
-  double speed = 1 / pow ((double) rope->base, 2.0 * i / h->rope_dim);
+  double speed = 1 / pow ((double) rope->base, 2.0 * i / rope->dim);
   double slow, first, last;
 
   if (factors != NULL)
@@ -145,10 +157,10 @@ get_speed (const LlmHparams *h,
   if (rope->scaling != LLM_ROPE_SCALING_YARN)
     return slow;
 
-  first = floor (count_pairs (h, rope, (double) rope->beta_fast));
-  last = ceil (count_pairs (h, rope, (double) rope->beta_slow));
+  first = floor (count_pairs (rope, (double) rope->beta_fast));
+  last = ceil (count_pairs (rope, (double) rope->beta_slow));
   first = first < 0 ? 0 : first;
-  last = last > h->rope_dim - 1 ? h->rope_dim - 1 : last;
+  last = last > rope->dim - 1 ? rope->dim - 1 : last;
   if (i <= first)
     return speed;
   if (i >= last)
@@ -165,11 +177,11 @@ rotate (NaiveModel    *self,
 {
   const LlmHparams *h = self->hparams;
 
-  for (guint i = 0; i < h->rope_dim / 2; i++)
+  for (guint i = 0; i < rope->dim / 2; i++)
     {
       guint first = h->rope_kind == LLM_ROPE_NORM ? 2 * i : i;
-      guint second = h->rope_kind == LLM_ROPE_NORM ? 2 * i + 1 : i + h->rope_dim / 2;
-      double angle = position * get_speed (h, rope, factors, i);
+      guint second = h->rope_kind == LLM_ROPE_NORM ? 2 * i + 1 : i + rope->dim / 2;
+      double angle = position * get_speed (rope, factors, i);
       double a = head[first] * (double) rope->magnitude;
       double b = head[second] * (double) rope->magnitude;
 
@@ -220,12 +232,12 @@ count_heads (NaiveModel     *self,
              const NaiveRun *run,
              guint           layer)
 {
-  const LlmHparams *h = self->hparams;
+  const LlmLayer *l = &self->hparams->layers[layer];
   guint n_groups = run->sub_models != NULL
                      ? llm_sub_models_get_groups (run->sub_models, layer, run->level)
-                     : h->n_kv_heads;
+                     : l->n_kv_heads;
 
-  return n_groups * (h->n_heads / h->n_kv_heads);
+  return n_groups * (l->n_heads / l->n_kv_heads);
 }
 
 static gboolean
@@ -262,10 +274,11 @@ attend (NaiveModel     *self,
         double         *received)
 {
   const LlmHparams *h = self->hparams;
-  guint n_kv = h->n_kv_heads * h->head_dim;
-  guint kv_head = head / (h->n_heads / h->n_kv_heads);
+  const LlmLayer *l = &h->layers[layer];
+  guint n_kv = l->n_kv_heads * l->head_dim;
+  guint kv_head = head / (l->n_heads / l->n_kv_heads);
   g_autofree double *shares = g_new0 (double, run->n_rows);
-  guint window = h->layers[layer].window;
+  guint window = l->window;
   guint bits = run->attention_bits;
   double max = -INFINITY, sum = 0;
 
@@ -274,9 +287,9 @@ attend (NaiveModel     *self,
       shares[s] = -INFINITY;
     else
       {
-        for (guint i = 0; i < h->head_dim; i++)
+        for (guint i = 0; i < l->head_dim; i++)
           shares[s] += round_to_bits (q[i], bits)
-                       * round_to_bits (k[(gsize) s * n_kv + kv_head * h->head_dim + i], bits);
+                       * round_to_bits (k[(gsize) s * n_kv + kv_head * l->head_dim + i], bits);
         shares[s] = cap (shares[s] * (double) h->attention_scale, h->attention_softcap);
         max = MAX (max, shares[s]);
       }
@@ -290,12 +303,12 @@ attend (NaiveModel     *self,
       shares[s] = exp (shares[s] - max);
       sum += shares[s];
     }
-  memset (out, 0, h->head_dim * sizeof *out);
+  memset (out, 0, l->head_dim * sizeof *out);
   for (guint s = 0; s < run->n_rows; s++)
     {
-      for (guint i = 0; i < h->head_dim; i++)
+      for (guint i = 0; i < l->head_dim; i++)
         out[i] += round_to_bits (shares[s], bits) / sum
-                  * round_to_bits (v[(gsize) s * n_kv + kv_head * h->head_dim + i], bits);
+                  * round_to_bits (v[(gsize) s * n_kv + kv_head * l->head_dim + i], bits);
       if (received != NULL)
         received[s] += shares[s] / sum / count_heads (self, run, layer) / h->n_layers;
       if (run->given != NULL)
@@ -315,14 +328,15 @@ prepare_heads (NaiveModel    *self,
                double        *heads)
 {
   const LlmHparams *h = self->hparams;
-  gint rope = h->layers[layer].rope;
+  const LlmLayer *l = &h->layers[layer];
+  gint rope = l->rope;
 
   if (h->has_wide_head_norms)
-    normalize (heads, norm, (double) h->norm_eps, n_heads * h->head_dim, heads);
-  for (guint i = 0; i < n_heads; i++, heads += h->head_dim)
+    normalize (heads, norm, (double) h->norm_eps, n_heads * l->head_dim, heads);
+  for (guint i = 0; i < n_heads; i++, heads += l->head_dim)
     {
       if (!h->has_wide_head_norms)
-        normalize (heads, norm, (double) h->norm_eps, h->head_dim, heads);
+        normalize (heads, norm, (double) h->norm_eps, l->head_dim, heads);
       if (rope != LLM_NO_ROPE)
         rotate (self, &h->ropes[rope], h->ropes[rope].factors >= 0 ? factors : NULL, position,
                 heads);
@@ -384,11 +398,14 @@ run_attention (NaiveModel     *self,
                const NaiveRun *run,
                guint           layer,
                double         *x,
+               double        **keys,
+               double        **values,
                double         *received)
 {
   const LlmHparams *h = self->hparams;
-  guint n_query = h->n_heads * h->head_dim;
-  guint n_kv = h->n_kv_heads * h->head_dim;
+  const LlmLayer *l = &h->layers[layer];
+  guint n_query = l->n_heads * l->head_dim;
+  guint n_kv = l->n_kv_heads * l->head_dim;
   guint n_heads = count_heads (self, run, layer);
   gsize query_size = (gsize) n_query * h->n_embd, kv_size = (gsize) n_kv * h->n_embd;
   const char *fused = "attn_qkv.weight", *fused_bias = "attn_qkv.bias";
@@ -411,8 +428,8 @@ run_attention (NaiveModel     *self,
   g_autofree float *factors = get_factors (self);
   g_autofree double *normed = g_new (double, h->n_embd);
   g_autofree double *q = g_new (double, (gsize) run->n_rows * n_query);
-  g_autofree double *k = g_new (double, (gsize) run->n_rows * n_kv);
-  g_autofree double *v = g_new (double, (gsize) run->n_rows * n_kv);
+  double *k = keys[layer] = g_new (double, (gsize) run->n_rows * n_kv);
+  double *v = values[layer] = g_new (double, (gsize) run->n_rows * n_kv);
   g_autofree double *out = g_new (double, n_query);
 
   for (guint r = 0; r < run->n_rows; r++)
@@ -425,23 +442,36 @@ run_attention (NaiveModel     *self,
       normalize (normed, norm, (double) h->norm_eps, h->n_embd, normed);
       leave_out (run, layer, r, LLM_INPUT_ATTENTION, normed, h->n_embd);
       multiply (wq, normed, h->n_embd, h->n_embd, n_query, row_q);
-      multiply (wk, normed, h->n_embd, h->n_embd, n_kv, row_k);
-      multiply (wv, normed, h->n_embd, h->n_embd, n_kv, row_v);
+      if (l->kv_layer == layer)
+        {
+          multiply (wk, normed, h->n_embd, h->n_embd, n_kv, row_k);
+          multiply (wv != NULL ? wv : wk, normed, h->n_embd, h->n_embd, n_kv, row_v);
+        }
+      else
+        {
+          memcpy (row_k, keys[l->kv_layer] + (gsize) r * n_kv, n_kv * sizeof *k);
+          memcpy (row_v, values[l->kv_layer] + (gsize) r * n_kv, n_kv * sizeof *v);
+        }
       add (bq, n_query, row_q);
-      add (bk, n_kv, row_k);
-      add (bv, n_kv, row_v);
-      prepare_heads (self, layer, nq, factors, run->positions[r], h->n_heads, row_q);
-      prepare_heads (self, layer, nk, factors, run->positions[r], h->n_kv_heads, row_k);
+      if (l->kv_layer == layer)
+        {
+          add (bk, n_kv, row_k);
+          add (bv, n_kv, row_v);
+          prepare_heads (self, layer, nk, factors, run->positions[r], l->n_kv_heads, row_k);
+          for (guint head = 0; h->has_value_norms && head < l->n_kv_heads; head++)
+            normalize_alone (row_v + head * l->head_dim, (double) h->norm_eps, l->head_dim);
+        }
+      prepare_heads (self, layer, nq, factors, run->positions[r], l->n_heads, row_q);
       for (guint i = 0; i < n_query; i++)
         row_q[i] *= 1 + (double) h->temperature_scale * log (1 + far);
     }
   for (guint r = 0; r < run->n_rows; r++)
     {
       for (guint head = 0; head < n_heads; head++)
-        attend (self, run, layer, r, head, sinks, q + (gsize) r * n_query + head * h->head_dim, k, v,
-                out + head * h->head_dim, received);
-      leave_out (run, layer, r, LLM_INPUT_ATTENTION_OUT, out, n_heads * h->head_dim);
-      multiply (wo, out, n_query, n_heads * h->head_dim, h->n_embd, normed);
+        attend (self, run, layer, r, head, sinks, q + (gsize) r * n_query + head * l->head_dim, k, v,
+                out + head * l->head_dim, received);
+      leave_out (run, layer, r, LLM_INPUT_ATTENTION_OUT, out, n_heads * l->head_dim);
+      multiply (wo, out, n_query, n_heads * l->head_dim, h->n_embd, normed);
       add_residual (self, bo, post, normed, x + (gsize) r * h->n_embd);
     }
 }
@@ -474,9 +504,10 @@ run_ffn (NaiveModel     *self,
          double         *x)
 {
   const LlmHparams *h = self->hparams;
+  guint n_ff = h->layers[layer].n_ff;
   guint n_active = run->sub_models != NULL
-                     ? llm_sub_models_get_channels (run->sub_models, layer, run->level) : h->n_ff;
-  gsize size = (gsize) h->n_ff * h->n_embd;
+                     ? llm_sub_models_get_channels (run->sub_models, layer, run->level) : n_ff;
+  gsize size = (gsize) n_ff * h->n_embd;
   const char *fused = h->has_fused_gate ? "ffn_up.weight" : "none";
   g_autofree float *norm = get_tensor (self, h->has_parallel_ffn ? "blk.%u.attn_norm.weight"
                                                                  : "blk.%u.ffn_norm.weight", layer);
@@ -488,22 +519,22 @@ run_ffn (NaiveModel     *self,
   g_autofree float *bdown = get_tensor (self, "blk.%u.ffn_down.bias", layer);
   g_autofree float *post = get_tensor (self, "blk.%u.post_ffw_norm.weight", layer);
   g_autofree double *normed = g_new (double, h->n_embd);
-  g_autofree double *gate = g_new (double, h->n_ff);
-  g_autofree double *up = g_new (double, h->n_ff);
+  g_autofree double *gate = g_new (double, n_ff);
+  g_autofree double *up = g_new (double, n_ff);
 
   for (guint r = 0; r < run->n_rows; r++)
     {
       center (h, from + (gsize) r * h->n_embd, normed);
       normalize (normed, norm, (double) h->norm_eps, h->n_embd, normed);
       leave_out (run, layer, r, LLM_INPUT_FFN, normed, h->n_embd);
-      multiply (wgate, normed, h->n_embd, h->n_embd, h->n_ff, gate);
-      multiply (wup, normed, h->n_embd, h->n_embd, h->n_ff, up);
-      add (bgate, h->n_ff, gate);
-      add (bup, h->n_ff, up);
-      for (guint i = 0; i < h->n_ff; i++)
+      multiply (wgate, normed, h->n_embd, h->n_embd, n_ff, gate);
+      multiply (wup, normed, h->n_embd, h->n_embd, n_ff, up);
+      add (bgate, n_ff, gate);
+      add (bup, n_ff, up);
+      for (guint i = 0; i < n_ff; i++)
         gate[i] = apply_gate (h, gate[i], up[i]);
       leave_out (run, layer, r, LLM_INPUT_FFN_DOWN, gate, n_active);
-      multiply (wdown, gate, h->n_ff, n_active, h->n_embd, normed);
+      multiply (wdown, gate, n_ff, n_active, h->n_embd, normed);
       add_residual (self, bdown, post, normed, x + (gsize) r * h->n_embd);
     }
 }
@@ -529,24 +560,25 @@ run_expert (NaiveModel   *self,
             double       *x)
 {
   const LlmHparams *h = self->hparams;
-  gsize at = (gsize) expert * h->n_ff * h->n_embd;
+  guint n_ff = h->layers[layer].n_ff;
+  gsize at = (gsize) expert * n_ff * h->n_embd;
   g_autofree float *wgate = get_tensor (self, "blk.%u.ffn_gate_exps.weight", layer);
   g_autofree float *wup = get_tensor (self, "blk.%u.ffn_up_exps.weight", layer);
   g_autofree float *wdown = get_tensor (self, "blk.%u.ffn_down_exps.weight", layer);
   g_autofree float *bgate = get_expert_bias (self, layer, "gate", LLM_OP_EXPERT_GATE_BIAS);
   g_autofree float *bup = get_expert_bias (self, layer, "up", LLM_OP_EXPERT_UP_BIAS);
   g_autofree float *bdown = get_expert_bias (self, layer, "down", LLM_OP_EXPERT_DOWN_BIAS);
-  g_autofree double *gate = g_new (double, h->n_ff);
-  g_autofree double *up = g_new (double, h->n_ff);
+  g_autofree double *gate = g_new (double, n_ff);
+  g_autofree double *up = g_new (double, n_ff);
   g_autofree double *given = g_new (double, h->n_embd);
 
-  multiply (wgate + at, normed, h->n_embd, h->n_embd, h->n_ff, gate);
-  multiply (wup + at, normed, h->n_embd, h->n_embd, h->n_ff, up);
-  add (bgate != NULL ? bgate + (gsize) expert * h->n_ff : NULL, h->n_ff, gate);
-  add (bup != NULL ? bup + (gsize) expert * h->n_ff : NULL, h->n_ff, up);
-  for (guint i = 0; i < h->n_ff; i++)
+  multiply (wgate + at, normed, h->n_embd, h->n_embd, n_ff, gate);
+  multiply (wup + at, normed, h->n_embd, h->n_embd, n_ff, up);
+  add (bgate != NULL ? bgate + (gsize) expert * n_ff : NULL, n_ff, gate);
+  add (bup != NULL ? bup + (gsize) expert * n_ff : NULL, n_ff, up);
+  for (guint i = 0; i < n_ff; i++)
     gate[i] = apply_gate (h, gate[i], up[i]);
-  multiply (wdown + at, gate, h->n_ff, h->n_ff, h->n_embd, given);
+  multiply (wdown + at, gate, n_ff, n_ff, h->n_embd, given);
   add (bdown != NULL ? bdown + (gsize) expert * h->n_embd : NULL, h->n_embd, given);
   for (guint i = 0; i < h->n_embd; i++)
     x[i] += share * given[i];
@@ -595,6 +627,71 @@ run_experts (NaiveModel     *self,
     }
 }
 
+/* What each layer knows of each row's token: [n_rows × n_layers × n_layer_embd]. */
+static double *
+make_layer_inputs (NaiveModel     *self,
+                   const NaiveRun *run,
+                   const double   *x)
+{
+  const LlmHparams *h = self->hparams;
+  guint n = h->n_layers * h->n_layer_embd;
+  g_autofree float *table = get_tensor (self, "per_layer_token_embd.weight");
+  g_autofree float *projection = get_tensor (self, "per_layer_model_proj.weight");
+  g_autofree float *norm = get_tensor (self, "per_layer_proj_norm.weight");
+  double *inputs = g_new (double, (gsize) run->n_rows * n);
+
+  for (guint r = 0; r < run->n_rows; r++)
+    {
+      double *row = inputs + (gsize) r * n;
+
+      multiply (projection, x + (gsize) r * h->n_embd, h->n_embd, h->n_embd, n, row);
+      for (guint i = 0; i < n; i++)
+        row[i] /= sqrt (h->n_embd);
+      for (guint at = 0; at < n; at += h->n_layer_embd)
+        normalize (row + at, norm, (double) h->norm_eps, h->n_layer_embd, row + at);
+      for (guint i = 0; i < n; i++)
+        row[i] = (row[i] + sqrt (h->n_layer_embd) * table[(gsize) run->tokens[r] * n + i]) / sqrt (2);
+    }
+  return inputs;
+}
+
+static void
+run_layer_input (NaiveModel     *self,
+                 const NaiveRun *run,
+                 guint           layer,
+                 const double   *inputs,
+                 double         *x)
+{
+  const LlmHparams *h = self->hparams;
+  guint n = h->n_layer_embd;
+  g_autofree float *gate = get_tensor (self, "blk.%u.inp_gate.weight", layer);
+  g_autofree float *out = get_tensor (self, "blk.%u.proj.weight", layer);
+  g_autofree float *post = get_tensor (self, "blk.%u.post_norm.weight", layer);
+  g_autofree double *gated = g_new (double, n);
+  g_autofree double *given = g_new (double, h->n_embd);
+
+  for (guint r = 0; r < run->n_rows; r++)
+    {
+      double *row = x + (gsize) r * h->n_embd;
+
+      multiply (gate, row, h->n_embd, h->n_embd, n, gated);
+      for (guint i = 0; i < n; i++)
+        gated[i] = apply_gate (h, gated[i], inputs[((gsize) r * h->n_layers + layer) * n + i]);
+      multiply (out, gated, n, n, h->n_embd, given);
+      normalize (given, post, (double) h->norm_eps, h->n_embd, given);
+      for (guint i = 0; i < h->n_embd; i++)
+        row[i] += given[i];
+    }
+}
+
+static void
+free_layers (double **layers)
+{
+  for (guint i = 0; i < LLM_MAX_LAYERS; i++)
+    g_free (layers[i]);
+  g_free (layers);
+}
+
 void
 naive_model_run (NaiveModel     *self,
                  const NaiveRun *run,
@@ -608,6 +705,9 @@ naive_model_run (NaiveModel     *self,
   g_autofree float *norm = get_tensor (self, "output_norm.weight");
   g_autofree double *x = g_new (double, (gsize) run->n_rows * h->n_embd);
   g_autofree double *normed = g_new (double, h->n_embd);
+  g_autofree double *inputs = NULL;
+  double **keys = g_new0 (double *, LLM_MAX_LAYERS);
+  double **values = g_new0 (double *, LLM_MAX_LAYERS);
 
   if (received != NULL)
     memset (received, 0, run->n_rows * sizeof *received);
@@ -616,16 +716,25 @@ naive_model_run (NaiveModel     *self,
       x[(gsize) r * h->n_embd + i] = (double) embedding[(gsize) run->tokens[r] * h->n_embd + i]
                                      * (double) h->embedding_scale;
 
+  if (h->n_layer_embd > 0)
+    inputs = make_layer_inputs (self, run, x);
   for (guint layer = 0; layer < h->n_layers; layer++)
     {
+      g_autofree float *scale = get_tensor (self, "blk.%u.layer_output_scale.weight", layer);
       g_autofree double *before = g_memdup2 (x, (gsize) run->n_rows * h->n_embd * sizeof *x);
 
-      run_attention (self, run, layer, x, received);
+      run_attention (self, run, layer, x, keys, values, received);
       if (h->n_experts > 0)
         run_experts (self, run, layer, x);
       else
         run_ffn (self, run, layer, h->has_parallel_ffn ? before : x, x);
+      if (inputs != NULL)
+        run_layer_input (self, run, layer, inputs, x);
+      for (guint i = 0; scale != NULL && i < run->n_rows * h->n_embd; i++)
+        x[i] *= (double) *scale;
     }
+  free_layers (keys);
+  free_layers (values);
 
   for (guint r = 0; r < run->n_rows; r++)
     {

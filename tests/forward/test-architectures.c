@@ -213,6 +213,13 @@ break_window_rope (LlmHparams *hparams)
 }
 
 static void
+break_window_base (LlmHparams *hparams)
+{
+  g_assert_cmpuint (hparams->n_ropes, ==, 2);
+  hparams->ropes[1].base = hparams->ropes[0].base;
+}
+
+static void
 break_no_rope (LlmHparams *hparams)
 {
   g_assert_cmpint (hparams->layers[3].rope, ==, LLM_NO_ROPE);
@@ -355,6 +362,47 @@ break_count_of_three (LlmHparams *hparams)
   hparams->n_used_experts = 2;
 }
 
+/* Layers without keys of their own attend to the first one's. */
+static void
+break_kv_layers (LlmHparams *hparams)
+{
+  gboolean is_shared = FALSE;
+
+  for (guint i = 0; i < hparams->n_layers; i++)
+    if (hparams->layers[i].kv_layer != i && hparams->layers[i].window > 0)
+      {
+        hparams->layers[i].kv_layer = 0;
+        is_shared = TRUE;
+      }
+  g_assert_true (is_shared);
+}
+
+static void
+break_value_norms (LlmHparams *hparams)
+{
+  g_assert_true (hparams->has_value_norms);
+  hparams->has_value_norms = FALSE;
+}
+
+static void
+break_layer_scale (LlmHparams *hparams)
+{
+  drop (hparams, LLM_OP_BIT (LLM_OP_LAYER_SCALE));
+}
+
+static void
+break_layer_post_norm (LlmHparams *hparams)
+{
+  drop (hparams, LLM_OP_BIT (LLM_OP_LAYER_POST_NORM));
+}
+
+static void
+break_layer_embedding (LlmHparams *hparams)
+{
+  drop (hparams, LLM_OPS_LAYER_EMBEDDING);
+  hparams->n_layer_embd = 0;
+}
+
 static const Case cases[] = {
   { "llama-linear", TOLERANCE, { { "scale", break_scale }, { "pairs", break_pairs } } },
   { "llama-llama3", TOLERANCE, { { "factors", break_factors }, { "base", break_base } } },
@@ -436,6 +484,16 @@ static const Case cases[] = {
       { "expert-down-bias", break_expert_down_bias }, { "gate", break_capped_gate },
       { "window", break_window }, { "yarn", break_yarn }, { "magnitude", break_magnitude },
       { "out", break_out_bias } } },
+  { "gemma4", TOLERANCE,
+    { { "kv-layers", break_kv_layers }, { "value-norms", break_value_norms },
+      { "layer-scale", break_layer_scale }, { "layer-post-norm", break_layer_post_norm },
+      { "layer-embedding", break_layer_embedding }, { "factors", break_factors },
+      { "window", break_window }, { "window-base", break_window_base },
+      { "embedding-scale", break_embedding_scale }, { "logit-cap", break_logit_cap } } },
+  { "gemma4-dense", TOLERANCE,
+    { { "value-norms", break_value_norms }, { "factors", break_factors },
+      { "window", break_window }, { "query-norm", break_query_norm },
+      { "key-norm", break_key_norm }, { "gate", break_gate } } },
   { "qwen2vl", TOLERANCE,
     { { "query", break_query_bias }, { "key", break_key_bias }, { "value", break_value_bias },
       { "pairs", break_pairs }, { "base", break_base } } },

@@ -203,7 +203,7 @@ check_values (const Loaded *loaded)
         g_assert_cmpuint (view.out_count, ==, rows.out_count);
         if (rows.data == NULL)
           g_assert_null (view.data);
-        else if (llm_operator_is_matrix (op) && op != LLM_OP_TOKEN_EMBEDDING)
+        else if (llm_operator_is_matrix (op) && !llm_operator_is_looked_up (op))
           {
             g_assert_cmpint (view.layout, ==, LLM_LAYOUT_PANELS);
             check_panels (&view, &rows);

@@ -81,7 +81,7 @@ run_pass (Rig      *rig,
         guint sum = 0;
         gsize bytes;
 
-        if (!llm_operator_is_matrix (op) || op == LLM_OP_TOKEN_EMBEDDING
+        if (!llm_operator_is_matrix (op) || llm_operator_is_looked_up (op)
             || is_layered != (layer < rig->loaded.hparams.n_layers))
           continue;
         while (status == LLM_PENDING)

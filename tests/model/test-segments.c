@@ -69,7 +69,7 @@ check_operator (Loaded      *loaded,
   g_assert_cmpint (llm_weights_acquire (mapped, op, layer, 0, NULL, &whole, &error), ==, LLM_READY);
   if (whole.data == NULL)
     return loaded->table->n_levels - 1;
-  values = is_packed && llm_operator_is_matrix (op) && op != LLM_OP_TOKEN_EMBEDDING
+  values = is_packed && llm_operator_is_matrix (op) && !llm_operator_is_looked_up (op)
              ? read_packed_values (&whole) : read_values (&whole);
   for (guint segment = 0; segment < loaded->table->n_levels; segment++)
     {
@@ -80,7 +80,7 @@ check_operator (Loaded      *loaded,
       g_assert_no_error (error);
       if (view.data != NULL)
         g_assert_cmpint (view.layout, ==, is_packed && llm_operator_is_matrix (op)
-                                            && op != LLM_OP_TOKEN_EMBEDDING
+                                            && !llm_operator_is_looked_up (op)
                                             ? LLM_LAYOUT_PANELS : LLM_LAYOUT_ROWS);
       n_empty += view.data == NULL;
       n_values += check_segment (&view, &whole, values, &in_end, &out_end);

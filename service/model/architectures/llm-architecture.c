@@ -81,6 +81,23 @@ static const LlmArchitecture architectures[] = {
     .scales_embedding = TRUE,
     .wide_scale_layers = 62,
   },
+  /* Gemma 4 without experts: layers without a window have longer heads, the last ones attend to the
+   * keys and values of earlier ones, and each layer has an embedding of its own. */
+  {
+    .name = "gemma4",
+    .needed = LLM_OPS_POST_NORM | LLM_OPS_QK_NORM,
+    .optional = OP (LLM_OP_ROPE_FACTORS) | OP (LLM_OP_LAYER_SCALE),
+    .has_value_norms = TRUE,
+    .has_optional_values = TRUE,
+    .keys = { "attention.sliding_window", "attention.key_length_swa", "attention.value_length_swa",
+              "rope.dimension_count_swa", "attention.shared_kv_layers",
+              "embedding_length_per_layer_input", "final_logit_softcapping" },
+    .rope_kind = LLM_ROPE_NEOX,
+    .gate = LLM_GATE_GELU,
+    .scales_embedding = TRUE,
+    .has_no_attention_scale = TRUE,
+    .logit_softcap = 30,
+  },
   /* GLM 4: norms before and behind both halves of a layer, gate and up in one tensor. */
   {
     .name = "glm4",

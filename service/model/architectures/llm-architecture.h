@@ -23,11 +23,13 @@ typedef struct
   guint64 optional;             /* those that a file may have or not */
   gboolean has_fused_gate;      /* ffn_up.weight holds gate and up */
   gboolean has_wide_head_norms; /* norms of queries and keys are of all heads at once */
+  gboolean has_value_norms;     /* values are normalized, without weights */
+  gboolean has_optional_values; /* a layer without values takes its keys for them */
   gboolean has_centered_norms;  /* norms take the mean away first; none is of heads, or behind */
   gboolean has_parallel_ffn;    /* attention and feed-forward network have the same input */
   gboolean has_renamed_ffn_norm; /* the norm before the latter is post_attention_norm.weight */
   /* Keys that other architectures refuse, without the prefix; NULL-terminated. */
-  const char *keys[8];
+  const char *keys[12];
 
   LlmRopeKind rope_kind;
   guint no_rope_period;         /* every n-th layer is not rotated; 0: all are */
@@ -46,6 +48,7 @@ typedef struct
   /* Where a file lacks the keys embedding_scale, residual_scale and logit_scale, MiniCPM's: 12,
    * 1.4 / root of n_layers, n_embd / 256. */
   gboolean has_minicpm_scales;
+  gboolean has_no_attention_scale; /* norms of heads do that */
   guint wide_scale_layers;      /* models of so many layers scale attention by the root of
                                  * n_embd / n_heads, not of head_dim; 0: none does */
   double attention_softcap;     /* in a file without the key */

@@ -34,6 +34,7 @@ static const Extra extras[] = {
   { "expert_shared_feed_forward_length", 0, N_("experts that all rows go through") },
   { "expert_weights_scale", 1, N_("scaled experts") },
   { "expert_gating_func", 1, N_("another choice of experts") },
+  { "embedding_length_per_layer_input", 0, N_("embeddings by layer") },
   { "nextn_predict_layers", 0, N_("layers that predict several tokens") },
   { "use_parallel_residual", 0, N_("layers side by side") },
   { "attention.sliding_window", 0, N_("sliding windows") },
@@ -44,6 +45,7 @@ static const Extra extras[] = {
   { "attention.temperature_length", 0, N_("a scale of its own for attention") },
   { "attention.clamp_kqv", 0, N_("caps on attention") },
   { "attention.max_alibi_bias", 0, N_("biases of attention by distance") },
+  { "attention.shared_kv_layers", 0, N_("layers that share keys and values") },
   { "attention.causal", 1, N_("attention to later tokens") },
   { "attn_logit_softcapping", 0, N_("caps on attention") },
   { "final_logit_softcapping", 0, N_("caps on logits") },
@@ -209,6 +211,17 @@ read_heads (LlmKeys    *keys,
     h->layers[i].head_dim = h->layers[i].window > 0 ? window_dim : dim;
 }
 
+static gboolean
+has_values (LlmGguf *gguf,
+            guint    layer)
+{
+  char name[32], fused[32];
+
+  g_snprintf (name, sizeof name, "blk.%u.attn_v.weight", layer);
+  g_snprintf (fused, sizeof fused, "blk.%u.attn_qkv.weight", layer);
+  return llm_gguf_find_tensor (gguf, name) != NULL || llm_gguf_find_tensor (gguf, fused) != NULL;
+}
+
 /* Which layers have K and V of their own; the others attend to those of the last one before them that
  * looks as far. */
 static void
@@ -226,6 +239,9 @@ read_shared_layers (LlmKeys    *keys,
       LlmLayer *layer = &h->layers[i];
       guint from = MIN (i, h->n_kv_layers - 1);
 
+      /* Values may be the keys as they were before norm and rotation. */
+      if (keys->architecture->has_optional_values && !has_values (keys->gguf, i))
+        layer->operators &= ~LLM_OP_BIT (LLM_OP_VALUE);
       while (from > 0 && from != i && (h->layers[from].window > 0) != (layer->window > 0))
         from--;
       layer->kv_layer = from;
@@ -256,6 +272,19 @@ measure_layers (LlmHparams *h)
       h->query_width = MAX (h->query_width, layer->n_heads * layer->head_dim);
       h->kv_width = MAX (h->kv_width, layer->n_kv_heads * layer->head_dim);
     }
+}
+
+static void
+read_layer_embedding (LlmKeys    *keys,
+                      LlmHparams *h)
+{
+  static const char suffix[] = "embedding_length_per_layer_input";
+
+  if (!llm_architecture_has_key (keys->architecture, suffix))
+    return;
+  h->n_layer_embd = llm_keys_optional (keys, suffix, MAX_EMBD / 16, 0);
+  if (h->n_layer_embd > 0)
+    h->operators |= LLM_OPS_LAYER_EMBEDDING;
 }
 
 /* The networks of layers, and so which operators layers have: one for all rows, or experts. */
@@ -398,7 +427,8 @@ read_scales (LlmKeys    *keys,
 
   if (architecture->wide_scale_layers > 0 && h->n_layers == architecture->wide_scale_layers)
     width = MAX (h->n_embd / h->n_heads, 1);
-  h->attention_scale = read_own_scale (keys, "attention.scale", 1 / sqrt (width));
+  h->attention_scale = read_own_scale (keys, "attention.scale",
+                                       architecture->has_no_attention_scale ? 1 : 1 / sqrt (width));
   h->embedding_scale =
     read_own_scale (keys, "embedding_scale",
                     architecture->scales_embedding ? sqrt (h->n_embd)
@@ -454,6 +484,7 @@ llm_hparams_read (LlmGguf     *gguf,
   g_strlcpy (h->architecture, architecture->name, sizeof h->architecture);
   h->has_fused_gate = architecture->has_fused_gate;
   h->has_wide_head_norms = architecture->has_wide_head_norms;
+  h->has_value_norms = architecture->has_value_norms;
   h->has_centered_norms = architecture->has_centered_norms;
   h->has_parallel_ffn = architecture->has_parallel_ffn;
   h->has_renamed_ffn_norm = architecture->has_renamed_ffn_norm;
@@ -466,6 +497,7 @@ llm_hparams_read (LlmGguf     *gguf,
   h->n_layers = llm_keys_uint (&keys, "block_count", 1, LLM_MAX_LAYERS, 0);
   h->n_ctx = llm_keys_uint (&keys, "context_length", 1, MAX_CTX, 0);
   h->n_embd = llm_keys_uint (&keys, "embedding_length", MIN_EMBD, MAX_EMBD, 0);
+  read_layer_embedding (&keys, h);
   read_networks (&keys, h);
   read_windows (&keys, h);
   read_heads (&keys, h);

@@ -81,6 +81,7 @@ typedef struct
   guint n_kv_layers;       /* the first so many layers have K and V of their own */
   guint n_experts;         /* 0: one feed-forward network for all rows */
   guint n_used_experts;    /* of each row */
+  guint n_layer_embd;      /* of the embedding that each layer has; 0: none has */
   guint n_vocab;
   guint n_ctx;             /* positions the model was trained for */
   float norm_eps;
@@ -91,6 +92,7 @@ typedef struct
   gboolean has_tied_output;   /* no output.weight: the embedding is used */
   gboolean has_fused_gate;    /* ffn_up.weight holds gate and up */
   gboolean has_wide_head_norms; /* norms of queries and keys are of all heads at once */
+  gboolean has_value_norms;   /* values are normalized, without weights */
   gboolean has_centered_norms; /* norms take the mean away first */
   gboolean has_parallel_ffn;  /* it has the input of attention, and both are added */
   gboolean has_renamed_ffn_norm; /* the norm before it is post_attention_norm.weight */

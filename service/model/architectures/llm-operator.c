@@ -26,6 +26,8 @@ typedef enum
   DIM_EXPERTS,
   DIM_EXPERTS_FF,
   DIM_EXPERTS_EMBD,
+  DIM_LAYER_EMBD,
+  DIM_LAYERS_EMBD,
 } Dim;
 
 /* A tensor that holds the outputs of several operators, one behind the other. */
@@ -57,6 +59,12 @@ static const Fused gate_up = { "ffn_up.weight", { LLM_OP_FFN_GATE, LLM_OP_FFN_UP
 
 static const OperatorInfo operators[LLM_N_OPS] = {
   [LLM_OP_TOKEN_EMBEDDING] = { "token-embedding", "token_embd.weight", FALSE, DIM_EMBD, DIM_VOCAB },
+  [LLM_OP_LAYER_EMBEDDING] = { "layer-embedding", "per_layer_token_embd.weight", FALSE,
+                               DIM_LAYERS_EMBD, DIM_VOCAB },
+  [LLM_OP_LAYER_PROJECTION] = { "layer-projection", "per_layer_model_proj.weight", FALSE, DIM_EMBD,
+                                DIM_LAYERS_EMBD },
+  [LLM_OP_LAYER_PROJECTION_NORM] = { "layer-projection-norm", "per_layer_proj_norm.weight", FALSE,
+                                     DIM_LAYER_EMBD },
   [LLM_OP_ATTENTION_NORM] = { "attention-norm", "attn_norm.weight", TRUE, DIM_EMBD },
   [LLM_OP_QUERY] = { "query", "attn_q.weight", TRUE, DIM_EMBD, DIM_QUERY, &qkv },
   [LLM_OP_KEY] = { "key", "attn_k.weight", TRUE, DIM_EMBD, DIM_KV, &qkv },
@@ -93,6 +101,10 @@ static const OperatorInfo operators[LLM_N_OPS] = {
   [LLM_OP_EXPERT_DOWN_BIAS] = { "expert-down-bias", "ffn_down_exps.bias", TRUE, DIM_EXPERTS_EMBD,
                                 DIM_ONE, NULL, TRUE },
   [LLM_OP_FFN_POST_NORM] = { "ffn-post-norm", "post_ffw_norm.weight", TRUE, DIM_EMBD },
+  [LLM_OP_LAYER_GATE] = { "layer-gate", "inp_gate.weight", TRUE, DIM_EMBD, DIM_LAYER_EMBD },
+  [LLM_OP_LAYER_OUT] = { "layer-out", "proj.weight", TRUE, DIM_LAYER_EMBD, DIM_EMBD },
+  [LLM_OP_LAYER_POST_NORM] = { "layer-post-norm", "post_norm.weight", TRUE, DIM_EMBD },
+  [LLM_OP_LAYER_SCALE] = { "layer-scale", "layer_output_scale.weight", TRUE, DIM_ONE },
   [LLM_OP_OUTPUT_NORM] = { "output-norm", "output_norm.weight", FALSE, DIM_EMBD },
   [LLM_OP_OUTPUT] = { "output", "output.weight", FALSE, DIM_EMBD, DIM_VOCAB },
   [LLM_OP_OUTPUT_BIAS] = { "output-bias", "output.bias", FALSE, DIM_VOCAB },
@@ -125,6 +137,8 @@ get_dim (const LlmHparams *h,
     [DIM_EXPERTS] = h->n_experts,
     [DIM_EXPERTS_FF] = h->n_experts * l->n_ff,
     [DIM_EXPERTS_EMBD] = h->n_experts * h->n_embd,
+    [DIM_LAYER_EMBD] = h->n_layer_embd,
+    [DIM_LAYERS_EMBD] = h->n_layer_embd * h->n_layers,
   };
 
   return dims[dim];
@@ -318,6 +332,33 @@ llm_operator_count_layers (const LlmHparams *hparams,
   return llm_operator_is_layered (op) ? hparams->n_layers : 1;
 }
 
+gboolean
+llm_operator_is_at (const LlmHparams *hparams,
+                    LlmOperator       op,
+                    guint             place)
+{
+  if (llm_operator_is_layered (op))
+    return place >= 1 && place <= hparams->n_layers;
+  return place == (op < LLM_OP_ATTENTION_NORM ? 0 : hparams->n_layers + 1);
+}
+
+/* What layers have that attend to the keys and values of others, where the file keeps it all the
+ * same. */
+static void
+add_unused (LlmGguf          *gguf,
+            const LlmHparams *hparams,
+            GHashTable       *used)
+{
+  for (guint layer = hparams->n_kv_layers; layer < hparams->n_layers; layer++)
+    for (guint op = 0; op < LLM_N_OPS; op++)
+      if ((LLM_OPS_OWN_KV & LLM_OP_BIT (op)) != 0)
+        {
+          char name[MAX_NAME];
+
+          g_hash_table_add (used, (gpointer) look_up (gguf, operators[op].tensor, TRUE, layer, name));
+        }
+}
+
 /* A bias or a norm left out would change every answer, so there must be nothing
  * that the forward pass does not know. */
 static gboolean
@@ -360,5 +401,6 @@ llm_operator_check_all (LlmGguf           *gguf,
         if (part.tensor != NULL)
           g_hash_table_add (used, (gpointer) part.tensor);
       }
+  add_unused (gguf, hparams, used);
   return check_all_are_used (gguf, hparams, used, error);
 }

@@ -16,6 +16,10 @@
 typedef enum
 {
   LLM_OP_TOKEN_EMBEDDING,     /* [n_embd × n_vocab], read by rows */
+  LLM_OP_LAYER_EMBEDDING,     /* [n_layers·n_layer_embd × n_vocab], likewise: what each layer knows of
+                               * a token by itself */
+  LLM_OP_LAYER_PROJECTION,    /* [n_embd × n_layers·n_layer_embd], of the embedding, added to that */
+  LLM_OP_LAYER_PROJECTION_NORM, /* [n_layer_embd], for each layer alike */
 
   LLM_OP_ATTENTION_NORM,      /* [n_embd] */
   LLM_OP_QUERY,               /* [n_embd × n_heads·head_dim] */
@@ -50,6 +54,11 @@ typedef enum
   LLM_OP_EXPERT_DOWN_BIAS,    /* [n_experts·n_embd] */
   LLM_OP_FFN_POST_NORM,       /* [n_embd], before the sum with the residual stream */
 
+  LLM_OP_LAYER_GATE,          /* [n_embd × n_layer_embd], of what the layer knows of the token */
+  LLM_OP_LAYER_OUT,           /* [n_layer_embd × n_embd] */
+  LLM_OP_LAYER_POST_NORM,     /* [n_embd], before the sum with the residual stream */
+  LLM_OP_LAYER_SCALE,         /* [1], of the residual stream behind the layer */
+
   LLM_OP_OUTPUT_NORM,         /* [n_embd] */
   LLM_OP_OUTPUT,              /* [n_embd × n_vocab], the embedding where tied */
   LLM_OP_OUTPUT_BIAS,         /* [n_vocab] */
@@ -78,6 +87,11 @@ typedef enum
 #define LLM_OPS_QKV_BIAS                                                                    \
   (LLM_OP_BIT (LLM_OP_QUERY_BIAS) | LLM_OP_BIT (LLM_OP_KEY_BIAS) |                          \
    LLM_OP_BIT (LLM_OP_VALUE_BIAS))
+/* Where layers have an embedding of tokens each. */
+#define LLM_OPS_LAYER_EMBEDDING                                                             \
+  (LLM_OP_BIT (LLM_OP_LAYER_EMBEDDING) | LLM_OP_BIT (LLM_OP_LAYER_PROJECTION) |             \
+   LLM_OP_BIT (LLM_OP_LAYER_PROJECTION_NORM) | LLM_OP_BIT (LLM_OP_LAYER_GATE) |             \
+   LLM_OP_BIT (LLM_OP_LAYER_OUT) | LLM_OP_BIT (LLM_OP_LAYER_POST_NORM))
 /* What a layer lacks that attends to the keys and values of another. */
 #define LLM_OPS_OWN_KV                                                                      \
   (LLM_OP_BIT (LLM_OP_KEY) | LLM_OP_BIT (LLM_OP_VALUE) | LLM_OP_BIT (LLM_OP_KEY_BIAS) |     \
@@ -136,10 +150,22 @@ llm_operator_is_of_experts (LlmOperator op)
   return op == LLM_OP_EXPERT_GATE || op == LLM_OP_EXPERT_UP || op == LLM_OP_EXPERT_DOWN;
 }
 
+/* Whether only the rows of tokens are read of it. */
+static inline gboolean
+llm_operator_is_looked_up (LlmOperator op)
+{
+  return op == LLM_OP_TOKEN_EMBEDDING || op == LLM_OP_LAYER_EMBEDDING;
+}
+
 /* "attention-norm" */
 const char *llm_operator_get_name  (LlmOperator        op);
 /* Whether each layer has its own. */
 gboolean    llm_operator_is_layered (LlmOperator       op);
+/* Whether the forward pass comes to @op at @place: 0 is before the layers, then each layer is a place,
+ * and n_layers + 1 is behind them. */
+gboolean    llm_operator_is_at     (const LlmHparams  *hparams,
+                                    LlmOperator        op,
+                                    guint              place);
 /* How many tensors of @op the model has at most: one for each layer, or one. */
 guint       llm_operator_count_layers (const LlmHparams *hparams,
                                     LlmOperator        op);

@@ -185,12 +185,11 @@ add_cost (const LlmTensorPart   *part,
 {
   guint64 bytes = n_in / llk_type_block_size (part->type) * llk_type_block_bytes (part->type)
                   * n_out;
-  gboolean is_looked_up = op == LLM_OP_TOKEN_EMBEDDING;
 
   /* a tied output is the embedding, which is held once */
   if (op != LLM_OP_OUTPUT || !hparams->has_tied_output)
     cost->weights += n_in * n_out;
-  if (is_looked_up)
+  if (llm_operator_is_looked_up (op))
     return;
   cost->bytes += bytes;
   if (llm_operator_is_matrix (op))

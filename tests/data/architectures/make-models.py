@@ -47,7 +47,8 @@ class Gguf:
     def key(self, suffix, value):
         """A key of the architecture, of the type that the value suggests."""
         if isinstance(value, list):
-            self.add(f'{self.architecture}.{suffix}', ARRAY, (INT32, value))
+            kind = BOOL if isinstance(value[0], bool) else INT32
+            self.add(f'{self.architecture}.{suffix}', ARRAY, (kind, value))
             return
         kind = (STRING if isinstance(value, str) else BOOL if isinstance(value, bool) else
                 FLOAT32 if isinstance(value, float) else UINT32)
@@ -108,9 +109,11 @@ class Model:
         if 'feed_forward_length' not in self.o.get('keys', {}):
             g.key('feed_forward_length', self.o.get('n_ff', N_FF))
         g.key('attention.head_count', N_HEADS)
-        g.key('attention.head_count_kv', N_KV_HEADS)
-        g.key('attention.key_length', HEAD_DIM)
-        g.key('attention.value_length', HEAD_DIM)
+        if 'attention.head_count_kv' not in self.o.get('keys', {}):
+            g.key('attention.head_count_kv', N_KV_HEADS)
+        if 'attention.key_length' not in self.o.get('keys', {}):
+            g.key('attention.key_length', HEAD_DIM)
+            g.key('attention.value_length', HEAD_DIM)
         g.key(self.o.get('eps_key', 'attention.layer_norm_rms_epsilon'), 1e-5)
         g.key('rope.dimension_count', self.o.get('rope_dim', HEAD_DIM))
         g.key('rope.freq_base', self.o.get('rope_base', 10000.0))
@@ -129,8 +132,10 @@ class Model:
         g.add('tokenizer.ggml.eos_token_id', UINT32, 2)
         g.add('tokenizer.ggml.unknown_token_id', UINT32, 0)
 
-    def add_attention(self, prefix):
-        n_q, n_kv = N_HEADS * HEAD_DIM, N_KV_HEADS * HEAD_DIM
+    def add_attention(self, prefix, layer):
+        n_kv_heads, head_dim = self.o.get('heads', {}).get(layer, (N_KV_HEADS, HEAD_DIM))
+        n_q, n_kv = N_HEADS * head_dim, n_kv_heads * head_dim
+        has_kv = layer < self.o.get('n_kv_layers', layer + 1)
         biases = self.o.get('biases', '')
         if not self.o.get('lacks_pre_norms'):
             self.norm(prefix + 'attn_norm', N_EMBD)
@@ -140,12 +145,17 @@ class Model:
                 self.bias(prefix + 'attn_qkv', n_q + 2 * n_kv)
         else:
             for part, n in ('q', n_q), ('k', n_kv), ('v', n_kv):
+                if part != 'q' and not has_kv:
+                    continue
+                if part == 'v' and layer in self.o.get('lacks_values', []):
+                    continue
                 self.matrix(prefix + 'attn_' + part, N_EMBD, n)
                 if part in biases:
                     self.bias(prefix + 'attn_' + part, n)
         if self.o.get('has_head_norms'):
-            self.norm(prefix + 'attn_q_norm', HEAD_DIM)
-            self.norm(prefix + 'attn_k_norm', HEAD_DIM)
+            self.norm(prefix + 'attn_q_norm', head_dim)
+            if has_kv:
+                self.norm(prefix + 'attn_k_norm', head_dim)
         if self.o.get('has_wide_head_norms'):
             self.norm(prefix + 'attn_q_norm', n_q)
             self.norm(prefix + 'attn_k_norm', n_kv)
@@ -172,35 +182,51 @@ class Model:
                 self.gguf.tensor(f'{prefix}ffn_{part}_exps.bias', [n_out, n_experts],
                                  self.draw(n_out * n_experts, 0.7))
 
-    def add_ffn(self, prefix):
+    def add_ffn(self, prefix, layer):
+        n_ff = self.o.get('widths', {}).get(layer, N_FF)
         has_biases = 'f' in self.o.get('biases', '')
         if not self.o.get('lacks_pre_norms') and not self.o.get('is_parallel'):
             self.norm(prefix + 'ffn_norm', N_EMBD)
         if self.o.get('is_fused') or self.o.get('has_fused_gate'):
-            self.matrix(prefix + 'ffn_up', N_EMBD, 2 * N_FF)
+            self.matrix(prefix + 'ffn_up', N_EMBD, 2 * n_ff)
         else:
             for part in 'gate', 'up':
-                self.matrix(prefix + 'ffn_' + part, N_EMBD, N_FF)
+                self.matrix(prefix + 'ffn_' + part, N_EMBD, n_ff)
                 if has_biases:
-                    self.bias(prefix + 'ffn_' + part, N_FF)
-        self.matrix(prefix + 'ffn_down', N_FF, N_EMBD, 1.0)
+                    self.bias(prefix + 'ffn_' + part, n_ff)
+        self.matrix(prefix + 'ffn_down', n_ff, N_EMBD, 1.0)
         if has_biases:
             self.bias(prefix + 'ffn_down', N_EMBD)
         if self.o.get('has_post_norms'):
             self.norm(prefix + 'post_ffw_norm', N_EMBD, 0.8)
 
+    def add_layer_end(self, prefix):
+        n = self.o.get('layer_embd', 0)
+        if n > 0:
+            self.matrix(prefix + 'inp_gate', N_EMBD, n)
+            self.matrix(prefix + 'proj', n, N_EMBD)
+            self.norm(prefix + 'post_norm', N_EMBD, 0.8)
+        if self.o.get('has_layer_scale'):
+            self.gguf.tensor(prefix + 'layer_output_scale.weight', [1], self.draw(1, 0.2, 0.8))
+
     def write(self, folder):
         self.add_keys()
+        n_layers, n = self.o.get('n_layers', 2), self.o.get('layer_embd', 0)
+        if n > 0:
+            self.matrix('per_layer_token_embd', n_layers * n, N_VOCAB, 2.5)
+            self.matrix('per_layer_model_proj', N_EMBD, n_layers * n, 1.5)
+            self.norm('per_layer_proj_norm', n)
         # Small enough that layers count beside it.
         self.matrix('token_embd', N_EMBD, N_VOCAB, self.o.get('embedding_gain', 2.5))
         for name in self.o.get('factors', []):
             self.factors(name)
         for layer in range(self.o.get('n_layers', 2)):
-            self.add_attention(f'blk.{layer}.')
+            self.add_attention(f'blk.{layer}.', layer)
             if 'n_experts' in self.o:
                 self.add_experts(f'blk.{layer}.')
             else:
-                self.add_ffn(f'blk.{layer}.')
+                self.add_ffn(f'blk.{layer}.', layer)
+            self.add_layer_end(f'blk.{layer}.')
         self.norm('output_norm', N_EMBD)
         if self.o.get('is_untied'):
             self.matrix('output', N_EMBD, N_VOCAB, 2.5)
@@ -282,6 +308,26 @@ MODELS = [
                 'expert_feed_forward_length': 16, 'attention.sliding_window': 8,
                 'rope.scaling.type': 'yarn', 'rope.scaling.factor': 32.0,
                 'rope.scaling.original_context_length': 16}),
+    Model('gemma4', 'gemma4', n_layers=6, has_head_norms=True, rope_base=1000000.0, rope_dim=16,
+          factors=['rope_freqs'], layer_embd=8, has_layer_scale=True, **GEMMA,
+          heads={0: (1, 8), 1: (1, 8), 3: (1, 8), 4: (1, 8)}, n_kv_layers=3, widths={4: 56, 5: 56},
+          keys={'attention.sliding_window': 8,
+                'attention.sliding_window_pattern': [True, True, False, True, True, False],
+                'attention.key_length': 16, 'attention.value_length': 16,
+                'attention.key_length_swa': 8, 'attention.value_length_swa': 8,
+                'rope.dimension_count_swa': 8, 'rope.freq_base_swa': 500.0,
+                'attention.shared_kv_layers': 3, 'embedding_length_per_layer_input': 8,
+                'feed_forward_length': [40, 40, 40, 40, 56, 56],
+                'final_logit_softcapping': 6.0}),
+    Model('gemma4-dense', 'gemma4', n_layers=3, has_head_norms=True, rope_base=1000000.0,
+          rope_dim=16, factors=['rope_freqs'], is_untied=True, **GEMMA,
+          heads={0: (2, 8), 1: (2, 8), 2: (1, 16)}, lacks_values=[2],
+          keys={'attention.sliding_window': 8, 'attention.sliding_window_pattern': [True, True, False],
+                'attention.key_length': 16, 'attention.value_length': 16,
+                'attention.key_length_swa': 8, 'attention.value_length_swa': 8,
+                'attention.head_count_kv': [2, 2, 1],
+                'rope.dimension_count_swa': 8, 'rope.freq_base_swa': 500.0,
+                'attention.shared_kv_layers': 0, 'embedding_length_per_layer_input': 0}),
     Model('qwen2vl', 'qwen2vl', is_untied=True, biases='qkv', rope_base=1000000.0,
           keys={'rope.dimension_sections': [2, 3, 3, 0]}),
     Model('qwen3vl', 'qwen3vl', has_head_norms=True, rope_base=5000000.0,

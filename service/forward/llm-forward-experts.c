@@ -97,23 +97,6 @@ llm_forward_choose_experts (LlmStep            *self,
                        &work);
 }
 
-/* One expert's part of weights that hold those of all. */
-static LlmWeightView
-cut_expert (const LlmWeightView *all,
-            guint                expert,
-            guint                n_out)
-{
-  LlmWeightView view = *all;
-  gsize first = (gsize) expert * n_out;
-  gsize bytes = all->layout == LLM_LAYOUT_PANELS
-                  ? first / LLK_PANEL_OUTPUTS * llk_panel_bytes (all->type, 0, all->in_count)
-                  : first * all->row_bytes;
-
-  view.data = (const guint8 *) all->data + bytes;
-  view.out_count = n_out;
-  return view;
-}
-
 static void
 collect_rows (ExpertWork *work,
               guint       expert)
@@ -193,7 +176,7 @@ add_product (ExpertWork  *work,
   };
 
   *view = self->hold->takes_experts ? self->hold->views[op]
-                                    : cut_expert (&self->hold->views[op], expert, n_out);
+                                    : llm_step_cut_view (&self->hold->views[op], expert, n_out);
   self->n_expert_rows = work->n_rows;
   llm_step_add_product (self, LLM_N_OPS, &rows, work->n_rows, &product);
 }

@@ -101,17 +101,21 @@ end_rows (guint    first,
   LlmStep *self = work->self;
   const LlkVectorOps *vector = self->kernels->vector;
   const float *norm = work->vectors[0], *scale = work->vectors[1];
-  gsize n = self->hparams->n_embd;
+  gsize n = self->hparams->n_embd, n_streams = self->hparams->n_streams;
 
   for (guint r = first; r < end; r++)
     {
+      float *streams = self->scratch.streams + r * n_streams * n;
       float *x = self->scratch.x + r * n;
       float *normed = self->scratch.normed + r * n;
 
       if (norm != NULL)
         {
           vector->rms_norm (normed, norm, self->hparams->norm_eps, normed, n);
-          vector->add (x, normed, n);
+          if (n_streams == 1)
+            vector->add (x, normed, n);
+          for (gsize i = 1; i < n_streams; i++)
+            vector->add (streams + i * n, normed, n);
         }
       for (gsize i = 0; scale != NULL && i < n; i++)
         x[i] *= *scale;

@@ -123,9 +123,41 @@ void      llm_forward_embed_layers (LlmStep          *self,
 /* layer_gate = its gate times the layer's of layer_inputs */
 void      llm_forward_gate_layer_input (LlmStep      *self,
                                 const float *const   *vectors);
-/* Norm, scale: x += the norm of normed, then x × scale */
+/* Norm, scale: x += the norm of normed, then x × scale; of several streams those behind the first get
+ * it in the place of x */
 void      llm_forward_end_layer (LlmStep             *self,
                                 const float *const   *vectors);
+
+/* llm-forward-streams.c, where there are several residual streams: likewise */
+
+/* streams = x, and what was projected of it, as long as x */
+void      llm_forward_begin_streams (LlmStep         *self,
+                                const float *const   *vectors);
+/* normed = what the router reads of the first stream; of x */
+void      llm_forward_normalize_first_stream (LlmStep *self,
+                                const float *const   *norm);
+void      llm_forward_normalize_for_router (LlmStep  *self,
+                                const float *const   *norm);
+/* modes = their tanh */
+void      llm_forward_bend_modes (LlmStep            *self,
+                                const float *const   *vectors);
+/* streams += what mixing says that they get of each other; x = the first */
+void      llm_forward_mix_streams (LlmStep           *self,
+                                const float *const   *vectors);
+/* streams += what mixing says that they get of x less the first; x = the first × scale */
+void      llm_forward_correct_streams (LlmStep       *self,
+                                const float *const   *scale);
+/* laurel = its norm + normed; then x = (x + laurel) / √2 */
+void      llm_forward_end_laurel (LlmStep            *self,
+                                const float *const   *norm);
+void      llm_forward_add_laurel (LlmStep            *self,
+                                const float *const   *vectors);
+/* x of the rows that want logits = the mean of the streams, each unprojected and as long as the
+ * first */
+LlmStatus llm_forward_run_streams_end (LlmStep       *self,
+                                const LlmStage       *stage,
+                                GError              **error);
+
 /* normed = the norm of x */
 void      llm_forward_normalize (LlmStep             *self,
                                 const float *const   *weight);
@@ -166,6 +198,11 @@ LlmStatus llm_step_hold_vector (LlmStep              *self,
                                 LlmOperator           op,
                                 guint                 place,
                                 GError              **error);
+/* The part @index of weights that hold several matrices of @n_out outputs; in panels these are whole
+ * ones. */
+LlmWeightView llm_step_cut_view (const LlmWeightView *all,
+                                guint                 index,
+                                guint                 n_out);
 /* Gives all that @hold has back, and leaves operations that are under way. */
 void      llm_step_release     (LlmStep              *self,
                                 LlmHold              *hold);

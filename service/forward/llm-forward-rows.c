@@ -69,10 +69,9 @@ llm_forward_embed (LlmStep            *self,
 }
 
 /* Sums of sixteen values apart each, so that they are the same whatever instructions make them. */
-static void
-subtract_mean (const float *x,
-               gsize        n,
-               float       *out)
+static float
+find_mean (const float *x,
+           gsize        n)
 {
   float sums[16] = { 0 }, mean = 0;
   gsize i = 0;
@@ -84,8 +83,17 @@ subtract_mean (const float *x,
     sums[lane] += x[i];
   for (guint lane = 0; lane < 16; lane++)
     mean += sums[lane];
-  mean /= (float) n;
-  for (i = 0; i < n; i++)
+  return mean / (float) n;
+}
+
+static void
+subtract_mean (const float *x,
+               gsize        n,
+               float       *out)
+{
+  float mean = find_mean (x, n);
+
+  for (gsize i = 0; i < n; i++)
     out[i] = x[i] - mean;
 }
 
@@ -293,6 +301,29 @@ cap_gate (float *gate,
     }
 }
 
+/* Of the gate only what is far above the mean: the others count as 0. Sums as subtract_mean() has
+ * them. */
+static void
+cut_gate (float *gate,
+          gsize  n,
+          float  cutoff)
+{
+  float squares[16] = { 0 }, sum = 0, mean, limit;
+  gsize i = 0;
+
+  mean = find_mean (gate, n);
+  for (; i + 16 <= n; i += 16)
+    for (guint lane = 0; lane < 16; lane++)
+      squares[lane] += (gate[i + lane] - mean) * (gate[i + lane] - mean);
+  for (guint lane = 0; i < n; i++, lane++)
+    squares[lane] += (gate[i] - mean) * (gate[i] - mean);
+  for (guint lane = 0; lane < 16; lane++)
+    sum += squares[lane];
+  limit = mean + cutoff * sqrtf (sum / (float) MAX (n - 1, 1));
+  for (i = 0; i < n; i++)
+    gate[i] = gate[i] > limit ? gate[i] - limit : 0;
+}
+
 static void
 gate_rows (guint    first,
            guint    end,
@@ -303,7 +334,8 @@ gate_rows (guint    first,
   LlmStep *self = work->self;
   const LlkVectorOps *vector = self->kernels->vector;
   const float *gate_bias = work->vectors[0], *up_bias = work->vectors[1];
-  gsize n_ff = llm_step_get_layer (self)->n_ff;
+  const LlmLayer *layer = llm_step_get_layer (self);
+  gsize n_ff = layer->n_ff;
 
   for (guint r = first; r < end; r++)
     {
@@ -315,6 +347,8 @@ gate_rows (guint    first,
         vector->add (gate, gate_bias, n);
       if (up_bias != NULL)
         vector->add (up, up_bias, n);
+      if (layer->gate_cutoff > -INFINITY)
+        cut_gate (gate, n, layer->gate_cutoff);
       if (self->hparams->gate == LLM_GATE_CAPPED_SILU)
         cap_gate (gate, up, n);
       if (self->hparams->gate == LLM_GATE_GELU)

@@ -138,6 +138,20 @@ has_own_ffn_input (const LlmHparams *hparams,
 }
 
 static gboolean
+has_streams (const LlmHparams *hparams,
+             guint             layer)
+{
+  return hparams->n_streams > 1;
+}
+
+static gboolean
+has_laurel (const LlmHparams *hparams,
+            guint             layer)
+{
+  return hparams->laurel_rank > 0;
+}
+
+static gboolean
 has_layer_embedding (const LlmHparams *hparams,
                      guint             layer)
 {
@@ -179,13 +193,33 @@ const LlmStage llm_entry_stages[] = {
   { "layer-inputs", run_rows, LLM_ACQUIRE_VECTORS, 2,
     { LLM_OP_LAYER_EMBEDDING, LLM_OP_LAYER_PROJECTION_NORM }, .writes = B (layer_inputs),
     .work = llm_forward_embed_layers },
+  { "stream-projection", run_product, LLM_ACQUIRE_WHOLE, 1, { LLM_OP_STREAM_PROJECTION },
+    .reads = B (x), .writes = B (projected), .x = AT (x), .y = { AT (projected) } },
+  { "streams", run_rows, .is_needed = has_streams, .reads = B (x) | B (projected),
+    .writes = B (streams), .work = llm_forward_begin_streams },
   { NULL },
 };
 
 const LlmStage llm_layer_stages[] = {
+  { "predict-norm", run_rows, LLM_ACQUIRE_VECTORS, 1, { LLM_OP_STREAM_ROUTER_NORM },
+    .reads = B (streams), .writes = B (normed), .work = llm_forward_normalize_first_stream },
+  { "predict-router", run_product, LLM_ACQUIRE_WHOLE, 1, { LLM_OP_STREAM_ROUTER },
+    .reads = B (normed), .writes = B (modes), .x = AT (normed), .y = { AT (modes) } },
+  { "predict-modes", run_rows, .is_needed = has_streams, .writes = B (modes),
+    .work = llm_forward_bend_modes },
+  { "predict", run_product, LLM_ACQUIRE_WHOLE, 1, { LLM_OP_STREAM_PREDICT },
+    .reads = B (modes), .writes = B (mixing), .x = AT (modes), .y = { AT (mixing) } },
+  { "predict-streams", run_rows, .is_needed = has_streams, .reads = B (mixing),
+    .writes = B (streams) | B (x), .work = llm_forward_mix_streams },
   { "attention-norm", run_rows, LLM_ACQUIRE_VECTORS, 1, { LLM_OP_ATTENTION_NORM },
     is_always_needed, .reads = B (x), .writes = B (normed), .input = LLM_INPUT_ATTENTION,
     .work = llm_forward_normalize },
+  { "laurel-input", run_product, LLM_ACQUIRE_WHOLE, 1, { LLM_OP_LAUREL_IN },
+    .reads = B (normed), .writes = B (laurel_low), .x = AT (normed), .y = { AT (laurel_low) } },
+  { "laurel-output", run_product, LLM_ACQUIRE_WHOLE, 1, { LLM_OP_LAUREL_OUT },
+    .reads = B (laurel_low), .writes = B (laurel), .x = AT (laurel_low), .y = { AT (laurel) } },
+  { "laurel-norm", run_rows, LLM_ACQUIRE_VECTORS, 1, { LLM_OP_LAUREL_POST_NORM },
+    .reads = B (normed), .writes = B (laurel), .work = llm_forward_end_laurel },
   { "attention-input", run_product, LLM_ACQUIRE_SEGMENTS, 3,
     { LLM_OP_QUERY, LLM_OP_KEY, LLM_OP_VALUE },
     .x = AT (normed), .y = { AT (q), AT (k), AT (v) } },
@@ -206,6 +240,8 @@ const LlmStage llm_layer_stages[] = {
   { "attention-residual", run_rows, LLM_ACQUIRE_VECTORS, 2,
     { LLM_OP_ATTENTION_OUT_BIAS, LLM_OP_ATTENTION_POST_NORM }, ends_attention, .writes = B (x) | B (normed),
     .work = llm_forward_add_residual },
+  { "laurel-residual", run_rows, .is_needed = has_laurel, .reads = B (laurel), .writes = B (x),
+    .work = llm_forward_add_laurel },
   { "ffn-norm", run_rows, LLM_ACQUIRE_VECTORS, 1, { LLM_OP_FFN_NORM },
     has_own_ffn_input, .reads = B (x), .writes = B (normed), .input = LLM_INPUT_FFN,
     .work = llm_forward_normalize },
@@ -227,6 +263,16 @@ const LlmStage llm_layer_stages[] = {
   { "ffn-residual", run_rows, LLM_ACQUIRE_VECTORS, 2,
     { LLM_OP_FFN_DOWN_BIAS, LLM_OP_FFN_POST_NORM }, ends_ffn, .writes = B (x) | B (normed),
     .work = llm_forward_add_residual },
+  { "correct-norm", run_rows, LLM_ACQUIRE_VECTORS, 1, { LLM_OP_STREAM_ROUTER_NORM },
+    .reads = B (x), .writes = B (normed), .work = llm_forward_normalize_for_router },
+  { "correct-router", run_product, LLM_ACQUIRE_WHOLE, 1, { LLM_OP_STREAM_ROUTER },
+    .reads = B (normed), .writes = B (modes), .x = AT (normed), .y = { AT (modes) } },
+  { "correct-modes", run_rows, .is_needed = has_streams, .writes = B (modes),
+    .work = llm_forward_bend_modes },
+  { "correct", run_product, LLM_ACQUIRE_WHOLE, 1, { LLM_OP_STREAM_CORRECT },
+    .reads = B (modes), .writes = B (mixing), .x = AT (modes), .y = { AT (mixing) } },
+  { "correct-streams", run_rows, LLM_ACQUIRE_VECTORS, 1, { LLM_OP_STREAM_CORRECT_SCALE },
+    .reads = B (mixing), .writes = B (streams) | B (x), .work = llm_forward_correct_streams },
   { "layer-gate", run_product, LLM_ACQUIRE_WHOLE, 1, { LLM_OP_LAYER_GATE },
     .reads = B (x), .writes = B (layer_gate), .x = AT (x), .y = { AT (layer_gate) } },
   { "layer-input", run_rows, .is_needed = has_layer_embedding, .reads = B (layer_inputs),
@@ -234,11 +280,13 @@ const LlmStage llm_layer_stages[] = {
   { "layer-output", run_product, LLM_ACQUIRE_WHOLE, 1, { LLM_OP_LAYER_OUT },
     .reads = B (layer_gate), .writes = B (normed), .x = AT (layer_gate), .y = { AT (normed) } },
   { "layer-end", run_rows, LLM_ACQUIRE_VECTORS, 2, { LLM_OP_LAYER_POST_NORM, LLM_OP_LAYER_SCALE },
-    .writes = B (x) | B (normed), .work = llm_forward_end_layer },
+    .writes = B (x) | B (normed) | B (streams), .work = llm_forward_end_layer },
   { NULL },
 };
 
 const LlmStage llm_exit_stages[] = {
+  { "streams-end", llm_forward_run_streams_end, LLM_ACQUIRE_WHOLE, 1, { LLM_OP_STREAM_UNPROJECTION },
+    .writes = B (streams) | B (projected) | B (x), .x = AT (projected) },
   { "output-norm", run_rows, LLM_ACQUIRE_VECTORS, 1, { LLM_OP_OUTPUT_NORM },
     .reads = B (x), .writes = B (hidden), .work = llm_forward_normalize_wanted },
   { "logits", run_product, LLM_ACQUIRE_WHOLE, 1, { LLM_OP_OUTPUT }, is_always_needed,

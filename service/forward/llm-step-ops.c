@@ -129,6 +129,22 @@ llm_step_hold_vector (LlmStep      *self,
   return LLM_READY;
 }
 
+LlmWeightView
+llm_step_cut_view (const LlmWeightView *all,
+                   guint                index,
+                   guint                n_out)
+{
+  LlmWeightView view = *all;
+  gsize first = (gsize) index * n_out;
+  gsize bytes = all->layout == LLM_LAYOUT_PANELS
+                  ? first / LLK_PANEL_OUTPUTS * llk_panel_bytes (all->type, 0, all->in_count)
+                  : first * all->row_bytes;
+
+  view.data = (const guint8 *) all->data + bytes;
+  view.out_count = n_out;
+  return view;
+}
+
 void
 llm_step_release (LlmStep *self,
                   LlmHold *hold)

@@ -76,6 +76,7 @@ lay_out (LlmStep *self,
   gsize worker_bytes =
     llm_matmul_get_scratch (self->kernels, self->plan->widest, (guint) n_rows);
   gsize n_query = h->query_width, n_kv = h->kv_width;
+  gsize n_others = h->n_streams - 1;
 
   s->x = llm_take (block, &used, n_rows * h->n_embd, sizeof (float));
   s->normed = llm_take (block, &used, n_rows * h->n_embd, sizeof (float));
@@ -94,6 +95,14 @@ lay_out (LlmStep *self,
   s->layer_inputs =
     llm_take (block, &used, n_rows * h->n_layers * h->n_layer_embd, sizeof (float));
   s->layer_gate = llm_take (block, &used, n_rows * h->n_layer_embd, sizeof (float));
+  s->streams = llm_take (block, &used, n_others > 0 ? n_rows * h->n_streams * h->n_embd : 0,
+                         sizeof (float));
+  s->projected = llm_take (block, &used, n_rows * n_others * h->n_embd, sizeof (float));
+  s->modes = llm_take (block, &used, n_others > 0 ? n_rows * h->n_streams : 0, sizeof (float));
+  s->mixing = llm_take (block, &used, n_others > 0 ? n_rows * h->n_streams * h->n_streams : 0,
+                        sizeof (float));
+  s->laurel_low = llm_take (block, &used, n_rows * h->laurel_rank, sizeof (float));
+  s->laurel = llm_take (block, &used, h->laurel_rank > 0 ? n_rows * h->n_embd : 0, sizeof (float));
   s->cosine = llm_take (block, &used, n_rows * h->n_ropes * (h->rope_dim / 2), sizeof (float));
   s->sine = llm_take (block, &used, n_rows * h->n_ropes * (h->rope_dim / 2), sizeof (float));
   s->hidden = llm_take (block, &used, (gsize) self->n_logits * h->n_embd, sizeof (float));

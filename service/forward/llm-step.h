@@ -53,6 +53,13 @@ typedef struct
   float *given;     /* [n_rows × n_embd], what it makes of them */
   float *layer_inputs; /* [n_rows × n_layers·n_layer_embd], where layers have embeddings */
   float *layer_gate; /* [n_rows × n_layer_embd], likewise */
+  float *streams;   /* [n_rows × n_streams·n_embd], where there are several residual streams, as the
+                     * next three */
+  float *projected; /* [n_rows × (n_streams - 1)·n_embd] */
+  float *modes;     /* [n_rows × n_streams], what the router says */
+  float *mixing;    /* [n_rows × n_streams²], what streams get of each other */
+  float *laurel_low; /* [n_rows × laurel_rank], where there is a short way around attention */
+  float *laurel;    /* [n_rows × n_embd], likewise */
   float *cosine;    /* [n_ropes × n_rows × rope_dim/2] */
   float *sine;      /* [n_ropes × n_rows × rope_dim/2] */
   float *hidden;    /* [n_logits × n_embd] */

@@ -30,7 +30,9 @@ llm_footprint_get_row (const LlmHparams *h)
   guint64 n_experts = h->n_experts > 0 ? 2 * (guint64) h->n_embd + h->n_experts : 0;
   guint64 floats = 2 * (guint64) h->n_embd + 2 * n_query + 2 * n_kv + 2 * (guint64) h->n_ff
                    + n_experts + (guint64) h->n_ropes * h->rope_dim
-                   + (guint64) (h->n_layers + 1) * h->n_layer_embd;
+                   + (guint64) (h->n_layers + 1) * h->n_layer_embd
+                   + (h->n_streams > 1 ? 2 * (guint64) h->n_streams * h->n_embd : 0)
+                   + (h->laurel_rank > 0 ? (guint64) h->n_embd + h->laurel_rank : 0);
 
   return floats * sizeof (float) + 2 * widest;
 }

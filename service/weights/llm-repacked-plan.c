@@ -122,9 +122,9 @@ is_whole_panels (const LlmHparams    *hparams,
                  LlmOperator          op,
                  const LlmTensorPart *part)
 {
-  if (!llm_operator_is_of_experts (op))
-    return TRUE;
-  return part->n_out / hparams->n_experts % LLK_PANEL_OUTPUTS == 0;
+  if (llm_operator_is_of_experts (op))
+    return part->n_out / hparams->n_experts % LLK_PANEL_OUTPUTS == 0;
+  return op != LLM_OP_STREAM_UNPROJECTION || hparams->n_embd % LLK_PANEL_OUTPUTS == 0;
 }
 
 /* What @segment adds to the operators before the layers, to those of layer after layer, then to those

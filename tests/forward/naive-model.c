@@ -495,6 +495,23 @@ apply_gate (const LlmHparams *h,
     }
 }
 
+static void
+cut_gate (double *gate,
+          guint   n,
+          double  cutoff)
+{
+  double mean = 0, squares = 0;
+
+  if (isinf (cutoff))
+    return;
+  for (guint i = 0; i < n; i++)
+    mean += gate[i] / n;
+  for (guint i = 0; i < n; i++)
+    squares += pow (gate[i] - mean, 2);
+  for (guint i = 0; i < n; i++)
+    gate[i] = MAX (gate[i] - mean - cutoff * sqrt (squares / (n - 1)), 0);
+}
+
 /* @from: the residual stream that the network reads. */
 static void
 run_ffn (NaiveModel     *self,
@@ -531,6 +548,7 @@ run_ffn (NaiveModel     *self,
       multiply (wup, normed, h->n_embd, h->n_embd, n_ff, up);
       add (bgate, n_ff, gate);
       add (bup, n_ff, up);
+      cut_gate (gate, n_ff, (double) h->layers[layer].gate_cutoff);
       for (guint i = 0; i < n_ff; i++)
         gate[i] = apply_gate (h, gate[i], up[i]);
       leave_out (run, layer, r, LLM_INPUT_FFN_DOWN, gate, n_active);
@@ -655,12 +673,14 @@ make_layer_inputs (NaiveModel     *self,
   return inputs;
 }
 
+/* What the layer's embedding gives to the row: @from is what it reads, @given [n_embd]. */
 static void
 run_layer_input (NaiveModel     *self,
-                 const NaiveRun *run,
                  guint           layer,
+                 guint           row,
                  const double   *inputs,
-                 double         *x)
+                 const double   *from,
+                 double         *given)
 {
   const LlmHparams *h = self->hparams;
   guint n = h->n_layer_embd;
@@ -668,20 +688,209 @@ run_layer_input (NaiveModel     *self,
   g_autofree float *out = get_tensor (self, "blk.%u.proj.weight", layer);
   g_autofree float *post = get_tensor (self, "blk.%u.post_norm.weight", layer);
   g_autofree double *gated = g_new (double, n);
+
+  multiply (gate, from, h->n_embd, h->n_embd, n, gated);
+  for (guint i = 0; i < n; i++)
+    gated[i] = apply_gate (h, gated[i], inputs[((gsize) row * h->n_layers + layer) * n + i]);
+  multiply (out, gated, n, n, h->n_embd, given);
+  normalize (given, post, (double) h->norm_eps, h->n_embd, given);
+}
+
+static void
+add_layer_inputs (NaiveModel     *self,
+                  const NaiveRun *run,
+                  guint           layer,
+                  const double   *inputs,
+                  double         *x)
+{
+  const LlmHparams *h = self->hparams;
   g_autofree double *given = g_new (double, h->n_embd);
 
-  for (guint r = 0; r < run->n_rows; r++)
+  for (guint r = 0; inputs != NULL && r < run->n_rows; r++)
     {
       double *row = x + (gsize) r * h->n_embd;
 
-      multiply (gate, row, h->n_embd, h->n_embd, n, gated);
-      for (guint i = 0; i < n; i++)
-        gated[i] = apply_gate (h, gated[i], inputs[((gsize) r * h->n_layers + layer) * n + i]);
-      multiply (out, gated, n, n, h->n_embd, given);
-      normalize (given, post, (double) h->norm_eps, h->n_embd, given);
+      run_layer_input (self, layer, r, inputs, row, given);
       for (guint i = 0; i < h->n_embd; i++)
         row[i] += given[i];
     }
+}
+
+/* --- several residual streams: [n_rows × n_streams × n_embd] --- */
+
+static double
+get_length (const double *x,
+            guint         n)
+{
+  double squares = 0;
+
+  for (guint i = 0; i < n; i++)
+    squares += x[i] * x[i];
+  return sqrt (squares);
+}
+
+static double *
+begin_streams (NaiveModel     *self,
+               const NaiveRun *run,
+               const double   *x)
+{
+  const LlmHparams *h = self->hparams;
+  guint n = h->n_embd;
+  g_autofree float *projection = get_tensor (self, "altup_proj.weight");
+  double *streams = g_new (double, (gsize) run->n_rows * h->n_streams * n);
+
+  for (guint r = 0; r < run->n_rows; r++)
+    {
+      double *row = streams + (gsize) r * h->n_streams * n;
+
+      memcpy (row, x + (gsize) r * n, n * sizeof *row);
+      multiply (projection, row, n, n, (h->n_streams - 1) * n, row + n);
+      for (guint k = 1; k < h->n_streams; k++)
+        {
+          double factor = get_length (row, n) / get_length (row + k * n, n);
+
+          for (guint i = 0; i < n; i++)
+            row[k * n + i] *= factor;
+        }
+    }
+  return streams;
+}
+
+static void
+find_modes (NaiveModel   *self,
+            guint         layer,
+            const double *x,
+            double       *modes)
+{
+  const LlmHparams *h = self->hparams;
+  g_autofree float *norm = get_tensor (self, "blk.%u.altup_router_norm.weight", layer);
+  g_autofree float *router = get_tensor (self, "blk.%u.altup_router.weight", layer);
+  g_autofree double *normed = g_new (double, h->n_embd);
+
+  normalize (x, norm, (double) h->norm_eps, h->n_embd, normed);
+  multiply (router, normed, h->n_embd, h->n_embd, h->n_streams, modes);
+  for (guint k = 0; k < h->n_streams; k++)
+    modes[k] = tanh (modes[k] / h->n_embd);
+}
+
+/* @x: the first stream of each row then. */
+static void
+predict_streams (NaiveModel     *self,
+                 const NaiveRun *run,
+                 guint           layer,
+                 double         *streams,
+                 double         *x)
+{
+  const LlmHparams *h = self->hparams;
+  guint n = h->n_embd, n_streams = h->n_streams;
+  g_autofree float *predict = get_tensor (self, "blk.%u.altup_predict_coef.weight", layer);
+
+  for (guint r = 0; r < run->n_rows; r++)
+    {
+      double *row = streams + (gsize) r * n_streams * n;
+      g_autofree double *before = g_memdup2 (row, (gsize) n_streams * n * sizeof *row);
+      double modes[LLM_MAX_STREAMS], mixing[LLM_MAX_STREAMS * LLM_MAX_STREAMS];
+
+      find_modes (self, layer, row, modes);
+      multiply (predict, modes, n_streams, n_streams, n_streams * n_streams, mixing);
+      for (guint to = 0; to < n_streams; to++)
+        for (guint from = 0; from < n_streams; from++)
+          for (guint i = 0; i < n; i++)
+            row[to * n + i] += mixing[to * n_streams + from] * before[from * n + i];
+      memcpy (x + (gsize) r * n, row, n * sizeof *row);
+    }
+}
+
+static void
+correct_streams (NaiveModel     *self,
+                 const NaiveRun *run,
+                 guint           layer,
+                 const double   *inputs,
+                 const double   *x,
+                 double         *streams)
+{
+  const LlmHparams *h = self->hparams;
+  guint n = h->n_embd, n_streams = h->n_streams;
+  g_autofree float *correct = get_tensor (self, "blk.%u.altup_correct_coef.weight", layer);
+  g_autofree float *scale = get_tensor (self, "blk.%u.altup_correct_scale.weight", layer);
+  g_autofree double *from = g_new (double, n);
+  g_autofree double *given = g_new (double, n);
+
+  for (guint r = 0; r < run->n_rows; r++)
+    {
+      double *row = streams + (gsize) r * n_streams * n;
+      g_autofree double *before = g_memdup2 (row, n * sizeof *row);
+      double modes[LLM_MAX_STREAMS], mixing[LLM_MAX_STREAMS];
+
+      find_modes (self, layer, x + (gsize) r * n, modes);
+      multiply (correct, modes, n_streams, n_streams, n_streams, mixing);
+      for (guint to = 0; to < n_streams; to++)
+        for (guint i = 0; i < n; i++)
+          row[to * n + i] += (x[(gsize) r * n + i] - before[i]) * (1 + mixing[to]);
+      for (guint i = 0; i < n; i++)
+        from[i] = row[i] * scale[i];
+      run_layer_input (self, layer, r, inputs, from, given);
+      for (guint to = 1; to < n_streams; to++)
+        for (guint i = 0; i < n; i++)
+          row[to * n + i] += given[i];
+    }
+}
+
+static void
+join_streams (NaiveModel     *self,
+              const NaiveRun *run,
+              const double   *streams,
+              double         *x)
+{
+  const LlmHparams *h = self->hparams;
+  guint n = h->n_embd;
+  g_autofree float *unprojection = get_tensor (self, "altup_unembd_proj.weight");
+  g_autofree double *other = g_new (double, n);
+
+  for (guint r = 0; r < run->n_rows; r++)
+    {
+      const double *row = streams + (gsize) r * h->n_streams * n;
+
+      for (guint i = 0; i < n; i++)
+        x[(gsize) r * n + i] = row[i] / h->n_streams;
+      for (guint k = 1; k < h->n_streams; k++)
+        {
+          multiply (unprojection + (gsize) (k - 1) * n * n, row + k * n, n, n, n, other);
+          for (guint i = 0; i < n; i++)
+            x[(gsize) r * n + i] += other[i] * get_length (row, n) / get_length (other, n)
+                                    / h->n_streams;
+        }
+    }
+}
+
+/* [n_rows × n_embd], of what attention reads. */
+static double *
+run_laurel (NaiveModel     *self,
+            const NaiveRun *run,
+            guint           layer,
+            const double   *x)
+{
+  const LlmHparams *h = self->hparams;
+  g_autofree float *norm = get_tensor (self, "blk.%u.attn_norm.weight", layer);
+  g_autofree float *in = get_tensor (self, "blk.%u.laurel_l.weight", layer);
+  g_autofree float *out = get_tensor (self, "blk.%u.laurel_r.weight", layer);
+  g_autofree float *post = get_tensor (self, "blk.%u.laurel_post_norm.weight", layer);
+  g_autofree double *normed = g_new (double, h->n_embd);
+  g_autofree double *low = g_new (double, h->laurel_rank);
+  double *laurel = g_new (double, (gsize) run->n_rows * h->n_embd);
+
+  for (guint r = 0; r < run->n_rows; r++)
+    {
+      double *row = laurel + (gsize) r * h->n_embd;
+
+      normalize (x + (gsize) r * h->n_embd, norm, (double) h->norm_eps, h->n_embd, normed);
+      multiply (in, normed, h->n_embd, h->n_embd, h->laurel_rank, low);
+      multiply (out, low, h->laurel_rank, h->laurel_rank, h->n_embd, row);
+      normalize (row, post, (double) h->norm_eps, h->n_embd, row);
+      for (guint i = 0; i < h->n_embd; i++)
+        row[i] += normed[i];
+    }
+  return laurel;
 }
 
 static void
@@ -705,7 +914,7 @@ naive_model_run (NaiveModel     *self,
   g_autofree float *norm = get_tensor (self, "output_norm.weight");
   g_autofree double *x = g_new (double, (gsize) run->n_rows * h->n_embd);
   g_autofree double *normed = g_new (double, h->n_embd);
-  g_autofree double *inputs = NULL;
+  g_autofree double *inputs = NULL, *streams = NULL;
   double **keys = g_new0 (double *, LLM_MAX_LAYERS);
   double **values = g_new0 (double *, LLM_MAX_LAYERS);
 
@@ -718,21 +927,34 @@ naive_model_run (NaiveModel     *self,
 
   if (h->n_layer_embd > 0)
     inputs = make_layer_inputs (self, run, x);
+  if (h->n_streams > 1)
+    streams = begin_streams (self, run, x);
   for (guint layer = 0; layer < h->n_layers; layer++)
     {
       g_autofree float *scale = get_tensor (self, "blk.%u.layer_output_scale.weight", layer);
       g_autofree double *before = g_memdup2 (x, (gsize) run->n_rows * h->n_embd * sizeof *x);
+      g_autofree double *laurel = NULL;
 
+      if (streams != NULL)
+        predict_streams (self, run, layer, streams, x);
+      if (h->laurel_rank > 0)
+        laurel = run_laurel (self, run, layer, x);
       run_attention (self, run, layer, x, keys, values, received);
+      for (guint i = 0; laurel != NULL && i < run->n_rows * h->n_embd; i++)
+        x[i] = (x[i] + laurel[i]) / sqrt (2);
       if (h->n_experts > 0)
         run_experts (self, run, layer, x);
       else
         run_ffn (self, run, layer, h->has_parallel_ffn ? before : x, x);
-      if (inputs != NULL)
-        run_layer_input (self, run, layer, inputs, x);
+      if (streams != NULL)
+        correct_streams (self, run, layer, inputs, x, streams);
+      else
+        add_layer_inputs (self, run, layer, inputs, x);
       for (guint i = 0; scale != NULL && i < run->n_rows * h->n_embd; i++)
         x[i] *= (double) *scale;
     }
+  if (streams != NULL)
+    join_streams (self, run, streams, x);
   free_layers (keys);
   free_layers (values);
 

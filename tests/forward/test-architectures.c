@@ -403,6 +403,33 @@ break_layer_embedding (LlmHparams *hparams)
   hparams->n_layer_embd = 0;
 }
 
+static void
+break_cutoff (LlmHparams *hparams)
+{
+  g_assert_cmpfloat (hparams->layers[0].gate_cutoff, >, 1);
+  for (guint i = 0; i < hparams->n_layers; i++)
+    hparams->layers[i].gate_cutoff = -INFINITY;
+}
+
+static void
+break_laurel (LlmHparams *hparams)
+{
+  drop (hparams, LLM_OPS_LAUREL);
+  hparams->laurel_rank = 0;
+}
+
+static void
+break_predict (LlmHparams *hparams)
+{
+  drop (hparams, LLM_OP_BIT (LLM_OP_STREAM_ROUTER));
+}
+
+static void
+break_unprojection (LlmHparams *hparams)
+{
+  drop (hparams, LLM_OP_BIT (LLM_OP_STREAM_UNPROJECTION));
+}
+
 static const Case cases[] = {
   { "llama-linear", TOLERANCE, { { "scale", break_scale }, { "pairs", break_pairs } } },
   { "llama-llama3", TOLERANCE, { { "factors", break_factors }, { "base", break_base } } },
@@ -484,6 +511,12 @@ static const Case cases[] = {
       { "expert-down-bias", break_expert_down_bias }, { "gate", break_capped_gate },
       { "window", break_window }, { "yarn", break_yarn }, { "magnitude", break_magnitude },
       { "out", break_out_bias } } },
+  { "gemma3n", TOLERANCE,
+    { { "cutoff", break_cutoff }, { "laurel", break_laurel }, { "router", break_predict },
+      { "unprojection", break_unprojection }, { "kv-layers", break_kv_layers },
+      { "value-norms", break_value_norms }, { "layer-post-norm", break_layer_post_norm },
+      { "window", break_window }, { "window-base", break_window_base },
+      { "logit-cap", break_logit_cap } } },
   { "gemma4", TOLERANCE,
     { { "kv-layers", break_kv_layers }, { "value-norms", break_value_norms },
       { "layer-scale", break_layer_scale }, { "layer-post-norm", break_layer_post_norm },

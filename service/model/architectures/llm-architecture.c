@@ -81,6 +81,25 @@ static const LlmArchitecture architectures[] = {
     .scales_embedding = TRUE,
     .wide_scale_layers = 62,
   },
+  /* Gemma 3n: four residual streams, a short way around attention, an embedding of tokens in each
+   * layer; the last layers attend to the keys and values of earlier ones. */
+  {
+    .name = "gemma3n",
+    .needed = LLM_OPS_POST_NORM | LLM_OPS_QK_NORM | LLM_OPS_STREAMS | LLM_OPS_LAUREL,
+    .has_value_norms = TRUE,
+    .has_streams = TRUE,
+    .n_kv_layers = 20,
+    .keys = { "attention.sliding_window", "attention.shared_kv_layers",
+              "embedding_length_per_layer_input", "final_logit_softcapping",
+              "altup.num_inputs", "altup.active_idx", "activation_sparsity_scale" },
+    .rope_kind = LLM_ROPE_NEOX,
+    .window_rope_base = 10000,
+    .window_period = 5,
+    .gate = LLM_GATE_GELU,
+    .scales_embedding = TRUE,
+    .has_no_attention_scale = TRUE,
+    .logit_softcap = 30,
+  },
   /* Gemma 4 without experts: layers without a window have longer heads, the last ones attend to the
    * keys and values of earlier ones, and each layer has an embedding of its own. */
   {

@@ -24,6 +24,9 @@ typedef struct
   gboolean has_fused_gate;      /* ffn_up.weight holds gate and up */
   gboolean has_wide_head_norms; /* norms of queries and keys are of all heads at once */
   gboolean has_value_norms;     /* values are normalized, without weights */
+  gboolean has_streams;         /* several residual streams, mixed by each layer, and a short way around
+                                 * attention */
+  guint n_kv_layers;            /* in a file without attention.shared_kv_layers; 0: all */
   gboolean has_optional_values; /* a layer without values takes its keys for them */
   gboolean has_centered_norms;  /* norms take the mean away first; none is of heads, or behind */
   gboolean has_parallel_ffn;    /* attention and feed-forward network have the same input */

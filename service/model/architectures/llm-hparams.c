@@ -232,7 +232,10 @@ read_shared_layers (LlmKeys    *keys,
   guint n_shared = 0;
 
   if (llm_architecture_has_key (keys->architecture, suffix))
-    n_shared = llm_keys_optional (keys, suffix, h->n_layers - 1, 0);
+    n_shared = llm_keys_optional (keys, suffix, h->n_layers - 1,
+                                  keys->architecture->n_kv_layers > 0
+                                    && h->n_layers > keys->architecture->n_kv_layers
+                                    ? h->n_layers - keys->architecture->n_kv_layers : 0);
   h->n_kv_layers = h->n_layers - n_shared;
   for (guint i = 0; keys->error == NULL && i < h->n_layers; i++)
     {
@@ -285,6 +288,54 @@ read_layer_embedding (LlmKeys    *keys,
   h->n_layer_embd = llm_keys_optional (keys, suffix, MAX_EMBD / 16, 0);
   if (h->n_layer_embd > 0)
     h->operators |= LLM_OPS_LAYER_EMBEDDING;
+}
+
+/* How many residual streams there are; the rank of the short way is that of the file's tensor. */
+static void
+read_streams (LlmKeys    *keys,
+              LlmHparams *h)
+{
+  static const char active[] = "altup.active_idx";
+  const LlmGgufTensor *laurel = llm_gguf_find_tensor (keys->gguf, "blk.0.laurel_l.weight");
+  guint first;
+
+  h->n_streams = 1;
+  if (!keys->architecture->has_streams)
+    return;
+  h->n_streams = llm_keys_uint (keys, "altup.num_inputs", 2, LLM_MAX_STREAMS, 4);
+  h->laurel_rank = laurel != NULL ? (guint) MIN (laurel->dims[1], h->n_embd) : 1;
+  first = llm_keys_optional (keys, active, LLM_MAX_STREAMS, 0);
+  if (first != 0 && keys->error == NULL)
+    llm_gguf_fail (keys->gguf, &keys->error, LLMSVC_ERROR_UNSUPPORTED,
+                   "%s is %u: models whose layers compute another residual stream than the first "
+                   "are not supported", llm_keys_get (keys, active), first);
+}
+
+/* What each layer leaves out of its gate. */
+static void
+read_cutoffs (LlmKeys    *keys,
+              LlmHparams *h)
+{
+  static const char suffix[] = "activation_sparsity_scale";
+  const char *key = llm_keys_get (keys, suffix);
+  g_autofree float *cutoffs = NULL;
+  gsize n_cutoffs = 0;
+
+  for (guint i = 0; i < h->n_layers; i++)
+    h->layers[i].gate_cutoff = -INFINITY;
+  if (keys->error != NULL || !llm_architecture_has_key (keys->architecture, suffix)
+      || !llm_gguf_has (keys->gguf, key))
+    return;
+  cutoffs = llm_gguf_get_floats (keys->gguf, key, FALSE, &n_cutoffs, &keys->error);
+  if (cutoffs != NULL && n_cutoffs < h->n_layers)
+    llm_gguf_fail (keys->gguf, &keys->error, LLMSVC_ERROR_INVALID_MODEL,
+                   "%s has %zu items for %u layers", key, n_cutoffs, h->n_layers);
+  for (guint i = 0; keys->error == NULL && i < h->n_layers; i++)
+    if (isnan (cutoffs[i]))
+      llm_gguf_fail (keys->gguf, &keys->error, LLMSVC_ERROR_INVALID_MODEL, "%s is %g for layer %u",
+                     key, (double) cutoffs[i], i);
+    else
+      h->layers[i].gate_cutoff = cutoffs[i];
 }
 
 /* The networks of layers, and so which operators layers have: one for all rows, or experts. */
@@ -498,6 +549,8 @@ llm_hparams_read (LlmGguf     *gguf,
   h->n_ctx = llm_keys_uint (&keys, "context_length", 1, MAX_CTX, 0);
   h->n_embd = llm_keys_uint (&keys, "embedding_length", MIN_EMBD, MAX_EMBD, 0);
   read_layer_embedding (&keys, h);
+  read_streams (&keys, h);
+  read_cutoffs (&keys, h);
   read_networks (&keys, h);
   read_windows (&keys, h);
   read_heads (&keys, h);

@@ -11,6 +11,7 @@
 #include "model/gguf/llm-gguf.h"
 
 #define LLM_MAX_LAYERS 1024
+#define LLM_MAX_STREAMS 4
 
 /* Which values of a head a rotation turns together. */
 typedef enum
@@ -54,6 +55,8 @@ typedef struct
   guint n_kv_heads;        /* divides n_heads */
   guint head_dim;          /* of queries, keys and values */
   guint n_ff;              /* of its network, or of each of its experts */
+  float gate_cutoff;       /* of the gate, what is not so many standard deviations above the mean
+                            * counts as 0; -INFINITY: all counts */
   guint kv_layer;          /* whose K and V it attends to: its own number, or that of an earlier one,
                             * which has some of the same heads */
 } LlmLayer;
@@ -82,6 +85,8 @@ typedef struct
   guint n_experts;         /* 0: one feed-forward network for all rows */
   guint n_used_experts;    /* of each row */
   guint n_layer_embd;      /* of the embedding that each layer has; 0: none has */
+  guint n_streams;         /* residual streams, of which layers compute the first; 1: no others */
+  guint laurel_rank;       /* of the short way around attention; 0: there is none */
   guint n_vocab;
   guint n_ctx;             /* positions the model was trained for */
   float norm_eps;

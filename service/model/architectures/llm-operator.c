@@ -28,6 +28,11 @@ typedef enum
   DIM_EXPERTS_EMBD,
   DIM_LAYER_EMBD,
   DIM_LAYERS_EMBD,
+  DIM_STREAMS,
+  DIM_STREAM_PAIRS,
+  DIM_OTHER_STREAMS,
+  DIM_STREAMS_EMBD,
+  DIM_LAUREL,
 } Dim;
 
 /* A tensor that holds the outputs of several operators, one behind the other. */
@@ -45,7 +50,7 @@ typedef struct
   gboolean is_per_layer;
   Dim in, out;          /* DIM_ONE out: a vector */
   const Fused *fused;   /* (nullable): where it may also be */
-  gboolean is_cut;      /* the tensor has a dimension for experts */
+  Dim cuts;             /* the tensor has a dimension of so many; DIM_ONE: has none */
 } OperatorInfo;
 
 static const Fused qkv = {
@@ -65,6 +70,12 @@ static const OperatorInfo operators[LLM_N_OPS] = {
                                 DIM_LAYERS_EMBD },
   [LLM_OP_LAYER_PROJECTION_NORM] = { "layer-projection-norm", "per_layer_proj_norm.weight", FALSE,
                                      DIM_LAYER_EMBD },
+  [LLM_OP_STREAM_PROJECTION] = { "stream-projection", "altup_proj.weight", FALSE, DIM_EMBD,
+                                 DIM_STREAMS_EMBD, NULL, DIM_OTHER_STREAMS },
+  [LLM_OP_STREAM_ROUTER_NORM] = { "stream-router-norm", "altup_router_norm.weight", TRUE, DIM_EMBD },
+  [LLM_OP_STREAM_ROUTER] = { "stream-router", "altup_router.weight", TRUE, DIM_EMBD, DIM_STREAMS },
+  [LLM_OP_STREAM_PREDICT] = { "stream-predict", "altup_predict_coef.weight", TRUE, DIM_STREAMS,
+                              DIM_STREAM_PAIRS },
   [LLM_OP_ATTENTION_NORM] = { "attention-norm", "attn_norm.weight", TRUE, DIM_EMBD },
   [LLM_OP_QUERY] = { "query", "attn_q.weight", TRUE, DIM_EMBD, DIM_QUERY, &qkv },
   [LLM_OP_KEY] = { "key", "attn_k.weight", TRUE, DIM_EMBD, DIM_KV, &qkv },
@@ -79,6 +90,9 @@ static const OperatorInfo operators[LLM_N_OPS] = {
   [LLM_OP_ATTENTION_OUT_BIAS] = { "attention-out-bias", "attn_output.bias", TRUE, DIM_EMBD },
   [LLM_OP_ATTENTION_POST_NORM] = { "attention-post-norm", "post_attention_norm.weight", TRUE,
                                    DIM_EMBD },
+  [LLM_OP_LAUREL_IN] = { "laurel-in", "laurel_l.weight", TRUE, DIM_EMBD, DIM_LAUREL },
+  [LLM_OP_LAUREL_OUT] = { "laurel-out", "laurel_r.weight", TRUE, DIM_LAUREL, DIM_EMBD },
+  [LLM_OP_LAUREL_POST_NORM] = { "laurel-post-norm", "laurel_post_norm.weight", TRUE, DIM_EMBD },
   [LLM_OP_FFN_NORM] = { "ffn-norm", "ffn_norm.weight", TRUE, DIM_EMBD },
   [LLM_OP_FFN_GATE] = { "ffn-gate", "ffn_gate.weight", TRUE, DIM_EMBD, DIM_FF, &gate_up },
   [LLM_OP_FFN_UP] = { "ffn-up", "ffn_up.weight", TRUE, DIM_EMBD, DIM_FF, &gate_up },
@@ -89,22 +103,28 @@ static const OperatorInfo operators[LLM_N_OPS] = {
   [LLM_OP_EXPERT_ROUTER] = { "expert-router", "ffn_gate_inp.weight", TRUE, DIM_EMBD, DIM_EXPERTS },
   [LLM_OP_EXPERT_ROUTER_BIAS] = { "expert-router-bias", "ffn_gate_inp.bias", TRUE, DIM_EXPERTS },
   [LLM_OP_EXPERT_GATE] = { "expert-gate", "ffn_gate_exps.weight", TRUE, DIM_EMBD, DIM_EXPERTS_FF,
-                           NULL, TRUE },
+                           NULL, DIM_EXPERTS },
   [LLM_OP_EXPERT_UP] = { "expert-up", "ffn_up_exps.weight", TRUE, DIM_EMBD, DIM_EXPERTS_FF, NULL,
-                         TRUE },
+                         DIM_EXPERTS },
   [LLM_OP_EXPERT_DOWN] = { "expert-down", "ffn_down_exps.weight", TRUE, DIM_FF, DIM_EXPERTS_EMBD,
-                           NULL, TRUE },
+                           NULL, DIM_EXPERTS },
   [LLM_OP_EXPERT_GATE_BIAS] = { "expert-gate-bias", "ffn_gate_exps.bias", TRUE, DIM_EXPERTS_FF,
-                                DIM_ONE, NULL, TRUE },
+                                DIM_ONE, NULL, DIM_EXPERTS },
   [LLM_OP_EXPERT_UP_BIAS] = { "expert-up-bias", "ffn_up_exps.bias", TRUE, DIM_EXPERTS_FF, DIM_ONE,
-                              NULL, TRUE },
+                              NULL, DIM_EXPERTS },
   [LLM_OP_EXPERT_DOWN_BIAS] = { "expert-down-bias", "ffn_down_exps.bias", TRUE, DIM_EXPERTS_EMBD,
-                                DIM_ONE, NULL, TRUE },
+                                DIM_ONE, NULL, DIM_EXPERTS },
   [LLM_OP_FFN_POST_NORM] = { "ffn-post-norm", "post_ffw_norm.weight", TRUE, DIM_EMBD },
+  [LLM_OP_STREAM_CORRECT] = { "stream-correct", "altup_correct_coef.weight", TRUE, DIM_STREAMS,
+                              DIM_STREAMS },
+  [LLM_OP_STREAM_CORRECT_SCALE] = { "stream-correct-scale", "altup_correct_scale.weight", TRUE,
+                                    DIM_EMBD },
   [LLM_OP_LAYER_GATE] = { "layer-gate", "inp_gate.weight", TRUE, DIM_EMBD, DIM_LAYER_EMBD },
   [LLM_OP_LAYER_OUT] = { "layer-out", "proj.weight", TRUE, DIM_LAYER_EMBD, DIM_EMBD },
   [LLM_OP_LAYER_POST_NORM] = { "layer-post-norm", "post_norm.weight", TRUE, DIM_EMBD },
   [LLM_OP_LAYER_SCALE] = { "layer-scale", "layer_output_scale.weight", TRUE, DIM_ONE },
+  [LLM_OP_STREAM_UNPROJECTION] = { "stream-unprojection", "altup_unembd_proj.weight", FALSE, DIM_EMBD,
+                                   DIM_STREAMS_EMBD, NULL, DIM_OTHER_STREAMS },
   [LLM_OP_OUTPUT_NORM] = { "output-norm", "output_norm.weight", FALSE, DIM_EMBD },
   [LLM_OP_OUTPUT] = { "output", "output.weight", FALSE, DIM_EMBD, DIM_VOCAB },
   [LLM_OP_OUTPUT_BIAS] = { "output-bias", "output.bias", FALSE, DIM_VOCAB },
@@ -139,6 +159,11 @@ get_dim (const LlmHparams *h,
     [DIM_EXPERTS_EMBD] = h->n_experts * h->n_embd,
     [DIM_LAYER_EMBD] = h->n_layer_embd,
     [DIM_LAYERS_EMBD] = h->n_layer_embd * h->n_layers,
+    [DIM_STREAMS] = h->n_streams,
+    [DIM_STREAM_PAIRS] = h->n_streams * h->n_streams,
+    [DIM_OTHER_STREAMS] = h->n_streams - 1,
+    [DIM_STREAMS_EMBD] = (h->n_streams - 1) * h->n_embd,
+    [DIM_LAUREL] = h->laurel_rank,
   };
 
   return dims[dim];
@@ -291,7 +316,7 @@ llm_operator_find (LlmGguf           *gguf,
   if (tensor == NULL)
     return llm_gguf_fail (gguf, error, LLMSVC_ERROR_INVALID_MODEL, "the tensor %s is missing",
                           name);
-  if (!check_tensor (gguf, tensor, n_in, n_out, info->is_cut ? hparams->n_experts : 1, is_matrix,
+  if (!check_tensor (gguf, tensor, n_in, n_out, get_dim (hparams, layer, info->cuts), is_matrix,
                      error))
     return FALSE;
 
@@ -339,7 +364,7 @@ llm_operator_is_at (const LlmHparams *hparams,
 {
   if (llm_operator_is_layered (op))
     return place >= 1 && place <= hparams->n_layers;
-  return place == (op < LLM_OP_ATTENTION_NORM ? 0 : hparams->n_layers + 1);
+  return place == (op < LLM_OP_STREAM_ROUTER_NORM ? 0 : hparams->n_layers + 1);
 }
 
 /* What layers have that attend to the keys and values of others, where the file keeps it all the

@@ -20,6 +20,13 @@ typedef enum
                                * a token by itself */
   LLM_OP_LAYER_PROJECTION,    /* [n_embd × n_layers·n_layer_embd], of the embedding, added to that */
   LLM_OP_LAYER_PROJECTION_NORM, /* [n_layer_embd], for each layer alike */
+  LLM_OP_STREAM_PROJECTION,   /* [n_embd × (n_streams - 1)·n_embd], of the embedding: what the other
+                               * residual streams begin with */
+
+  LLM_OP_STREAM_ROUTER_NORM,  /* [n_embd], at the beginning of a layer and again at its end */
+  LLM_OP_STREAM_ROUTER,       /* [n_embd × n_streams], likewise: how streams are mixed */
+  LLM_OP_STREAM_PREDICT,      /* [n_streams × n_streams²], of that: what each gets of each before the
+                               * layer */
 
   LLM_OP_ATTENTION_NORM,      /* [n_embd] */
   LLM_OP_QUERY,               /* [n_embd × n_heads·head_dim] */
@@ -34,6 +41,9 @@ typedef enum
   LLM_OP_ATTENTION_OUT,       /* [n_heads·head_dim × n_embd] */
   LLM_OP_ATTENTION_OUT_BIAS,  /* [n_embd] */
   LLM_OP_ATTENTION_POST_NORM, /* [n_embd], before the sum with the residual stream */
+  LLM_OP_LAUREL_IN,           /* [n_embd × laurel_rank], a short way around attention */
+  LLM_OP_LAUREL_OUT,          /* [laurel_rank × n_embd] */
+  LLM_OP_LAUREL_POST_NORM,    /* [n_embd] */
 
   LLM_OP_FFN_NORM,            /* [n_embd] */
   LLM_OP_FFN_GATE,            /* [n_embd × n_ff] */
@@ -54,11 +64,16 @@ typedef enum
   LLM_OP_EXPERT_DOWN_BIAS,    /* [n_experts·n_embd] */
   LLM_OP_FFN_POST_NORM,       /* [n_embd], before the sum with the residual stream */
 
+  LLM_OP_STREAM_CORRECT,      /* [n_streams × n_streams], of what the router says: what each stream
+                               * gets of that which the layer changed in the first */
+  LLM_OP_STREAM_CORRECT_SCALE, /* [n_embd], of what the next one reads of the first stream */
   LLM_OP_LAYER_GATE,          /* [n_embd × n_layer_embd], of what the layer knows of the token */
   LLM_OP_LAYER_OUT,           /* [n_layer_embd × n_embd] */
   LLM_OP_LAYER_POST_NORM,     /* [n_embd], before the sum with the residual stream */
   LLM_OP_LAYER_SCALE,         /* [1], of the residual stream behind the layer */
 
+  LLM_OP_STREAM_UNPROJECTION, /* [n_embd × (n_streams - 1)·n_embd], a part for each of the other
+                               * streams, before their mean with the first is the output */
   LLM_OP_OUTPUT_NORM,         /* [n_embd] */
   LLM_OP_OUTPUT,              /* [n_embd × n_vocab], the embedding where tied */
   LLM_OP_OUTPUT_BIAS,         /* [n_vocab] */
@@ -92,6 +107,15 @@ typedef enum
   (LLM_OP_BIT (LLM_OP_LAYER_EMBEDDING) | LLM_OP_BIT (LLM_OP_LAYER_PROJECTION) |             \
    LLM_OP_BIT (LLM_OP_LAYER_PROJECTION_NORM) | LLM_OP_BIT (LLM_OP_LAYER_GATE) |             \
    LLM_OP_BIT (LLM_OP_LAYER_OUT) | LLM_OP_BIT (LLM_OP_LAYER_POST_NORM))
+/* Where there are several residual streams. */
+#define LLM_OPS_STREAMS                                                                     \
+  (LLM_OP_BIT (LLM_OP_STREAM_PROJECTION) | LLM_OP_BIT (LLM_OP_STREAM_ROUTER_NORM) |         \
+   LLM_OP_BIT (LLM_OP_STREAM_ROUTER) | LLM_OP_BIT (LLM_OP_STREAM_PREDICT) |                 \
+   LLM_OP_BIT (LLM_OP_STREAM_CORRECT) | LLM_OP_BIT (LLM_OP_STREAM_CORRECT_SCALE) |          \
+   LLM_OP_BIT (LLM_OP_STREAM_UNPROJECTION))
+#define LLM_OPS_LAUREL                                                                      \
+  (LLM_OP_BIT (LLM_OP_LAUREL_IN) | LLM_OP_BIT (LLM_OP_LAUREL_OUT) |                         \
+   LLM_OP_BIT (LLM_OP_LAUREL_POST_NORM))
 /* What a layer lacks that attends to the keys and values of another. */
 #define LLM_OPS_OWN_KV                                                                      \
   (LLM_OP_BIT (LLM_OP_KEY) | LLM_OP_BIT (LLM_OP_VALUE) | LLM_OP_BIT (LLM_OP_KEY_BIAS) |     \

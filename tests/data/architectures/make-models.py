@@ -47,7 +47,8 @@ class Gguf:
     def key(self, suffix, value):
         """A key of the architecture, of the type that the value suggests."""
         if isinstance(value, list):
-            kind = BOOL if isinstance(value[0], bool) else INT32
+            kind = (BOOL if isinstance(value[0], bool) else FLOAT32 if isinstance(value[0], float)
+                    else INT32)
             self.add(f'{self.architecture}.{suffix}', ARRAY, (kind, value))
             return
         kind = (STRING if isinstance(value, str) else BOOL if isinstance(value, bool) else
@@ -145,7 +146,7 @@ class Model:
                 self.bias(prefix + 'attn_qkv', n_q + 2 * n_kv)
         else:
             for part, n in ('q', n_q), ('k', n_kv), ('v', n_kv):
-                if part != 'q' and not has_kv:
+                if part != 'q' and not has_kv and not self.o.get('has_unused_keys'):
                     continue
                 if part == 'v' and layer in self.o.get('lacks_values', []):
                     continue
@@ -154,7 +155,7 @@ class Model:
                     self.bias(prefix + 'attn_' + part, n)
         if self.o.get('has_head_norms'):
             self.norm(prefix + 'attn_q_norm', head_dim)
-            if has_kv:
+            if has_kv or self.o.get('has_unused_keys'):
                 self.norm(prefix + 'attn_k_norm', head_dim)
         if self.o.get('has_wide_head_norms'):
             self.norm(prefix + 'attn_q_norm', n_q)
@@ -206,12 +207,26 @@ class Model:
             self.matrix(prefix + 'inp_gate', N_EMBD, n)
             self.matrix(prefix + 'proj', n, N_EMBD)
             self.norm(prefix + 'post_norm', N_EMBD, 0.8)
+        if self.o.get('has_streams'):
+            self.norm(prefix + 'altup_router_norm', N_EMBD)
+            # large, as the router divides by the width
+            self.matrix(prefix + 'altup_router', N_EMBD, 4, 20.0)
+            self.matrix(prefix + 'altup_predict_coef', 4, 16, 0.4)
+            self.matrix(prefix + 'altup_correct_coef', 4, 4, 0.8)
+            self.norm(prefix + 'altup_correct_scale', N_EMBD)
+            self.matrix(prefix + 'laurel_l', N_EMBD, 8)
+            self.matrix(prefix + 'laurel_r', 8, N_EMBD)
+            self.norm(prefix + 'laurel_post_norm', N_EMBD, 0.8)
         if self.o.get('has_layer_scale'):
             self.gguf.tensor(prefix + 'layer_output_scale.weight', [1], self.draw(1, 0.2, 0.8))
 
     def write(self, folder):
         self.add_keys()
         n_layers, n = self.o.get('n_layers', 2), self.o.get('layer_embd', 0)
+        if self.o.get('has_streams'):
+            for name in 'altup_proj', 'altup_unembd_proj':
+                self.gguf.tensor(name + '.weight', [N_EMBD, N_EMBD, 3],
+                                 self.draw(3 * N_EMBD * N_EMBD, 1.5 / N_EMBD ** 0.5))
         if n > 0:
             self.matrix('per_layer_token_embd', n_layers * n, N_VOCAB, 2.5)
             self.matrix('per_layer_model_proj', N_EMBD, n_layers * n, 1.5)
@@ -308,6 +323,13 @@ MODELS = [
                 'expert_feed_forward_length': 16, 'attention.sliding_window': 8,
                 'rope.scaling.type': 'yarn', 'rope.scaling.factor': 32.0,
                 'rope.scaling.original_context_length': 16}),
+    Model('gemma3n', 'gemma3n', n_layers=6, has_head_norms=True, rope_base=1000000.0, layer_embd=8,
+          has_streams=True, has_unused_keys=True, n_kv_layers=4, **GEMMA,
+          keys={'attention.sliding_window': 8,
+                'attention.sliding_window_pattern': [True, True, True, False, True, False],
+                'attention.shared_kv_layers': 2, 'embedding_length_per_layer_input': 8,
+                'altup.num_inputs': 4, 'altup.active_idx': 0,
+                'activation_sparsity_scale': [1.6448533535003662] * 2 + [float('-inf')] * 4}),
     Model('gemma4', 'gemma4', n_layers=6, has_head_norms=True, rope_base=1000000.0, rope_dim=16,
           factors=['rope_freqs'], layer_embd=8, has_layer_scale=True, **GEMMA,
           heads={0: (1, 8), 1: (1, 8), 3: (1, 8), 4: (1, 8)}, n_kv_layers=3, widths={4: 56, 5: 56},

@@ -25,7 +25,7 @@
 /* Slots of a run at most: it has as many whole chunks as go in. */
 #define LLK_ATTENTION_RUN 512
 /* Longest head. */
-#define LLK_MAX_HEAD_DIM 512
+#define LLK_MAX_HEAD_DIM 576
 
 typedef struct
 {

@@ -22,6 +22,9 @@ typedef struct
   const float *down_bias;   /* (nullable) */
 } ExpertWork;
 
+/* Of shares that are made to be 1 together: a row that no expert is for gets next to nothing. */
+#define LEAST_SUM 6.103515625e-5f
+
 /* Of all experts, (nullable) each. */
 static const LlmOperator bias_ops[LLM_STAGE_MAX_VECTORS] = {
   LLM_OP_EXPERT_GATE_BIAS, LLM_OP_EXPERT_UP_BIAS, LLM_OP_EXPERT_DOWN_BIAS
@@ -55,7 +58,61 @@ typedef struct
   const float *bias;     /* (nullable) */
 } ChoiceWork;
 
-/* Shares are the softmax over the chosen. */
+/* What a row's experts are chosen by and what each counts are the same, or differ by the bias. @parts:
+ * [n_experts], the latter. */
+static void
+score (const LlmHparams *h,
+       const float      *bias,
+       float            *values,
+       float            *parts)
+{
+  float max = values[0], sum = 0;
+
+  for (guint i = 1; i < h->n_experts; i++)
+    max = MAX (max, values[i]);
+  for (guint i = 0; i < h->n_experts; i++)
+    {
+      parts[i] = h->expert_score == LLM_EXPERT_SIGMOID ? 1 / (1 + expf (-values[i]))
+                                                       : expf (values[i] - max);
+      sum += parts[i];
+    }
+  for (guint i = 0; i < h->n_experts; i++)
+    {
+      if (h->expert_score == LLM_EXPERT_SOFTMAX)
+        parts[i] /= sum;
+      values[i] = parts[i] + (bias != NULL ? bias[i] : 0);
+    }
+}
+
+static void
+choose_by_score (const LlmHparams *h,
+                 const float      *bias,
+                 float            *values,
+                 float            *parts,
+                 LlmExpertChoice  *chosen)
+{
+  float sum = 0;
+
+  score (h, bias, values, parts);
+  for (guint i = 0; i < h->n_used_experts; i++)
+    {
+      chosen[i].expert = find_next (h, values, chosen, i);
+      chosen[i].share = parts[chosen[i].expert];
+      sum += chosen[i].share;
+    }
+  for (guint i = 0; i < h->n_used_experts; i++)
+    chosen[i].share = chosen[i].share / (h->has_expert_sum ? MAX (sum, LEAST_SUM) : 1)
+                      * h->expert_scale;
+}
+
+/* Whether shares are the softmax over the chosen, which is that over all with the others left out. */
+static gboolean
+has_plain_choice (const LlmHparams *h)
+{
+  return h->expert_score == LLM_EXPERT_SOFTMAX && h->has_expert_sum && !h->has_choice_bias
+         && h->expert_scale == 1;
+}
+
 static void
 choose_rows (guint    first,
              guint    end,
@@ -65,6 +122,7 @@ choose_rows (guint    first,
   const ChoiceWork *work = data;
   LlmStep *self = work->self;
   const LlmHparams *h = self->hparams;
+  g_autofree float *parts = has_plain_choice (h) ? NULL : g_new (float, h->n_experts);
 
   for (guint r = first; r < end; r++)
     {
@@ -72,6 +130,11 @@ choose_rows (guint    first,
       LlmExpertChoice *chosen = self->scratch.experts + (gsize) r * h->n_used_experts;
       float sum = 0;
 
+      if (parts != NULL)
+        {
+          choose_by_score (h, work->bias, values, parts, chosen);
+          continue;
+        }
       if (work->bias != NULL)
         self->kernels->vector->add (values, work->bias, h->n_experts);
       for (guint i = 0; i < h->n_used_experts; i++)
@@ -250,7 +313,7 @@ llm_forward_run_experts (LlmStep         *self,
   const LlmHparams *h = self->hparams;
   LlmScratch *s = &self->scratch;
   guint grain = llm_step_get_grain (h->n_embd);
-  guint n_ff = llm_step_get_layer (self)->n_ff;
+  guint n_ff = llm_step_get_layer (self)->n_expert_ff;
   ExpertWork work = { .self = self };
 
   for (guint i = 0; i < LLM_STAGE_MAX_VECTORS; i++)
@@ -279,7 +342,7 @@ llm_forward_run_experts (LlmStep         *self,
           add_product (&work, expert, 1, s->gathered, h->n_embd, s->up, n_ff);
           return llm_step_submit (self, error);
         case 1:
-          llm_forward_gate (self, work.n_rows,
+          llm_forward_gate (self, work.n_rows, n_ff, FALSE,
                             (const float *[]) { get_bias (self, 0, expert, n_ff),
                                                 get_bias (self, 1, expert, n_ff) });
           add_product (&work, expert, 2, s->gate, n_ff, s->given, h->n_embd);

@@ -89,6 +89,14 @@ LlmStatus llm_forward_run_angles (LlmStep            *self,
                                 const LlmStage       *stage,
                                 GError              **error);
 
+/* Turns what a layer rotates of @n heads: @values is the first of these, each @stride behind the one
+ * before. Of a sorted row. */
+void      llm_forward_rotate   (LlmStep              *self,
+                                guint                 row,
+                                guint                 n,
+                                guint                 stride,
+                                float                *values);
+
 /* llm-forward-attention.c: K and V of the rows are written; attention, and density */
 LlmStatus llm_forward_run_remember (LlmStep          *self,
                                 const LlmStage       *stage,
@@ -127,6 +135,23 @@ void      llm_forward_gate_layer_input (LlmStep      *self,
  * it in the place of x */
 void      llm_forward_end_layer (LlmStep             *self,
                                 const float *const   *vectors);
+
+/* llm-forward-latent.c, where K and V are of one latent vector */
+
+/* query_low = its norm */
+void      llm_forward_normalize_query_low (LlmStep   *self,
+                                const float *const   *norm);
+/* q = the heads of attended, without what is rotated, as queries for latent vectors */
+LlmStatus llm_forward_run_query_absorb (LlmStep      *self,
+                                const LlmStage       *stage,
+                                GError              **error);
+/* The norm of the latent vector; the rotated parts of q, of attended, and of k; v = the vector */
+void      llm_forward_prepare_latent_heads (LlmStep  *self,
+                                const float *const   *norm);
+/* q = the values of the heads, of the latent vectors in attended */
+LlmStatus llm_forward_run_value_up (LlmStep          *self,
+                                const LlmStage       *stage,
+                                GError              **error);
 
 /* llm-forward-streams.c, where there are several residual streams: likewise */
 
@@ -172,9 +197,11 @@ void      llm_forward_add_residual (LlmStep          *self,
 void      llm_forward_prepare_heads (LlmStep         *self,
                                 const float *const   *vectors);
 /* Biases of gate and up: gate = silu or gelu of (gate + bias) × (up + bias), for the first
- * @n_rows */
+ * @n_rows, which have @n_ff values; where @is_cut, as many of them as their level */
 void      llm_forward_gate     (LlmStep              *self,
                                 guint                 n_rows,
+                                guint                 n_ff,
+                                gboolean              is_cut,
                                 const float *const   *vectors);
 /* logits: bias and cap */
 void      llm_forward_finish_logits (LlmStep         *self,

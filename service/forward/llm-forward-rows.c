@@ -22,6 +22,9 @@ typedef struct
   /* of norms */
   const guint *rows;   /* (nullable): where the input of each is */
   float *out;
+  /* of gates */
+  guint n_ff;
+  gboolean is_cut;
 } Work;
 
 /* Work on rows of about @n_values simple operations each. */
@@ -187,22 +190,38 @@ llm_forward_add_residual (LlmStep            *self,
   run_rows (self, self->batch->n_rows, 4 * self->hparams->n_embd, add_residual_rows, vectors);
 }
 
+void
+llm_forward_rotate (LlmStep *self,
+                    guint    row,
+                    guint    n,
+                    guint    stride,
+                    float   *values)
+{
+  const LlmHparams *h = self->hparams;
+  gint rope = llm_step_get_layer (self)->rope;
+  gsize at = ((gsize) MAX (rope, 0) * self->batch->n_rows + row) * (h->rope_dim / 2);
+  const float *cosine = self->scratch.cosine + at;
+  const float *sine = self->scratch.sine + at;
+
+  for (guint i = 0; rope != LLM_NO_ROPE && i < n; i++, values += stride)
+    if (h->rope_kind == LLM_ROPE_NORM)
+      llk_rope_norm (values, cosine, sine, h->ropes[rope].dim);
+    else
+      llk_rope_neox (values, cosine, sine, h->ropes[rope].dim);
+}
+
 /* The heads of one row, of queries or of keys. */
 static void
-prepare_heads (const LlmStep *self,
-               guint          row,
-               guint          n_heads,
-               const float   *bias,
-               const float   *norm,
-               float         *values)
+prepare_heads (LlmStep     *self,
+               guint        row,
+               guint        n_heads,
+               const float *bias,
+               const float *norm,
+               float       *values)
 {
   const LlkVectorOps *vector = self->kernels->vector;
   const LlmHparams *h = self->hparams;
   const LlmLayer *layer = &h->layers[self->layer];
-  const LlmRope *rope = layer->rope == LLM_NO_ROPE ? NULL : &h->ropes[layer->rope];
-  gsize at = ((gsize) MAX (layer->rope, 0) * self->batch->n_rows + row) * (h->rope_dim / 2);
-  const float *cosine = self->scratch.cosine + at;
-  const float *sine = self->scratch.sine + at;
 
   if (bias != NULL)
     vector->add (values, bias, (gsize) n_heads * layer->head_dim);
@@ -211,17 +230,10 @@ prepare_heads (const LlmStep *self,
       vector->rms_norm (values, norm, h->norm_eps, values, (gsize) n_heads * layer->head_dim);
       norm = NULL;
     }
-  for (guint i = 0; i < n_heads; i++, values += layer->head_dim)
-    {
-      if (norm != NULL)
-        vector->rms_norm (values, norm, h->norm_eps, values, layer->head_dim);
-      if (rope == NULL)
-        continue;
-      if (h->rope_kind == LLM_ROPE_NORM)
-        llk_rope_norm (values, cosine, sine, rope->dim);
-      else
-        llk_rope_neox (values, cosine, sine, rope->dim);
-    }
+  for (gsize i = 0; norm != NULL && i < n_heads; i++)
+    vector->rms_norm (values + i * layer->head_dim, norm, h->norm_eps,
+                      values + i * layer->head_dim, layer->head_dim);
+  llm_forward_rotate (self, row, n_heads, layer->head_dim, values);
 }
 
 /* What makes the queries of far positions larger. */
@@ -335,13 +347,13 @@ gate_rows (guint    first,
   const LlkVectorOps *vector = self->kernels->vector;
   const float *gate_bias = work->vectors[0], *up_bias = work->vectors[1];
   const LlmLayer *layer = llm_step_get_layer (self);
-  gsize n_ff = layer->n_ff;
+  gsize n_ff = work->n_ff;
 
   for (guint r = first; r < end; r++)
     {
       float *gate = self->scratch.gate + r * n_ff;
       float *up = self->scratch.up + r * n_ff;
-      gsize n = llm_step_get_n_channels (self, r);
+      gsize n = work->is_cut ? llm_step_get_n_channels (self, r) : n_ff;
 
       if (gate_bias != NULL)
         vector->add (gate, gate_bias, n);
@@ -361,9 +373,13 @@ gate_rows (guint    first,
 void
 llm_forward_gate (LlmStep            *self,
                   guint               n_rows,
+                  guint               n_ff,
+                  gboolean            is_cut,
                   const float *const *vectors)
 {
-  run_rows (self, n_rows, 4 * llm_step_get_layer (self)->n_ff, gate_rows, vectors);
+  Work work = { .self = self, .vectors = vectors, .n_ff = n_ff, .is_cut = is_cut };
+
+  llm_worker_pool_run (self->pool, n_rows, llm_step_get_grain (4 * n_ff), gate_rows, &work);
 }
 
 /* Items are rows of logits cut into this many values, as there is often one row only. */

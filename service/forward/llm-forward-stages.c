@@ -104,7 +104,7 @@ static void
 gate (LlmStep            *self,
       const float *const *biases)
 {
-  llm_forward_gate (self, self->batch->n_rows, biases);
+  llm_forward_gate (self, self->batch->n_rows, llm_step_get_layer (self)->n_ff, TRUE, biases);
 }
 
 static gboolean
@@ -135,6 +135,34 @@ has_own_ffn_input (const LlmHparams *hparams,
                    guint             layer)
 {
   return !hparams->has_parallel_ffn;
+}
+
+static gboolean
+has_latent_kv (const LlmHparams *hparams,
+               guint             layer)
+{
+  return hparams->kv_rank > 0;
+}
+
+static gboolean
+has_plain_heads (const LlmHparams *hparams,
+                 guint             layer)
+{
+  return hparams->kv_rank == 0;
+}
+
+static gboolean
+has_low_query (const LlmHparams *hparams,
+               guint             layer)
+{
+  return hparams->kv_rank > 0 && hparams->query_rank > 0;
+}
+
+static gboolean
+has_plain_latent_query (const LlmHparams *hparams,
+                        guint             layer)
+{
+  return hparams->kv_rank > 0 && hparams->query_rank == 0;
 }
 
 static gboolean
@@ -220,22 +248,40 @@ const LlmStage llm_layer_stages[] = {
     .reads = B (laurel_low), .writes = B (laurel), .x = AT (laurel_low), .y = { AT (laurel) } },
   { "laurel-norm", run_rows, LLM_ACQUIRE_VECTORS, 1, { LLM_OP_LAUREL_POST_NORM },
     .reads = B (normed), .writes = B (laurel), .work = llm_forward_end_laurel },
+  { "query-low", run_product, LLM_ACQUIRE_WHOLE, 1, { LLM_OP_QUERY_LOW },
+    .reads = B (normed), .writes = B (query_low), .x = AT (normed), .y = { AT (query_low) } },
+  { "query-low-norm", run_rows, LLM_ACQUIRE_VECTORS, 1, { LLM_OP_QUERY_LOW_NORM },
+    .writes = B (query_low), .work = llm_forward_normalize_query_low },
+  { "query-up", run_product, LLM_ACQUIRE_WHOLE, 1, { LLM_OP_QUERY_UP }, has_low_query,
+    B (query_low), B (attended), .x = AT (query_low), .y = { AT (attended) } },
+  { "query", run_product, LLM_ACQUIRE_WHOLE, 1, { LLM_OP_QUERY_UP }, has_plain_latent_query,
+    B (normed), B (attended), .x = AT (normed), .y = { AT (attended) } },
+  { "query-absorb", llm_forward_run_query_absorb, LLM_ACQUIRE_WHOLE, 1, { LLM_OP_QUERY_ABSORB },
+    .reads = B (attended), .writes = B (q), .x = AT (attended) },
   { "attention-input", run_product, LLM_ACQUIRE_SEGMENTS, 3,
     { LLM_OP_QUERY, LLM_OP_KEY, LLM_OP_VALUE },
     .x = AT (normed), .y = { AT (q), AT (k), AT (v) } },
   { "heads", run_rows, LLM_ACQUIRE_VECTORS, 5,
     { LLM_OP_QUERY_BIAS, LLM_OP_KEY_BIAS, LLM_OP_VALUE_BIAS, LLM_OP_QUERY_NORM,
       LLM_OP_KEY_NORM },
-    is_always_needed, B (cosine) | B (sine), B (q) | B (k) | B (v),
+    has_plain_heads, B (cosine) | B (sine), B (q) | B (k) | B (v),
     .work = llm_forward_prepare_heads },
+  { "latent-heads", run_rows, LLM_ACQUIRE_VECTORS, 1, { LLM_OP_KEY_LOW_NORM },
+    .reads = B (cosine) | B (sine) | B (attended), .writes = B (q) | B (k) | B (v),
+    .work = llm_forward_prepare_latent_heads },
   { "remember", llm_forward_run_remember, .is_needed = has_own_kv,
     .reads = B (k) | B (v), .writes = LLM_BUFFER_KV },
   { "attention", llm_forward_run_attention, LLM_ACQUIRE_VECTORS, 1, { LLM_OP_ATTENTION_SINKS },
     is_always_needed,
     .reads = B (q) | LLM_BUFFER_KV, .writes = B (attended) | B (received) | B (attention),
     .input = LLM_INPUT_ATTENTION_OUT },
+  { "value-up", llm_forward_run_value_up, LLM_ACQUIRE_WHOLE, 1, { LLM_OP_VALUE_UP },
+    .reads = B (attended), .writes = B (q), .x = AT (attended) },
+  { "latent-output", run_product, LLM_ACQUIRE_SEGMENTS, 2,
+    { LLM_OP_ATTENTION_OUT, LLM_OP_ATTENTION_POST_NORM }, has_latent_kv, 0, B (x) | B (normed),
+    .x = AT (q), .is_residual = TRUE },
   { "attention-output", run_product, LLM_ACQUIRE_SEGMENTS, 2,
-    { LLM_OP_ATTENTION_OUT, LLM_OP_ATTENTION_POST_NORM }, .writes = B (x) | B (normed),
+    { LLM_OP_ATTENTION_OUT, LLM_OP_ATTENTION_POST_NORM }, has_plain_heads, 0, B (x) | B (normed),
     .x = AT (attended), .is_residual = TRUE },
   { "attention-residual", run_rows, LLM_ACQUIRE_VECTORS, 2,
     { LLM_OP_ATTENTION_OUT_BIAS, LLM_OP_ATTENTION_POST_NORM }, ends_attention, .writes = B (x) | B (normed),

@@ -103,6 +103,7 @@ lay_out (LlmStep *self,
                         sizeof (float));
   s->laurel_low = llm_take (block, &used, n_rows * h->laurel_rank, sizeof (float));
   s->laurel = llm_take (block, &used, h->laurel_rank > 0 ? n_rows * h->n_embd : 0, sizeof (float));
+  s->query_low = llm_take (block, &used, n_rows * h->query_rank, sizeof (float));
   s->cosine = llm_take (block, &used, n_rows * h->n_ropes * (h->rope_dim / 2), sizeof (float));
   s->sine = llm_take (block, &used, n_rows * h->n_ropes * (h->rope_dim / 2), sizeof (float));
   s->hidden = llm_take (block, &used, (gsize) self->n_logits * h->n_embd, sizeof (float));

@@ -60,6 +60,7 @@ typedef struct
   float *mixing;    /* [n_rows × n_streams²], what streams get of each other */
   float *laurel_low; /* [n_rows × laurel_rank], where there is a short way around attention */
   float *laurel;    /* [n_rows × n_embd], likewise */
+  float *query_low; /* [n_rows × query_rank], where K and V are latent */
   float *cosine;    /* [n_ropes × n_rows × rope_dim/2] */
   float *sine;      /* [n_ropes × n_rows × rope_dim/2] */
   float *hidden;    /* [n_logits × n_embd] */

@@ -31,6 +31,7 @@ llm_footprint_get_row (const LlmHparams *h)
   guint64 floats = 2 * (guint64) h->n_embd + 2 * n_query + 2 * n_kv + 2 * (guint64) h->n_ff
                    + n_experts + (guint64) h->n_ropes * h->rope_dim
                    + (guint64) (h->n_layers + 1) * h->n_layer_embd
+                   + h->query_rank
                    + (h->n_streams > 1 ? 2 * (guint64) h->n_streams * h->n_embd : 0)
                    + (h->laurel_rank > 0 ? (guint64) h->n_embd + h->laurel_rank : 0);
 

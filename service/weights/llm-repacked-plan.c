@@ -124,7 +124,17 @@ is_whole_panels (const LlmHparams    *hparams,
 {
   if (llm_operator_is_of_experts (op))
     return part->n_out / hparams->n_experts % LLK_PANEL_OUTPUTS == 0;
-  return op != LLM_OP_STREAM_UNPROJECTION || hparams->n_embd % LLK_PANEL_OUTPUTS == 0;
+  switch (op)
+    {
+    case LLM_OP_STREAM_UNPROJECTION:
+      return hparams->n_embd % LLK_PANEL_OUTPUTS == 0;
+    case LLM_OP_QUERY_ABSORB:
+      return hparams->kv_rank % LLK_PANEL_OUTPUTS == 0;
+    case LLM_OP_VALUE_UP:
+      return hparams->value_dim % LLK_PANEL_OUTPUTS == 0;
+    default:
+      return TRUE;
+    }
 }
 
 /* What @segment adds to the operators before the layers, to those of layer after layer, then to those

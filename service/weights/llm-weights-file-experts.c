@@ -42,6 +42,11 @@ llm_file_weights_make_experts (LlmFileWeights        *self,
           const LlmRepackedMatrix *matrix =
             llm_repacked_plan_find (plan, operators[p], layer, 0);
 
+          if (!llm_operator_is_in_layer (self->hparams, operators[p], layer))
+            {
+              ranges[n++] = (LlmStreamRange) { 0 };
+              continue;
+            }
           if (matrix == NULL)
             return;
           ranges[n] = find_expert (self, matrix, expert);

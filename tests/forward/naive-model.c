@@ -476,6 +476,137 @@ run_attention (NaiveModel     *self,
     }
 }
 
+/* Keys and values of all heads are made of the latent vectors, where the service leaves them as they
+ * are. @from: [n_rows × n_heads × n], @out: the row's. */
+static void
+attend_latent (NaiveModel     *self,
+               const NaiveRun *run,
+               guint           layer,
+               guint           row,
+               guint           head,
+               const double   *q,
+               const double   *k,
+               const double   *v,
+               double         *out,
+               double         *received)
+{
+  const LlmHparams *h = self->hparams;
+  guint n_heads = h->layers[layer].n_heads;
+  g_autofree double *shares = g_new0 (double, run->n_rows);
+  double max = -INFINITY, sum = 0;
+
+  for (guint s = 0; s < run->n_rows; s++)
+    {
+      for (guint i = 0; i < h->query_dim; i++)
+        shares[s] += q[i] * k[((gsize) s * n_heads + head) * h->query_dim + i];
+      shares[s] = is_seen (run, 0, row, s) ? shares[s] * (double) h->attention_scale : -INFINITY;
+      max = MAX (max, shares[s]);
+    }
+  for (guint s = 0; s < run->n_rows; s++)
+    {
+      shares[s] = exp (shares[s] - max);
+      sum += shares[s];
+    }
+  memset (out, 0, h->value_dim * sizeof *out);
+  for (guint s = 0; s < run->n_rows; s++)
+    {
+      for (guint i = 0; i < h->value_dim; i++)
+        out[i] += shares[s] / sum * v[((gsize) s * n_heads + head) * h->value_dim + i];
+      if (received != NULL)
+        received[s] += shares[s] / sum / n_heads / h->n_layers;
+      if (run->given != NULL)
+        run->given[(gsize) row * run->n_rows + s] += shares[s] / sum / n_heads / h->n_layers;
+    }
+}
+
+/* What all heads have of one row: [n_heads × query_dim] twice, [n_heads × value_dim]. */
+static void
+make_latent_heads (NaiveModel   *self,
+                   guint         layer,
+                   guint         position,
+                   const double *normed,
+                   double       *q,
+                   double       *k,
+                   double       *v)
+{
+  const LlmHparams *h = self->hparams;
+  guint n_heads = h->layers[layer].n_heads, nope = h->query_dim - h->rope_dim;
+  g_autofree float *qa = get_tensor (self, "blk.%u.attn_q_a.weight", layer);
+  g_autofree float *qa_norm = get_tensor (self, "blk.%u.attn_q_a_norm.weight", layer);
+  g_autofree float *qb = get_tensor (self, qa != NULL ? "blk.%u.attn_q_b.weight"
+                                                      : "blk.%u.attn_q.weight", layer);
+  g_autofree float *kva = get_tensor (self, "blk.%u.attn_kv_a_mqa.weight", layer);
+  g_autofree float *kva_norm = llm_operator_is_used (h, LLM_OP_KEY_LOW_NORM)
+                                 ? get_tensor (self, "blk.%u.attn_kv_a_norm.weight", layer) : NULL;
+  g_autofree float *kb = get_tensor (self, "blk.%u.attn_k_b.weight", layer);
+  g_autofree float *vb = get_tensor (self, "blk.%u.attn_v_b.weight", layer);
+  g_autofree double *low = g_new (double, MAX (h->query_rank, 1));
+  g_autofree double *latent = g_new (double, h->kv_rank + h->rope_dim);
+
+  if (qa != NULL)
+    {
+      multiply (qa, normed, h->n_embd, h->n_embd, h->query_rank, low);
+      normalize (low, qa_norm, (double) h->norm_eps, h->query_rank, low);
+      multiply (qb, low, h->query_rank, h->query_rank, n_heads * h->query_dim, q);
+    }
+  else
+    multiply (qb, normed, h->n_embd, h->n_embd, n_heads * h->query_dim, q);
+  multiply (kva, normed, h->n_embd, h->n_embd, h->kv_rank + h->rope_dim, latent);
+  normalize (latent, kva_norm, (double) h->norm_eps, h->kv_rank, latent);
+  rotate (self, &h->ropes[0], NULL, position, latent + h->kv_rank);
+  for (guint head = 0; head < n_heads; head++)
+    {
+      const float *head_kb = kb + (gsize) head * nope * h->kv_rank;
+      double *head_k = k + head * h->query_dim;
+
+      rotate (self, &h->ropes[0], NULL, position, q + head * h->query_dim + nope);
+      for (guint i = 0; i < nope; i++)
+        {
+          head_k[i] = 0;
+          for (guint j = 0; j < h->kv_rank; j++)
+            head_k[i] += head_kb[(gsize) j * nope + i] * latent[j];
+        }
+      memcpy (head_k + nope, latent + h->kv_rank, h->rope_dim * sizeof *head_k);
+      multiply (vb + (gsize) head * h->kv_rank * h->value_dim, latent, h->kv_rank, h->kv_rank,
+                h->value_dim, v + head * h->value_dim);
+    }
+}
+
+static void
+run_latent_attention (NaiveModel     *self,
+                      const NaiveRun *run,
+                      guint           layer,
+                      double         *x,
+                      double         *received)
+{
+  const LlmHparams *h = self->hparams;
+  guint n_heads = h->layers[layer].n_heads;
+  guint n_query = n_heads * h->query_dim, n_value = n_heads * h->value_dim;
+  g_autofree float *norm = get_tensor (self, "blk.%u.attn_norm.weight", layer);
+  g_autofree float *wo = get_tensor (self, "blk.%u.attn_output.weight", layer);
+  g_autofree double *normed = g_new (double, h->n_embd);
+  g_autofree double *q = g_new (double, (gsize) run->n_rows * n_query);
+  g_autofree double *k = g_new (double, (gsize) run->n_rows * n_query);
+  g_autofree double *v = g_new (double, (gsize) run->n_rows * n_value);
+  g_autofree double *out = g_new (double, n_value);
+
+  for (guint r = 0; r < run->n_rows; r++)
+    {
+      normalize (x + (gsize) r * h->n_embd, norm, (double) h->norm_eps, h->n_embd, normed);
+      make_latent_heads (self, layer, run->positions[r], normed, q + (gsize) r * n_query,
+                         k + (gsize) r * n_query, v + (gsize) r * n_value);
+    }
+  for (guint r = 0; r < run->n_rows; r++)
+    {
+      for (guint head = 0; head < n_heads; head++)
+        attend_latent (self, run, layer, r, head,
+                       q + (gsize) r * n_query + head * h->query_dim, k, v,
+                       out + head * h->value_dim, received);
+      multiply (wo, out, n_value, n_value, h->n_embd, normed);
+      add_residual (self, NULL, NULL, normed, x + (gsize) r * h->n_embd);
+    }
+}
+
 /* GELU is by the tanh form, the one that models with it were trained with. */
 static double
 apply_gate (const LlmHparams *h,
@@ -526,13 +657,17 @@ run_ffn (NaiveModel     *self,
                      ? llm_sub_models_get_channels (run->sub_models, layer, run->level) : n_ff;
   gsize size = (gsize) n_ff * h->n_embd;
   const char *fused = h->has_fused_gate ? "ffn_up.weight" : "none";
+  gboolean is_shared = llm_operator_is_in_layer (h, LLM_OP_EXPERT_ROUTER, layer);
   g_autofree float *norm = get_tensor (self, h->has_parallel_ffn ? "blk.%u.attn_norm.weight"
                                                                  : "blk.%u.ffn_norm.weight", layer);
-  g_autofree float *wgate = get_part (self, layer, "ffn_gate.weight", fused, 0, size);
-  g_autofree float *wup = get_part (self, layer, "ffn_up.weight", fused, size, size);
+  g_autofree float *wgate =
+    get_part (self, layer, is_shared ? "ffn_gate_shexp.weight" : "ffn_gate.weight", fused, 0, size);
+  g_autofree float *wup =
+    get_part (self, layer, is_shared ? "ffn_up_shexp.weight" : "ffn_up.weight", fused, size, size);
   g_autofree float *bgate = get_tensor (self, "blk.%u.ffn_gate.bias", layer);
   g_autofree float *bup = get_tensor (self, "blk.%u.ffn_up.bias", layer);
-  g_autofree float *wdown = get_tensor (self, "blk.%u.ffn_down.weight", layer);
+  g_autofree float *wdown = get_tensor (self, is_shared ? "blk.%u.ffn_down_shexp.weight"
+                                                         : "blk.%u.ffn_down.weight", layer);
   g_autofree float *bdown = get_tensor (self, "blk.%u.ffn_down.bias", layer);
   g_autofree float *post = get_tensor (self, "blk.%u.post_ffw_norm.weight", layer);
   g_autofree double *normed = g_new (double, h->n_embd);
@@ -578,7 +713,7 @@ run_expert (NaiveModel   *self,
             double       *x)
 {
   const LlmHparams *h = self->hparams;
-  guint n_ff = h->layers[layer].n_ff;
+  guint n_ff = h->layers[layer].n_expert_ff;
   gsize at = (gsize) expert * n_ff * h->n_embd;
   g_autofree float *wgate = get_tensor (self, "blk.%u.ffn_gate_exps.weight", layer);
   g_autofree float *wup = get_tensor (self, "blk.%u.ffn_up_exps.weight", layer);
@@ -602,11 +737,35 @@ run_expert (NaiveModel   *self,
     x[i] += share * given[i];
 }
 
-/* The softmax over all, the best of it, and these made to be 1 together. */
+/* What each expert counts, and what it is chosen by, which is that and a bias. */
+static void
+score_experts (const LlmHparams *h,
+               const float      *bias,
+               double           *p,
+               double           *chosen_by)
+{
+  double all = 0;
+
+  if (!h->has_choice_bias)
+    add (bias, h->n_experts, p);
+  for (guint i = 0; i < h->n_experts; i++)
+    {
+      p[i] = h->expert_score == LLM_EXPERT_SIGMOID ? 1 / (1 + exp (-p[i])) : exp (p[i]);
+      all += p[i];
+    }
+  for (guint i = 0; i < h->n_experts; i++)
+    {
+      p[i] /= h->expert_score == LLM_EXPERT_SIGMOID ? 1 : all;
+      chosen_by[i] = p[i] + (h->has_choice_bias && bias != NULL ? (double) bias[i] : 0);
+    }
+}
+
+/* The best of all. */
 static void
 run_experts (NaiveModel     *self,
              const NaiveRun *run,
              guint           layer,
+             const double   *from,
              double         *x)
 {
   const LlmHparams *h = self->hparams;
@@ -615,33 +774,37 @@ run_experts (NaiveModel     *self,
                                                : "blk.%u.ffn_norm.weight", layer);
   g_autofree float *router = get_tensor (self, "blk.%u.ffn_gate_inp.weight", layer);
   g_autofree float *bias = llm_operator_is_used (h, LLM_OP_EXPERT_ROUTER_BIAS)
-                             ? get_tensor (self, "blk.%u.ffn_gate_inp.bias", layer) : NULL;
+                             ? get_tensor (self, h->has_choice_bias ? "blk.%u.exp_probs_b.bias"
+                                                                    : "blk.%u.ffn_gate_inp.bias",
+                                           layer) : NULL;
   g_autofree double *normed = g_new (double, h->n_embd);
   g_autofree double *p = g_new (double, h->n_experts);
+  g_autofree double *chosen_by = g_new (double, h->n_experts);
 
   for (guint r = 0; r < run->n_rows; r++)
     {
       double all = 0;
 
-      normalize (x + (gsize) r * h->n_embd, norm, (double) h->norm_eps, h->n_embd, normed);
+      normalize (from + (gsize) r * h->n_embd, norm, (double) h->norm_eps, h->n_embd, normed);
       multiply (router, normed, h->n_embd, h->n_embd, h->n_experts, p);
-      add (bias, h->n_experts, p);
-      for (guint i = 0; i < h->n_experts; i++)
-        p[i] = exp (p[i]);
+      score_experts (h, bias, p, chosen_by);
       for (guint n = h->n_experts; n > h->n_used_experts; n--)
         {
           guint least = 0;
 
           for (guint i = 0; i < h->n_experts; i++)
-            if (p[i] > 0 && (p[least] == 0 || p[i] < p[least]))
+            if (chosen_by[i] < chosen_by[least])
               least = i;
+          chosen_by[least] = INFINITY;
           p[least] = 0;
         }
       for (guint i = 0; i < h->n_experts; i++)
         all += p[i];
       for (guint i = 0; i < h->n_experts; i++)
         if (p[i] > 0)
-          run_expert (self, layer, i, normed, p[i] / all, x + (gsize) r * h->n_embd);
+          run_expert (self, layer, i, normed,
+                      p[i] / (h->has_expert_sum ? all : 1) * (double) h->expert_scale,
+                      x + (gsize) r * h->n_embd);
     }
 }
 
@@ -939,13 +1102,18 @@ naive_model_run (NaiveModel     *self,
         predict_streams (self, run, layer, streams, x);
       if (h->laurel_rank > 0)
         laurel = run_laurel (self, run, layer, x);
-      run_attention (self, run, layer, x, keys, values, received);
+      if (h->kv_rank > 0)
+        run_latent_attention (self, run, layer, x, received);
+      else
+        run_attention (self, run, layer, x, keys, values, received);
       for (guint i = 0; laurel != NULL && i < run->n_rows * h->n_embd; i++)
         x[i] = (x[i] + laurel[i]) / sqrt (2);
-      if (h->n_experts > 0)
-        run_experts (self, run, layer, x);
-      else
-        run_ffn (self, run, layer, h->has_parallel_ffn ? before : x, x);
+      if (!h->has_parallel_ffn)
+        memcpy (before, x, (gsize) run->n_rows * h->n_embd * sizeof *x);
+      if (llm_operator_is_in_layer (h, LLM_OP_FFN_DOWN, layer))
+        run_ffn (self, run, layer, before, x);
+      if (llm_operator_is_in_layer (h, LLM_OP_EXPERT_ROUTER, layer))
+        run_experts (self, run, layer, before, x);
       if (streams != NULL)
         correct_streams (self, run, layer, inputs, x, streams);
       else

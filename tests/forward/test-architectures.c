@@ -430,6 +430,50 @@ break_unprojection (LlmHparams *hparams)
   drop (hparams, LLM_OP_BIT (LLM_OP_STREAM_UNPROJECTION));
 }
 
+static void
+break_low_norm (LlmHparams *hparams)
+{
+  drop (hparams, LLM_OP_BIT (LLM_OP_QUERY_LOW_NORM));
+}
+
+static void
+break_score (LlmHparams *hparams)
+{
+  hparams->expert_score =
+    hparams->expert_score == LLM_EXPERT_SIGMOID ? LLM_EXPERT_SOFTMAX : LLM_EXPERT_SIGMOID;
+}
+
+static void
+break_expert_sum (LlmHparams *hparams)
+{
+  hparams->has_expert_sum = !hparams->has_expert_sum;
+}
+
+static void
+break_expert_scale (LlmHparams *hparams)
+{
+  g_assert_cmpfloat (hparams->expert_scale, !=, 1);
+  hparams->expert_scale = 1;
+}
+
+static void
+break_choice_bias (LlmHparams *hparams)
+{
+  drop (hparams, LLM_OP_BIT (LLM_OP_EXPERT_ROUTER_BIAS));
+}
+
+/* The network of all rows, where a layer has experts as well. */
+static void
+break_shared (LlmHparams *hparams)
+{
+  for (guint i = 0; i < hparams->n_layers; i++)
+    if (llm_operator_is_in_layer (hparams, LLM_OP_EXPERT_ROUTER, i))
+      {
+        g_assert_true (llm_operator_is_in_layer (hparams, LLM_OP_FFN_DOWN, i));
+        hparams->layers[i].operators &= ~LLM_OPS_FFN;
+      }
+}
+
 static const Case cases[] = {
   { "llama-linear", TOLERANCE, { { "scale", break_scale }, { "pairs", break_pairs } } },
   { "llama-llama3", TOLERANCE, { { "factors", break_factors }, { "base", break_base } } },
@@ -527,6 +571,14 @@ static const Case cases[] = {
     { { "value-norms", break_value_norms }, { "factors", break_factors },
       { "window", break_window }, { "query-norm", break_query_norm },
       { "key-norm", break_key_norm }, { "gate", break_gate } } },
+  { "deepseek2", TOLERANCE,
+    { { "low-norm", break_low_norm }, { "score", break_score }, { "sum", break_expert_sum },
+      { "scale", break_expert_scale }, { "choice-bias", break_choice_bias },
+      { "shared", break_shared }, { "pairs", break_pairs },
+      { "attention-scale", break_attention_scale }, { "base", break_base } } },
+  { "deepseek2-lite", TOLERANCE,
+    { { "yarn", break_yarn }, { "score", break_score }, { "sum", break_expert_sum },
+      { "shared", break_shared }, { "attention-scale", break_attention_scale } } },
   { "qwen2vl", TOLERANCE,
     { { "query", break_query_bias }, { "key", break_key_bias }, { "value", break_value_bias },
       { "pairs", break_pairs }, { "base", break_base } } },

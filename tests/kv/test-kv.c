@@ -140,7 +140,7 @@ test_layouts (void)
         { LLM_KV_FULL, 2, 1, 1, 1, 16 },          { LLM_KV_FULL, LLK_KV_F32, 0, 1, 1, 16 },
         { LLM_KV_FULL, LLK_KV_F32, 1, 0, 1, 16 }, { LLM_KV_FULL, LLK_KV_F32, 1, 1, 0, 16 },
         { LLM_KV_FULL, LLK_KV_F32, 1, 1, 1, 0 },  { LLM_KV_FULL, LLK_KV_F32, 1, 1, 1, 80 },
-        { LLM_KV_FULL, LLK_KV_F32, 1, 1, 513, 16 },
+        { LLM_KV_FULL, LLK_KV_F32, 1, 1, 577, 16 },
         { LLM_KV_FULL, LLK_KV_F32, 1 << 30, 1, 1, 16 },
         { LLM_KV_FULL, LLK_KV_F32, 1, 1, 1, 8 },  { LLM_KV_FULL, LLK_KV_F32, 1, 1, 1, 40 },
       };

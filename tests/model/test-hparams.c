@@ -638,7 +638,7 @@ test_architectures (void)
   g_autofree char *list = llm_architecture_list_names ();
   g_auto(GStrv) names = g_strsplit (list, ", ", 0);
 
-  g_assert_cmpuint (g_strv_length (names), ==, 19);
+  g_assert_cmpuint (g_strv_length (names), ==, 22);
   for (char **name = names; *name != NULL; name++)
     {
       const LlmArchitecture *architecture = llm_architecture_find (*name);

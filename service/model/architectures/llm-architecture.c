@@ -33,6 +33,19 @@ static const LlmArchitecture architectures[] = {
     .window_period = 4,
     .multiplies_logits = TRUE,
   },
+  /* DeepSeek V2 and what is built like it, as GLM 4.7 Flash: keys and values of a latent vector, experts
+   * beside a network for all rows, which the first layers have alone. */
+  {
+    .name = "deepseek2",
+    .needed = LLM_OPS_LATENT,
+    .lacking = OP (LLM_OP_QUERY) | OP (LLM_OP_VALUE),
+    .has_latent_kv = TRUE,
+    .has_dense_lead = TRUE,
+    .keys = { "expert_count", "expert_feed_forward_length", "expert_shared_count",
+              "expert_weights_scale", "expert_gating_func", "expert_weights_norm",
+              "leading_dense_block_count", "nextn_predict_layers" },
+    .rope_kind = LLM_ROPE_NORM,
+  },
   /* EXAONE 4: norms behind both halves of a layer, none before them. The 32 B model, of 64
    * layers, has a window in three layers of four and does not rotate the fourth. */
   {

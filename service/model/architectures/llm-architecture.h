@@ -24,6 +24,9 @@ typedef struct
   gboolean has_fused_gate;      /* ffn_up.weight holds gate and up */
   gboolean has_wide_head_norms; /* norms of queries and keys are of all heads at once */
   gboolean has_value_norms;     /* values are normalized, without weights */
+  gboolean has_latent_kv;       /* K and V are of one latent vector */
+  gboolean has_dense_lead;      /* the first layers may have a network for all rows in the place of
+                                 * experts */
   gboolean has_streams;         /* several residual streams, mixed by each layer, and a short way around
                                  * attention */
   guint n_kv_layers;            /* in a file without attention.shared_kv_layers; 0: all */
@@ -32,7 +35,7 @@ typedef struct
   gboolean has_parallel_ffn;    /* attention and feed-forward network have the same input */
   gboolean has_renamed_ffn_norm; /* the norm before the latter is post_attention_norm.weight */
   /* Keys that other architectures refuse, without the prefix; NULL-terminated. */
-  const char *keys[12];
+  const char *keys[16];
 
   LlmRopeKind rope_kind;
   guint no_rope_period;         /* every n-th layer is not rotated; 0: all are */

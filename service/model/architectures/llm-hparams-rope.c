@@ -81,6 +81,12 @@ read_yarn (LlmKeys *keys,
   rope->beta_fast = llm_keys_float (keys, "rope.scaling.yarn_beta_fast", 1e-3, 1e6, 32);
   rope->beta_slow = llm_keys_float (keys, "rope.scaling.yarn_beta_slow", 1e-3, 1e6, 1);
   multiplier = llm_keys_float (keys, "rope.scaling.yarn_log_multiplier", 0, 100, 0);
+  /* Of latent keys only a part is rotated; and the key has a tenth of the multiplier in it. */
+  if (keys->architecture->has_latent_kv && multiplier != 0)
+    {
+      rope->attention = (float) get_yarn_magnitude ((double) rope->scale, 10 * (double) multiplier);
+      return;
+    }
   rope->magnitude *= (float) get_yarn_magnitude ((double) rope->scale, 1);
   if (multiplier != 0)
     rope->magnitude /= (float) get_yarn_magnitude ((double) rope->scale, (double) multiplier);
@@ -196,6 +202,7 @@ llm_hparams_read_rope (LlmKeys    *keys,
   hparams->rope_dim = read_dim (keys, "rope.dimension_count", hparams->head_dim);
   hparams->rope_kind = architecture->rope_kind;
   rope->dim = hparams->rope_dim;
+  rope->attention = 1;
   rope->base = llm_keys_float (keys, "rope.freq_base", 1, MAX_BASE, 10000);
   read_scaling (keys, hparams, rope);
   hparams->n_ropes = 1;
@@ -210,7 +217,8 @@ llm_hparams_read_rope (LlmKeys    *keys,
   if (architecture->window_rope_base > 0 || base != rope->base || window_dim != rope->dim)
     {
       hparams->ropes[1] = (LlmRope) {
-        .base = base, .scale = 1, .magnitude = 1, .factors = -1, .dim = window_dim,
+        .base = base, .scale = 1, .magnitude = 1, .attention = 1, .factors = -1,
+        .dim = window_dim,
       };
       hparams->n_ropes = 2;
     }

@@ -12,6 +12,7 @@
 
 #define LLM_MAX_LAYERS 1024
 #define LLM_MAX_STREAMS 4
+#define LLM_MAX_EMBD 65536
 
 /* Which values of a head a rotation turns together. */
 typedef enum
@@ -34,6 +35,7 @@ typedef struct
   LlmRopeScaling scaling;
   float scale;             /* 1 for none */
   float magnitude;         /* cosine and sine are multiplied by it */
+  float attention;         /* queries and keys are, all of them, where that is not done by magnitude */
   guint n_ctx;             /* YARN: positions of the first training */
   float beta_fast;         /* YARN: pairs that turn more often in n_ctx are not scaled */
   float beta_slow;         /* YARN: pairs that turn less often are scaled like LINEAR */
@@ -54,7 +56,8 @@ typedef struct
   guint n_heads;
   guint n_kv_heads;        /* divides n_heads */
   guint head_dim;          /* of queries, keys and values */
-  guint n_ff;              /* of its network, or of each of its experts */
+  guint n_ff;              /* of the network that all rows go through; 0: it has experts alone */
+  guint n_expert_ff;       /* of each of its experts; 0: it has none */
   float gate_cutoff;       /* of the gate, what is not so many standard deviations above the mean
                             * counts as 0; -INFINITY: all counts */
   guint kv_layer;          /* whose K and V it attends to: its own number, or that of an earlier one,
@@ -69,6 +72,14 @@ typedef enum
   LLM_GATE_CAPPED_SILU,    /* x / (1 + exp (-1.702 x)) × (up + 1), x up to 7 and up from -7 to 7 */
 } LlmGate;
 
+/* What an expert's part in a row is by the router's product: the softmax over all experts, or each
+ * by itself. */
+typedef enum
+{
+  LLM_EXPERT_SOFTMAX,
+  LLM_EXPERT_SIGMOID,
+} LlmExpertScore;
+
 typedef struct
 {
   char architecture[32];
@@ -78,12 +89,22 @@ typedef struct
   guint n_heads;
   guint n_kv_heads;
   guint head_dim;
-  guint n_ff;
+  guint n_ff;              /* of all networks, experts with them */
   guint query_width;       /* of the layer where n_heads × head_dim is largest */
   guint kv_width;          /* likewise n_kv_heads × head_dim */
   guint n_kv_layers;       /* the first so many layers have K and V of their own */
+  guint query_rank;        /* where K and V are latent: of what queries are made of; 0: of n_embd */
+  guint kv_rank;           /* values of the latent vector; 0: K and V are not latent */
+  guint query_dim;         /* of a head's query before it is one for latent vectors, rope_dim with it */
+  guint value_dim;         /* of a head's value that was made of a latent vector */
   guint n_experts;         /* 0: one feed-forward network for all rows */
   guint n_used_experts;    /* of each row */
+  LlmExpertScore expert_score;
+  gboolean has_choice_bias; /* the router's bias decides which experts, not how much of each */
+  gboolean has_expert_sum; /* the shares of a row's experts are 1 together */
+  float expert_scale;      /* of what the experts give together */
+  guint n_predicting;      /* layers of the file behind n_layers, which predict further tokens: left
+                            * out */
   guint n_layer_embd;      /* of the embedding that each layer has; 0: none has */
   guint n_streams;         /* residual streams, of which layers compute the first; 1: no others */
   guint laurel_rank;       /* of the short way around attention; 0: there is none */

@@ -110,3 +110,35 @@ llm_keys_layers (LlmKeys    *self,
       G_STRUCT_MEMBER (guint, &hparams->layers[i], field) = (guint) value;
     }
 }
+
+float
+llm_keys_own_float (LlmKeys    *self,
+                    const char *suffix,
+                    double      max,
+                    double      fallback)
+{
+  return llm_architecture_has_key (self->architecture, suffix)
+           ? llm_keys_float (self, suffix, 0, max, fallback)
+           : 0;
+}
+
+float
+llm_keys_own_scale (LlmKeys    *self,
+                    const char *suffix,
+                    double      fallback)
+{
+  float scale = llm_keys_own_float (self, suffix, 1e6, fallback);
+
+  return scale != 0 ? scale : (float) fallback;
+}
+
+gboolean
+llm_keys_has_tensor (LlmKeys    *self,
+                     guint       layer,
+                     const char *name)
+{
+  char full[64];
+
+  g_snprintf (full, sizeof full, "blk.%u.%s", layer, name);
+  return llm_gguf_find_tensor (self->gguf, full) != NULL;
+}

@@ -43,3 +43,16 @@ void        llm_keys_layers (LlmKeys    *self,
                             guint       max,
                             guint64     fallback,
                             gsize       field);
+/* From 0 to @max; 0, which stands for "none", where the architecture has no such key. */
+float       llm_keys_own_float (LlmKeys *self,
+                            const char *suffix,
+                            double      max,
+                            double      fallback);
+/* The same of scales: never 0, which stands for "not set". */
+float       llm_keys_own_scale (LlmKeys *self,
+                            const char *suffix,
+                            double      fallback);
+/* Whether the file has the tensor @name of the layer. */
+gboolean    llm_keys_has_tensor (LlmKeys *self,
+                            guint       layer,
+                            const char *name);

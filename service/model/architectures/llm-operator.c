@@ -16,6 +16,7 @@ typedef enum
   DIM_ONE,
   DIM_EMBD,
   DIM_QUERY,
+  DIM_ATTENDED,
   DIM_KV,
   DIM_QUERY_NORM,
   DIM_KEY_NORM,
@@ -33,6 +34,12 @@ typedef enum
   DIM_OTHER_STREAMS,
   DIM_STREAMS_EMBD,
   DIM_LAUREL,
+  DIM_QUERY_RANK,
+  DIM_QUERY_INPUT,
+  DIM_UNROTATED,
+  DIM_KV_RANK,
+  DIM_HEADS_RANK,
+  DIM_EXPERT_FF,
 } Dim;
 
 /* A tensor that holds the outputs of several operators, one behind the other. */
@@ -80,13 +87,21 @@ static const OperatorInfo operators[LLM_N_OPS] = {
   [LLM_OP_QUERY] = { "query", "attn_q.weight", TRUE, DIM_EMBD, DIM_QUERY, &qkv },
   [LLM_OP_KEY] = { "key", "attn_k.weight", TRUE, DIM_EMBD, DIM_KV, &qkv },
   [LLM_OP_VALUE] = { "value", "attn_v.weight", TRUE, DIM_EMBD, DIM_KV, &qkv },
+  [LLM_OP_QUERY_LOW] = { "query-low", "attn_q_a.weight", TRUE, DIM_EMBD, DIM_QUERY_RANK },
+  [LLM_OP_QUERY_LOW_NORM] = { "query-low-norm", "attn_q_a_norm.weight", TRUE, DIM_QUERY_RANK },
+  [LLM_OP_QUERY_UP] = { "query-up", "attn_q_b.weight", TRUE, DIM_QUERY_INPUT, DIM_QUERY },
+  [LLM_OP_KEY_LOW_NORM] = { "key-low-norm", "attn_kv_a_norm.weight", TRUE, DIM_KV_RANK },
+  [LLM_OP_QUERY_ABSORB] = { "query-absorb", "attn_k_b.weight", TRUE, DIM_UNROTATED, DIM_HEADS_RANK,
+                            NULL, DIM_HEADS },
   [LLM_OP_QUERY_BIAS] = { "query-bias", "attn_q.bias", TRUE, DIM_QUERY, DIM_ONE, &qkv_bias },
   [LLM_OP_KEY_BIAS] = { "key-bias", "attn_k.bias", TRUE, DIM_KV, DIM_ONE, &qkv_bias },
   [LLM_OP_VALUE_BIAS] = { "value-bias", "attn_v.bias", TRUE, DIM_KV, DIM_ONE, &qkv_bias },
   [LLM_OP_QUERY_NORM] = { "query-norm", "attn_q_norm.weight", TRUE, DIM_QUERY_NORM },
   [LLM_OP_KEY_NORM] = { "key-norm", "attn_k_norm.weight", TRUE, DIM_KEY_NORM },
   [LLM_OP_ATTENTION_SINKS] = { "attention-sinks", "attn_sinks.weight", TRUE, DIM_HEADS },
-  [LLM_OP_ATTENTION_OUT] = { "attention-out", "attn_output.weight", TRUE, DIM_QUERY, DIM_EMBD },
+  [LLM_OP_VALUE_UP] = { "value-up", "attn_v_b.weight", TRUE, DIM_KV_RANK, DIM_ATTENDED, NULL,
+                        DIM_HEADS },
+  [LLM_OP_ATTENTION_OUT] = { "attention-out", "attn_output.weight", TRUE, DIM_ATTENDED, DIM_EMBD },
   [LLM_OP_ATTENTION_OUT_BIAS] = { "attention-out-bias", "attn_output.bias", TRUE, DIM_EMBD },
   [LLM_OP_ATTENTION_POST_NORM] = { "attention-post-norm", "post_attention_norm.weight", TRUE,
                                    DIM_EMBD },
@@ -106,8 +121,8 @@ static const OperatorInfo operators[LLM_N_OPS] = {
                            NULL, DIM_EXPERTS },
   [LLM_OP_EXPERT_UP] = { "expert-up", "ffn_up_exps.weight", TRUE, DIM_EMBD, DIM_EXPERTS_FF, NULL,
                          DIM_EXPERTS },
-  [LLM_OP_EXPERT_DOWN] = { "expert-down", "ffn_down_exps.weight", TRUE, DIM_FF, DIM_EXPERTS_EMBD,
-                           NULL, DIM_EXPERTS },
+  [LLM_OP_EXPERT_DOWN] = { "expert-down", "ffn_down_exps.weight", TRUE, DIM_EXPERT_FF,
+                           DIM_EXPERTS_EMBD, NULL, DIM_EXPERTS },
   [LLM_OP_EXPERT_GATE_BIAS] = { "expert-gate-bias", "ffn_gate_exps.bias", TRUE, DIM_EXPERTS_FF,
                                 DIM_ONE, NULL, DIM_EXPERTS },
   [LLM_OP_EXPERT_UP_BIAS] = { "expert-up-bias", "ffn_up_exps.bias", TRUE, DIM_EXPERTS_FF, DIM_ONE,
@@ -146,7 +161,8 @@ get_dim (const LlmHparams *h,
   const guint dims[] = {
     [DIM_ONE] = 1,
     [DIM_EMBD] = h->n_embd,
-    [DIM_QUERY] = l->n_heads * l->head_dim,
+    [DIM_QUERY] = l->n_heads * (h->kv_rank > 0 ? h->query_dim : l->head_dim),
+    [DIM_ATTENDED] = l->n_heads * (h->kv_rank > 0 ? h->value_dim : l->head_dim),
     [DIM_KV] = l->n_kv_heads * l->head_dim,
     [DIM_QUERY_NORM] = (h->has_wide_head_norms ? l->n_heads : 1) * l->head_dim,
     [DIM_KEY_NORM] = (h->has_wide_head_norms ? l->n_kv_heads : 1) * l->head_dim,
@@ -155,7 +171,7 @@ get_dim (const LlmHparams *h,
     [DIM_VOCAB] = h->n_vocab,
     [DIM_ROPE_PAIRS] = h->ropes[0].dim / 2,
     [DIM_EXPERTS] = h->n_experts,
-    [DIM_EXPERTS_FF] = h->n_experts * l->n_ff,
+    [DIM_EXPERTS_FF] = h->n_experts * l->n_expert_ff,
     [DIM_EXPERTS_EMBD] = h->n_experts * h->n_embd,
     [DIM_LAYER_EMBD] = h->n_layer_embd,
     [DIM_LAYERS_EMBD] = h->n_layer_embd * h->n_layers,
@@ -164,6 +180,12 @@ get_dim (const LlmHparams *h,
     [DIM_OTHER_STREAMS] = h->n_streams - 1,
     [DIM_STREAMS_EMBD] = (h->n_streams - 1) * h->n_embd,
     [DIM_LAUREL] = h->laurel_rank,
+    [DIM_QUERY_RANK] = h->query_rank,
+    [DIM_QUERY_INPUT] = h->query_rank > 0 ? h->query_rank : h->n_embd,
+    [DIM_UNROTATED] = h->kv_rank > 0 ? h->query_dim - h->rope_dim : 0,
+    [DIM_KV_RANK] = h->kv_rank,
+    [DIM_HEADS_RANK] = l->n_heads * h->kv_rank,
+    [DIM_EXPERT_FF] = l->n_expert_ff,
   };
 
   return dims[dim];
@@ -249,10 +271,26 @@ check_tensor (LlmGguf              *gguf,
   return TRUE;
 }
 
+/* Tensors of some models have other names than elsewhere. */
 static const char *
 get_tensor_name (const LlmHparams *hparams,
-                 LlmOperator       op)
+                 LlmOperator       op,
+                 guint             layer)
 {
+  gboolean has_experts = llm_operator_is_in_layer (hparams, LLM_OP_EXPERT_ROUTER, layer);
+
+  if (op == LLM_OP_KEY && hparams->kv_rank > 0)
+    return "attn_kv_a_mqa.weight";
+  if (op == LLM_OP_QUERY_UP && hparams->query_rank == 0)
+    return "attn_q.weight";
+  if (op == LLM_OP_EXPERT_ROUTER_BIAS && hparams->has_choice_bias)
+    return "exp_probs_b.bias";
+  if (op == LLM_OP_FFN_GATE && has_experts)
+    return "ffn_gate_shexp.weight";
+  if (op == LLM_OP_FFN_UP && has_experts)
+    return "ffn_up_shexp.weight";
+  if (op == LLM_OP_FFN_DOWN && has_experts)
+    return "ffn_down_shexp.weight";
   /* Named for its place behind attention, where other models have a norm before the sum. */
   if (op == LLM_OP_FFN_NORM && hparams->has_renamed_ffn_norm)
     op = LLM_OP_ATTENTION_POST_NORM;
@@ -312,7 +350,8 @@ llm_operator_find (LlmGguf           *gguf,
   if (tensor != NULL)
     measure_fused (hparams, info->fused, op, layer, &first, is_matrix ? &n_out : &n_in);
   else
-    tensor = look_up (gguf, get_tensor_name (hparams, op), info->is_per_layer, layer, name);
+    tensor = look_up (gguf, get_tensor_name (hparams, op, info->is_per_layer ? layer : 0),
+                      info->is_per_layer, layer, name);
   if (tensor == NULL)
     return llm_gguf_fail (gguf, error, LLMSVC_ERROR_INVALID_MODEL, "the tensor %s is missing",
                           name);
@@ -384,6 +423,15 @@ add_unused (LlmGguf          *gguf,
         }
 }
 
+/* Whether it is of a layer behind those that compute the next token: one that predicts further ones. */
+static gboolean
+predicts_more (const LlmHparams *hparams,
+               const char       *name)
+{
+  return hparams->n_predicting > 0 && g_str_has_prefix (name, "blk.")
+         && g_ascii_strtoull (name + strlen ("blk."), NULL, 10) >= hparams->n_layers;
+}
+
 /* A bias or a norm left out would change every answer, so there must be nothing
  * that the forward pass does not know. */
 static gboolean
@@ -396,7 +444,8 @@ check_all_are_used (LlmGguf           *gguf,
     {
       const LlmGgufTensor *tensor = llm_gguf_get_tensor (gguf, i);
 
-      if (!g_str_has_prefix (tensor->name, OWN_PREFIX) && !g_hash_table_contains (used, tensor))
+      if (!g_str_has_prefix (tensor->name, OWN_PREFIX) && !predicts_more (hparams, tensor->name)
+          && !g_hash_table_contains (used, tensor))
         {
           g_autofree char *quoted = llm_gguf_quote (tensor->name, strlen (tensor->name));
 

@@ -32,13 +32,23 @@ typedef enum
   LLM_OP_QUERY,               /* [n_embd × n_heads·head_dim] */
   LLM_OP_KEY,                 /* [n_embd × n_kv_heads·head_dim] */
   LLM_OP_VALUE,               /* [n_embd × n_kv_heads·head_dim] */
+  /* In the place of QUERY and VALUE, where K and V are of one latent vector of kv_rank values that
+   * all heads share, and rope_dim more that are rotated (MLA): */
+  LLM_OP_QUERY_LOW,           /* [n_embd × query_rank] */
+  LLM_OP_QUERY_LOW_NORM,      /* [query_rank] */
+  LLM_OP_QUERY_UP,            /* [query_rank or n_embd × n_heads·query_dim] */
+  LLM_OP_KEY_LOW_NORM,        /* [kv_rank], of what KEY gives, [n_embd × kv_rank + rope_dim] */
+  LLM_OP_QUERY_ABSORB,        /* [query_dim - rope_dim × n_heads·kv_rank], a part for each head: queries
+                               * for latent vectors */
   LLM_OP_QUERY_BIAS,          /* [n_heads·head_dim] */
   LLM_OP_KEY_BIAS,            /* [n_kv_heads·head_dim] */
   LLM_OP_VALUE_BIAS,          /* [n_kv_heads·head_dim] */
   LLM_OP_QUERY_NORM,          /* [head_dim], for each head alike; or [n_heads·head_dim] */
   LLM_OP_KEY_NORM,            /* [head_dim]; or [n_kv_heads·head_dim] */
   LLM_OP_ATTENTION_SINKS,     /* [n_heads], scores of nothing, which take a share of attention */
-  LLM_OP_ATTENTION_OUT,       /* [n_heads·head_dim × n_embd] */
+  LLM_OP_VALUE_UP,            /* [kv_rank × n_heads·value_dim], a part for each head: values of latent
+                               * vectors */
+  LLM_OP_ATTENTION_OUT,       /* [n_heads·head_dim × n_embd]; or [n_heads·value_dim × n_embd] */
   LLM_OP_ATTENTION_OUT_BIAS,  /* [n_embd] */
   LLM_OP_ATTENTION_POST_NORM, /* [n_embd], before the sum with the residual stream */
   LLM_OP_LAUREL_IN,           /* [n_embd × laurel_rank], a short way around attention */
@@ -52,15 +62,15 @@ typedef enum
   LLM_OP_FFN_UP_BIAS,         /* [n_ff] */
   LLM_OP_FFN_DOWN,            /* [n_ff × n_embd] */
   LLM_OP_FFN_DOWN_BIAS,       /* [n_embd] */
-  /* In the place of the last six, where each row goes through some of many networks:
-   * outputs of the first expert, then of the second, … */
+  /* In the place of the last six, where each row goes through some of many networks; or beside them,
+   * which then are the network of all rows. Outputs of the first expert, then of the second, … */
   LLM_OP_EXPERT_ROUTER,       /* [n_embd × n_experts] */
   LLM_OP_EXPERT_ROUTER_BIAS,  /* [n_experts] */
-  LLM_OP_EXPERT_GATE,         /* [n_embd × n_experts·n_ff] */
-  LLM_OP_EXPERT_UP,           /* [n_embd × n_experts·n_ff] */
-  LLM_OP_EXPERT_DOWN,         /* [n_ff × n_experts·n_embd] */
-  LLM_OP_EXPERT_GATE_BIAS,    /* [n_experts·n_ff] */
-  LLM_OP_EXPERT_UP_BIAS,      /* [n_experts·n_ff] */
+  LLM_OP_EXPERT_GATE,         /* [n_embd × n_experts·n_expert_ff] */
+  LLM_OP_EXPERT_UP,           /* [n_embd × n_experts·n_expert_ff] */
+  LLM_OP_EXPERT_DOWN,         /* [n_expert_ff × n_experts·n_embd] */
+  LLM_OP_EXPERT_GATE_BIAS,    /* [n_experts·n_expert_ff] */
+  LLM_OP_EXPERT_UP_BIAS,      /* [n_experts·n_expert_ff] */
   LLM_OP_EXPERT_DOWN_BIAS,    /* [n_experts·n_embd] */
   LLM_OP_FFN_POST_NORM,       /* [n_embd], before the sum with the residual stream */
 
@@ -113,6 +123,12 @@ typedef enum
    LLM_OP_BIT (LLM_OP_STREAM_ROUTER) | LLM_OP_BIT (LLM_OP_STREAM_PREDICT) |                 \
    LLM_OP_BIT (LLM_OP_STREAM_CORRECT) | LLM_OP_BIT (LLM_OP_STREAM_CORRECT_SCALE) |          \
    LLM_OP_BIT (LLM_OP_STREAM_UNPROJECTION))
+/* Where K and V are of one latent vector. */
+#define LLM_OPS_LATENT                                                                      \
+  (LLM_OP_BIT (LLM_OP_QUERY_UP) | LLM_OP_BIT (LLM_OP_KEY_LOW_NORM) |                        \
+   LLM_OP_BIT (LLM_OP_QUERY_ABSORB) | LLM_OP_BIT (LLM_OP_VALUE_UP))
+#define LLM_OPS_QUERY_LOW                                                                   \
+  (LLM_OP_BIT (LLM_OP_QUERY_LOW) | LLM_OP_BIT (LLM_OP_QUERY_LOW_NORM))
 #define LLM_OPS_LAUREL                                                                      \
   (LLM_OP_BIT (LLM_OP_LAUREL_IN) | LLM_OP_BIT (LLM_OP_LAUREL_OUT) |                         \
    LLM_OP_BIT (LLM_OP_LAUREL_POST_NORM))

@@ -148,17 +148,17 @@ llm_sub_models_get_shape (const LlmSubModels *self,
 {
   const guint *n_groups = self->n_groups + (gsize) layer * self->n_levels;
   const guint *n_channels = self->n_channels + (gsize) layer * self->n_levels;
-  guint group_size = get_group_width (hparams, layer);
+  guint n_kv_heads = hparams->layers[layer].n_kv_heads;
   LlmSegmentShape shape = { 0 };
 
   llm_operator_get_shape (hparams, op, layer, &shape.in_count, &shape.out_count);
   switch (op)
     {
     case LLM_OP_QUERY:
-      cut (n_groups, segment, group_size, &shape.out_first, &shape.out_count);
+      cut (n_groups, segment, shape.out_count / n_kv_heads, &shape.out_first, &shape.out_count);
       break;
     case LLM_OP_ATTENTION_OUT:
-      cut (n_groups, segment, group_size, &shape.in_first, &shape.in_count);
+      cut (n_groups, segment, shape.in_count / n_kv_heads, &shape.in_first, &shape.in_count);
       break;
     case LLM_OP_FFN_GATE:
     case LLM_OP_FFN_UP:

@@ -133,7 +133,27 @@ class Model:
         g.add('tokenizer.ggml.eos_token_id', UINT32, 2)
         g.add('tokenizer.ggml.unknown_token_id', UINT32, 0)
 
+    def add_latent_attention(self, prefix):
+        heads, rank, rope, nope, value = N_HEADS, 12, 4, 6, 10
+        self.norm(prefix + 'attn_norm', N_EMBD)
+        if 'attention.q_lora_rank' in self.o['keys']:
+            n = self.o['keys']['attention.q_lora_rank']
+            self.matrix(prefix + 'attn_q_a', N_EMBD, n)
+            self.norm(prefix + 'attn_q_a_norm', n)
+            self.matrix(prefix + 'attn_q_b', n, heads * (nope + rope))
+        else:
+            self.matrix(prefix + 'attn_q', N_EMBD, heads * (nope + rope))
+        self.matrix(prefix + 'attn_kv_a_mqa', N_EMBD, rank + rope)
+        self.norm(prefix + 'attn_kv_a_norm', rank)
+        for name, n_in, n_out in ('attn_k_b', nope, rank), ('attn_v_b', rank, value):
+            self.gguf.tensor(f'{prefix}{name}.weight', [n_in, n_out, heads],
+                             self.draw(n_in * n_out * heads, 1.5 / n_in ** 0.5))
+        self.matrix(prefix + 'attn_output', heads * value, N_EMBD)
+
     def add_attention(self, prefix, layer):
+        if self.o.get('is_latent'):
+            self.add_latent_attention(prefix)
+            return
         n_kv_heads, head_dim = self.o.get('heads', {}).get(layer, (N_KV_HEADS, HEAD_DIM))
         n_q, n_kv = N_HEADS * head_dim, n_kv_heads * head_dim
         has_kv = layer < self.o.get('n_kv_layers', layer + 1)
@@ -176,6 +196,11 @@ class Model:
         self.matrix(prefix + 'ffn_gate_inp', N_EMBD, n_experts)
         if has_biases:
             self.bias(prefix + 'ffn_gate_inp', n_experts)
+        if self.o.get('has_choice_bias'):
+            self.gguf.tensor(prefix + 'exp_probs_b.bias', [n_experts], self.draw(n_experts, 0.3))
+        for part, n_in, n_out in (('gate', N_EMBD, 16), ('up', N_EMBD, 16), ('down', 16, N_EMBD)):
+            if self.o.get('has_shared'):
+                self.matrix(f'{prefix}ffn_{part}_shexp', n_in, n_out)
         for part, n_in, n_out in ('gate', N_EMBD, n_ff), ('up', N_EMBD, n_ff), ('down', n_ff, N_EMBD):
             self.gguf.tensor(f'{prefix}ffn_{part}_exps.weight', [n_in, n_out, n_experts],
                              self.draw(n_in * n_out * n_experts, gain / n_in ** 0.5))
@@ -237,7 +262,7 @@ class Model:
             self.factors(name)
         for layer in range(self.o.get('n_layers', 2)):
             self.add_attention(f'blk.{layer}.', layer)
-            if 'n_experts' in self.o:
+            if 'n_experts' in self.o and layer >= self.o.get('n_dense', 0):
                 self.add_experts(f'blk.{layer}.')
             else:
                 self.add_ffn(f'blk.{layer}.', layer)
@@ -250,6 +275,8 @@ class Model:
         self.gguf.write(folder / (self.name + '.gguf'))
 
 
+LATENT = {'attention.kv_lora_rank': 12, 'attention.key_length': 16, 'attention.value_length': 12,
+          'attention.key_length_mla': 10, 'attention.value_length_mla': 10}
 LONG = ['rope_factors_long', 'rope_factors_short']
 GEMMA = {'has_post_norms': True, 'embedding_gain': 1.0}
 
@@ -350,6 +377,21 @@ MODELS = [
                 'attention.head_count_kv': [2, 2, 1],
                 'rope.dimension_count_swa': 8, 'rope.freq_base_swa': 500.0,
                 'attention.shared_kv_layers': 0, 'embedding_length_per_layer_input': 0}),
+    Model('deepseek2', 'deepseek2', n_layers=3, is_latent=True, is_untied=True, rope_dim=4,
+          rope_base=1000000.0, n_experts=6, n_ff=16, n_dense=1, has_shared=True,
+          has_choice_bias=True, expert_gain=2.5,
+          keys={**LATENT, 'attention.q_lora_rank': 9, 'feed_forward_length': 40,
+                'expert_count': 6, 'expert_used_count': 3, 'expert_shared_count': 1,
+                'expert_feed_forward_length': 16, 'leading_dense_block_count': 1,
+                'expert_gating_func': 2, 'expert_weights_norm': True, 'expert_weights_scale': 1.75}),
+    Model('deepseek2-lite', 'deepseek2', n_layers=4, is_latent=True, rope_dim=4,
+          n_experts=5, n_ff=16, n_dense=2, has_shared=True, expert_gain=2.5,
+          keys={**LATENT, 'feed_forward_length': 40, 'expert_count': 5, 'expert_used_count': 2,
+                'expert_shared_count': 1, 'expert_feed_forward_length': 16,
+                'leading_dense_block_count': 2, 'expert_gating_func': 1,
+                'rope.scaling.type': 'yarn', 'rope.scaling.factor': 40.0,
+                'rope.scaling.original_context_length': 16,
+                'rope.scaling.yarn_log_multiplier': 0.0707}),
     Model('qwen2vl', 'qwen2vl', is_untied=True, biases='qkv', rope_base=1000000.0,
           keys={'rope.dimension_sections': [2, 3, 3, 0]}),
     Model('qwen3vl', 'qwen3vl', has_head_norms=True, rope_base=5000000.0,

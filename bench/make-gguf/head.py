@@ -2,6 +2,8 @@
 """The keys of a file with random weights, with a vocabulary that can write every text."""
 from modelfile.head import BOOL, FLOAT32, INT32, STRING, UINT32, Keys
 
+from .tensors import get_layer
+
 SPACE_MARK = "\u2581"
 NORMAL, UNKNOWN, CONTROL, BYTE = 1, 2, 3, 6
 
@@ -77,6 +79,37 @@ class Vocabulary:
         keys.add("tokenizer.chat_template", STRING, CHATML)
 
 
+def make_layer_keys(shape, n_layers):
+    """Where layers differ, or keys and values are latent."""
+    numbers = {}
+    layers = [get_layer(shape, i, n_layers) for i in range(n_layers)]
+    if shape.shared is not None:
+        numbers |= {"attention.sliding_window_pattern": [layer.has_window for layer in layers],
+                    "attention.shared_kv_layers": sum(not layer.has_kv for layer in layers),
+                    "feed_forward_length": [layer.n_ff for layer in layers]}
+    if shape.has_streams:
+        numbers["activation_sparsity_scale"] = [1.6448533535003662 if i < 10 else float("-inf")
+                                                for i in range(n_layers)]
+    if shape.shared is not None and shape.shared.full_head_dim > 0:
+        for part in "key", "value":
+            numbers |= {f"attention.{part}_length": shape.shared.full_head_dim,
+                        f"attention.{part}_length_swa": shape.head_dim}
+        numbers |= {"rope.dimension_count": shape.shared.full_head_dim,
+                    "rope.dimension_count_swa": shape.head_dim}
+    if shape.latent is not None:
+        low = shape.latent
+        numbers |= {"attention.q_lora_rank": low.query_rank, "attention.kv_lora_rank": low.kv_rank,
+                    "attention.key_length": low.kv_rank + low.n_rotated,
+                    "attention.value_length": low.kv_rank,
+                    "attention.key_length_mla": low.n_unrotated + low.n_rotated,
+                    "attention.value_length_mla": low.value_dim,
+                    "rope.dimension_count": low.n_rotated, "feed_forward_length": shape.n_dense_ff,
+                    "leading_dense_block_count": shape.n_dense,
+                    "expert_feed_forward_length": shape.n_ff,
+                    "expert_shared_count": shape.n_shared_experts}
+    return numbers
+
+
 def make_keys(name, shape, mixture, n_layers):
     keys = Keys()
     keys.add("general.architecture", STRING, shape.architecture)
@@ -93,6 +126,7 @@ def make_keys(name, shape, mixture, n_layers):
                     "attention.value_length": shape.head_dim}
     if not shape.is_bpe or shape.n_rotated > 0:
         numbers["rope.dimension_count"] = shape.n_rotated or shape.head_dim
+    numbers |= make_layer_keys(shape, n_layers)
     epsilon = "layer_norm_epsilon" if shape.has_centered_norms else "layer_norm_rms_epsilon"
     numbers |= {"rope.freq_base": shape.rope_base, f"attention.{epsilon}": shape.eps,
                 "vocab_size": shape.n_vocab}
@@ -102,8 +136,10 @@ def make_keys(name, shape, mixture, n_layers):
         numbers |= {"expert_feed_forward_length": shape.n_ff,
                     "feed_forward_length": shape.n_ff * shape.n_used_experts}
     for key, number in (numbers | shape.keys).items():
-        kind = (INT32 if isinstance(number, list) else FLOAT32 if isinstance(number, float)
-                else STRING if isinstance(number, str) else UINT32)
+        first = number[0] if isinstance(number, list) else number
+        kind = (BOOL if isinstance(first, bool) else FLOAT32 if isinstance(first, float)
+                else STRING if isinstance(first, str)
+                else INT32 if isinstance(number, list) else UINT32)
         keys.add(f"{shape.architecture}.{key}", kind, number)
     Vocabulary(shape).write(keys, shape.is_bpe)
     return keys

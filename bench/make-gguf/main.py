@@ -13,7 +13,8 @@ from modelfile.head import make_head
 from modelfile.types import TYPES
 
 from . import companion, head, levels, weights, widen
-from .shapes import MIXTURES, SHAPES, make_tensors
+from .shapes import SHAPES
+from .tensors import MIXTURES, make_tensors
 
 # Weights that one thread makes and writes at a time: blocks of 32 and of 256 fit.
 PIECE_VALUES = 1 << 20

@@ -1,10 +1,25 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
-"""Shapes of well-known models and the mixtures of number formats that their files have."""
-import collections
+"""Shapes of well-known models."""
 import dataclasses
-import math
 
-from modelfile.types import TYPES
+
+@dataclasses.dataclass
+class Latent:
+    """Keys and values of one vector, which all heads share."""
+    query_rank: int
+    kv_rank: int
+    n_unrotated: int         # values of a head's query; rotated ones are behind them
+    n_rotated: int
+    value_dim: int           # of a head
+
+
+@dataclasses.dataclass
+class Shared:
+    """Layers with a window and without, of which the last have no keys and values of their own."""
+    period: int              # every so many layers one has no window
+    n_layers: int            # of the whole model: those without keys and values
+    full_head_dim: int = 0   # of heads without a window; 0: as the others
+    ff_factor: int = 1       # how many times wider the networks of those layers are
 
 
 @dataclasses.dataclass
@@ -37,6 +52,14 @@ class Shape:
     has_biases: bool = False            # of the attention's output and of experts
     ffn_norm: str = "ffn_norm"
     n_rotated: int = 0       # values of a head; 0: all
+    n_layer_embd: int = 0    # of an embedding that each layer has
+    has_streams: bool = False           # four residual streams, and a way around attention
+    has_layer_scales: bool = False
+    n_dense: int = 0         # layers without experts before those with
+    n_dense_ff: int = 0
+    n_shared_experts: int = 0
+    latent: Latent = None
+    shared: Shared = None
     keys: dict = dataclasses.field(default_factory=dict)   # more of the architecture's
 
 
@@ -89,6 +112,23 @@ SHAPES = {
                          keys={"attention.sliding_window": 128, "rope.scaling.type": "yarn",
                                "rope.scaling.factor": 32.0,
                                "rope.scaling.original_context_length": 4096}),
+    "gemma3n-e2b": Shape("Gemma 3n E2B", "gemma3n", 30, 2048, 8, 2, 256, 8192, 262144, 32768, 1e6,
+                         1e-6, is_tied=True, has_qk_norms=True, has_post_norms=True,
+                         n_layer_embd=256, has_streams=True, shared=Shared(5, 10),
+                         keys={"attention.sliding_window": 512, "altup.num_inputs": 4,
+                               "altup.active_idx": 0, "embedding_length_per_layer_input": 256}),
+    "gemma4-e2b": Shape("Gemma 4 E2B", "gemma4", 35, 1536, 8, 1, 256, 6144, 262144, 131072, 1e6,
+                        1e-6, is_tied=True, has_qk_norms=True, has_post_norms=True,
+                        n_layer_embd=256, has_layer_scales=True, shared=Shared(5, 20, 512, 2),
+                        keys={"attention.sliding_window": 512, "rope.freq_base_swa": 1e4,
+                              "embedding_length_per_layer_input": 256,
+                              "final_logit_softcapping": 30.0}),
+    "glm-4.7-flash": Shape("GLM 4.7 Flash, 64 experts of which 4 are used", "deepseek2", 47, 2048, 20,
+                           1, 576, 1536, 154880, 202752, 1e6, 1e-5, n_experts=64, n_used_experts=4,
+                           is_bpe=True, n_dense=1, n_dense_ff=10240, n_shared_experts=1,
+                           latent=Latent(768, 512, 192, 64, 256),
+                           keys={"expert_gating_func": 2, "expert_weights_norm": True,
+                                 "expert_weights_scale": 1.8}),
     "tiny-llama": Shape("nothing: for tests", "llama", 2, 256, 4, 2, 64, 512, 1024, 2048, 1e4,
                         1e-5),
     "tiny-qwen2": Shape("nothing: for tests", "qwen2", 2, 384, 6, 2, 64, 512, 1024, 2048, 1e6, 1e-6,
@@ -110,6 +150,23 @@ SHAPES = {
     "tiny-glm4": Shape("nothing: for tests", "glm4", 2, 256, 4, 2, 64, 512, 1024, 2048, 1e4, 1e-5,
                        is_bpe=True, has_qkv_biases=True, has_post_norms=True, has_fused_gate=True,
                        n_rotated=32),
+    "tiny-gemma3n": Shape("nothing: for tests", "gemma3n", 6, 256, 4, 2, 64, 512, 1024, 2048, 1e6,
+                          1e-6, is_tied=True, has_qk_norms=True, has_post_norms=True,
+                          n_layer_embd=256, has_streams=True, shared=Shared(3, 2),
+                          keys={"attention.sliding_window": 32, "altup.num_inputs": 4,
+                                "altup.active_idx": 0, "embedding_length_per_layer_input": 256}),
+    "tiny-gemma4": Shape("nothing: for tests", "gemma4", 6, 256, 4, 1, 64, 512, 1024, 2048, 1e6,
+                         1e-6, is_tied=True, has_qk_norms=True, has_post_norms=True,
+                         n_layer_embd=256, has_layer_scales=True, shared=Shared(3, 3, 128, 2),
+                         keys={"attention.sliding_window": 32, "rope.freq_base_swa": 1e4,
+                               "embedding_length_per_layer_input": 256,
+                               "final_logit_softcapping": 30.0}),
+    "tiny-deepseek2": Shape("nothing: for tests", "deepseek2", 3, 256, 4, 1, 96, 256, 1024, 2048, 1e6,
+                            1e-5, n_experts=8, n_used_experts=4, is_bpe=True, n_dense=1,
+                            n_dense_ff=512, n_shared_experts=1,
+                            latent=Latent(128, 64, 64, 32, 64),
+                            keys={"expert_gating_func": 2, "expert_weights_norm": True,
+                                  "expert_weights_scale": 1.8}),
     "tiny-cohere2": Shape("nothing: for tests", "cohere2", 4, 256, 4, 2, 64, 512, 1024, 2048, 5e4,
                           1e-5, is_tied=True, is_bpe=True, has_centered_norms=True,
                           has_parallel_ffn=True,
@@ -134,132 +191,3 @@ SHAPES = {
                           1e-6, is_tied=True, has_qk_norms=True, is_bpe=True,
                           keys={"rope.dimension_sections": [12, 10, 10, 0]}),
 }
-
-# The rules by which the quantizer of llama.cpp, without an importance matrix, gives some tensors
-# more bits: PURE: all matrices are alike. OUTPUT: the output has Q6_K. Q3_K_M: that, and Q4_K or
-# Q5_K for some. MORE: that, and Q6_K for values and ffn_down of some layers.
-PURE, OUTPUT, Q3_K_M, MORE = range(4)
-
-# The names under which people know files. type: of what no rule names.
-Mixture = collections.namedtuple("Mixture", "file_type type rules")
-
-MIXTURES = {
-    "F32": Mixture(0, "F32", PURE), "F16": Mixture(1, "F16", PURE),
-    "BF16": Mixture(32, "BF16", PURE),
-    "Q4_0": Mixture(2, "Q4_0", OUTPUT), "Q4_1": Mixture(3, "Q4_1", OUTPUT),
-    "Q5_0": Mixture(8, "Q5_0", OUTPUT), "Q5_1": Mixture(9, "Q5_1", OUTPUT),
-    "Q8_0": Mixture(7, "Q8_0", PURE), "Q2_K": Mixture(10, "Q2_K", PURE),
-    "Q3_K": Mixture(11, "Q3_K", PURE), "Q4_K": Mixture(14, "Q4_K", PURE),
-    "Q5_K": Mixture(16, "Q5_K", PURE), "Q6_K": Mixture(18, "Q6_K", PURE),
-    "IQ4_NL": Mixture(25, "IQ4_NL", PURE), "IQ4_XS": Mixture(30, "IQ4_XS", PURE),
-    "MXFP4": Mixture(38, "MXFP4", PURE), "Q1_0": Mixture(40, "Q1_0", PURE),
-    "IQ2_XXS": Mixture(19, "IQ2_XXS", PURE), "IQ2_XS": Mixture(20, "IQ2_XS", PURE),
-    "IQ2_S": Mixture(28, "IQ2_S", PURE), "IQ3_XXS": Mixture(23, "IQ3_XXS", PURE),
-    "IQ3_S": Mixture(26, "IQ3_S", PURE),
-    "Q3_K_M": Mixture(12, "Q3_K", Q3_K_M),
-    "Q4_K_M": Mixture(15, "Q4_K", MORE), "Q5_K_M": Mixture(17, "Q5_K", MORE),
-}
-
-# Types that rows take which are no whole number of blocks of 256.
-NARROW = {"IQ2_XXS": "IQ4_NL", "IQ2_XS": "IQ4_NL", "IQ2_S": "IQ4_NL", "IQ3_XXS": "IQ4_NL",
-          "IQ3_S": "IQ4_NL", "Q2_K": "IQ4_NL", "Q3_K": "IQ4_NL", "IQ4_XS": "IQ4_NL",
-          "Q4_K": "Q5_0", "Q5_K": "Q5_1", "Q6_K": "Q8_0"}
-# Deviation of a file's logits.
-LOGITS_GAIN = 2.5
-
-# deviation: of random weights; None: all are 1.
-Tensor = collections.namedtuple("Tensor", "name type dims deviation")
-
-
-def choose_type(mixture, shape, name, layer, n_layers):
-    is_value, is_out = name == "attn_v", name == "attn_output"
-    is_down = name.startswith("ffn_down")
-    if mixture.rules == PURE:
-        return mixture.type
-    # Next to eight experts attention is small.
-    if shape.n_experts == 8 and (is_value or name == "attn_k"):
-        return "Q8_0"
-    if shape.n_experts == 8 and is_out:
-        return "Q5_K" if mixture.type in ("Q3_K", "Q4_K") else mixture.type
-    if mixture.rules == Q3_K_M:
-        if (is_value and layer < 2) or (is_down and layer < n_layers // 16):
-            return "Q5_K"
-        return "Q4_K" if is_value or is_down or is_out else mixture.type
-    # The first and the last eighth of the layers, and every third between them.
-    has_more = (layer < n_layers // 8 or layer >= 7 * n_layers // 8 or
-                (layer - n_layers // 8) % 3 == 2)
-    return "Q6_K" if mixture.rules == MORE and (is_value or is_down) and has_more else mixture.type
-
-
-def matrix(name, kind, deviation, *dims):
-    if dims[0] % TYPES[kind].block_size != 0:
-        kind = NARROW.get(kind, "F16")
-    return Tensor(name, kind, dims, deviation)
-
-
-def make_layer(shape, mixture, layer, n_layers):
-    """Inputs of deviation 1 give outputs of about 1; what layers add to the residual stream does
-    not grow with their number."""
-    n_q, n_kv = shape.n_heads * shape.head_dim, shape.n_kv_heads * shape.head_dim
-    quiet = 1 / math.sqrt(2.0 * n_layers)
-    suffix, experts = ("_exps", [shape.n_experts]) if shape.n_experts > 0 else ("", [])
-
-    def vector(name, n, deviation=None):
-        return Tensor(f"blk.{layer}.{name}", "F32", (n,), deviation)
-
-    def weights(name, gain, *dims):
-        kind = "F32"
-        if name != "ffn_gate_inp":
-            kind = choose_type(mixture, shape, name, layer, n_layers)
-        return matrix(f"blk.{layer}.{name}.weight", kind, gain / math.sqrt(dims[0]), *dims)
-
-    if shape.has_pre_norms:
-        yield vector("attn_norm.weight", shape.n_embd)
-    yield weights("attn_q", 1, shape.n_embd, n_q)
-    yield weights("attn_k", 1, shape.n_embd, n_kv)
-    yield weights("attn_v", 1, shape.n_embd, n_kv)
-    if shape.has_qkv_biases:
-        yield vector("attn_q.bias", n_q, 0.1)
-        yield vector("attn_k.bias", n_kv, 0.1)
-        yield vector("attn_v.bias", n_kv, 0.1)
-    if shape.has_qk_norms:
-        is_wide = shape.has_wide_head_norms
-        yield vector("attn_q_norm.weight", n_q if is_wide else shape.head_dim)
-        yield vector("attn_k_norm.weight", n_kv if is_wide else shape.head_dim)
-    if shape.has_sinks:
-        yield vector("attn_sinks.weight", shape.n_heads, 1.0)
-    yield weights("attn_output", quiet, n_q, shape.n_embd)
-    if shape.has_biases:
-        yield vector("attn_output.bias", shape.n_embd, 0.1 * quiet)
-    if shape.has_post_norms:
-        yield vector("post_attention_norm.weight", shape.n_embd)
-    if shape.has_pre_norms and not shape.has_parallel_ffn:
-        yield vector(shape.ffn_norm + ".weight", shape.n_embd)
-    if shape.n_experts > 0:
-        yield weights("ffn_gate_inp", 1, shape.n_embd, shape.n_experts)
-    if shape.n_experts > 0 and shape.has_biases:
-        yield vector("ffn_gate_inp.bias", shape.n_experts, 0.1)
-        for name, n, gain in (("gate", shape.n_ff, 0.1), ("up", shape.n_ff, 0.1),
-                              ("down", shape.n_embd, 0.1 * quiet)):
-            yield Tensor(f"blk.{layer}.ffn_{name}_exps.bias", "F32", (n, shape.n_experts), gain)
-    if shape.has_fused_gate:
-        yield weights("ffn_up", 1, shape.n_embd, 2 * shape.n_ff)
-    else:
-        yield weights("ffn_gate" + suffix, 1, shape.n_embd, shape.n_ff, *experts)
-        yield weights("ffn_up" + suffix, 1, shape.n_embd, shape.n_ff, *experts)
-    yield weights("ffn_down" + suffix, quiet, shape.n_ff, shape.n_embd, *experts)
-    if shape.has_post_norms:
-        yield vector("post_ffw_norm.weight", shape.n_embd)
-
-
-def make_tensors(shape, mixture, n_layers):
-    """All tensors in the order of a file."""
-    deviation = LOGITS_GAIN / math.sqrt(shape.n_embd)
-    output = mixture.type if mixture.rules == PURE else "Q6_K"
-    yield matrix("token_embd.weight", output if shape.is_tied else mixture.type,
-                 deviation if shape.is_tied else 1.0, shape.n_embd, shape.n_vocab)
-    for layer in range(n_layers):
-        yield from make_layer(shape, mixture, layer, n_layers)
-    yield Tensor("output_norm.weight", "F32", (shape.n_embd,), None)
-    if not shape.is_tied:
-        yield matrix("output.weight", output, deviation, shape.n_embd, shape.n_vocab)

@@ -16,7 +16,7 @@ from modelfile.reader import GgufError
 from modelfile.types import TYPES
 
 from . import axis, weights
-from .shapes import MIXTURES, PURE, make_tensors
+from .tensors import MIXTURES, PURE, make_tensors
 
 ARCHITECTURE = "llama"
 # Of weights that add nothing: to a sum of ordinary size, or to what a format can hold.

@@ -247,7 +247,7 @@ test_architectures (void)
   } cases[] = {
     { "tiny-granite", 1.0 / 8 }, { "tiny-exaone4", 1 }, { "tiny-glm4", 1 }, { "tiny-minicpm", 1 },
     { "tiny-olmo2", 1 }, { "tiny-qwen2vl", 1 }, { "tiny-qwen3vl", 1 }, { "tiny-cohere2", 1.0 / 4 },
-    { "tiny-gpt-oss", 1 },
+    { "tiny-gpt-oss", 1 }, { "tiny-gemma3n", 1 }, { "tiny-gemma4", 1 }, { "tiny-deepseek2", 1 },
   };
 
   for (guint i = 0; i < G_N_ELEMENTS (cases); i++)

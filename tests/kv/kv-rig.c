@@ -12,6 +12,9 @@
 
 #define WAIT_US (100 * 1000)
 
+/* As models have them that have windows. */
+static const LlmKvLayer uneven[RIG_LAYERS] = { { 1, 16 }, { 2, 16 }, { 1, 8 }, { 2, 8 } };
+
 void
 rig_open_store (Rig *rig)
 {
@@ -22,6 +25,7 @@ rig_open_store (Rig *rig)
     .n_kv_heads = RIG_HEADS,
     .head_dim = RIG_HEAD_DIM,
     .chunk_slots = RIG_SLOTS,
+    .layers = rig->windows != NULL ? uneven : NULL,
     .windows = rig->windows,
   };
   g_autoptr (GError) error = NULL;
@@ -241,22 +245,23 @@ typedef struct
 } Floats;
 
 static void
-read_view (const LlmKvView *view,
-           Floats          *floats)
+read_view (const LlmKvLayer *shape,
+           const LlmKvView  *view,
+           Floats           *floats)
 {
-  for (guint head = 0; head < RIG_HEADS; head++)
+  for (guint head = 0; head < shape->n_kv_heads; head++)
     for (LlkKvPart part = LLK_KV_KEYS; part <= LLK_KV_VALUES; part++)
       {
         float values[RIG_SLOTS * RIG_HEAD_DIM];
         const guint8 *data = (const guint8 *) (part == LLK_KV_VALUES ? view->v : view->k)
                              + head * view->head_bytes;
 
-        llk_ops_best ()->kv->unpack (view->format, part, RIG_HEAD_DIM, RIG_SLOTS, data, values,
+        llk_ops_best ()->kv->unpack (view->format, part, shape->head_dim, RIG_SLOTS, data, values,
                                      false);
         for (guint slot = 0; slot < RIG_SLOTS; slot++)
-          for (guint d = 0; d < RIG_HEAD_DIM; d++)
-            floats->values[slot][part][head * RIG_HEAD_DIM + d]
-                = part == LLK_KV_VALUES ? values[slot * RIG_HEAD_DIM + d]
+          for (guint d = 0; d < shape->head_dim; d++)
+            floats->values[slot][part][head * shape->head_dim + d]
+                = part == LLK_KV_VALUES ? values[slot * shape->head_dim + d]
                                         : values[d * RIG_SLOTS + slot];
       }
 }
@@ -277,6 +282,7 @@ compare_slot (Twin            *twin,
               guint            layer,
               guint            slot)
 {
+  const LlmKvLayer *shape = &twin->rig->store->layers[layer];
   gboolean is_rough = twin->is_rough[get_token (twin, slot)];
   double error = 0, sum = 0;
 
@@ -286,7 +292,7 @@ compare_slot (Twin            *twin,
       float expected[RIG_VALUES];
 
       twin_expect (twin, layer, slot, is_value, expected);
-      for (guint i = 0; i < RIG_VALUES; i++)
+      for (guint i = 0; i < shape->n_kv_heads * shape->head_dim; i++)
         {
           error += ((double) found[i] - expected[i]) * ((double) found[i] - expected[i]);
           sum += (double) expected[i] * expected[i];
@@ -322,7 +328,7 @@ compare_layer (Twin *twin,
       g_assert_cmpuint (view.first_slot, ==, chunk * RIG_SLOTS);
       g_assert_cmpuint (view.n_slots, ==, MIN (RIG_SLOTS, n_slots - chunk * RIG_SLOTS));
       if (view.k != NULL)
-        read_view (&view, &floats);
+        read_view (&twin->rig->store->layers[layer], &view, &floats);
       for (guint i = 0; i < view.n_slots; i++)
         if (is_seen[view.first_slot + i])
           {

@@ -235,7 +235,7 @@ run_model (guint   model,
   LlmDraftModel *draft;
   Rig rig;
 
-  rig_init_with (&rig, model_paths[model], (guint) n_threads);
+  rig_init_with (&rig, model_paths[model], (guint) n_threads, NULL);
   rig_load (&rig, 0);
   llm_command_send (llm_command_new (rig.executor, set_costs, NULL, NULL));
   draft = draft_rig_open (&rig, draft_path, 1);

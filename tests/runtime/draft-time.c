@@ -166,7 +166,7 @@ main (int    argc,
     g_error ("%s", error->message);
   if (paths == NULL || draft_path == NULL)
     g_error ("Name a model, files of tasks, and the draft model with --draft");
-  rig_init_with (&rig, paths[0], (guint) n_threads);
+  rig_init_with (&rig, paths[0], (guint) n_threads, NULL);
   if (cache_path != NULL)
     {
       rig_load_from (&rig, 0, llm_repacked_cache_new (cache_path, FALSE, NULL, 0));

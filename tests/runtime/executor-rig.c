@@ -108,10 +108,12 @@ rig_init (Rig    *rig,
 void
 rig_init_with (Rig        *rig,
                const char *path,
-               guint       n_threads)
+               guint       n_threads,
+               const char *chunks_folder)
 {
   const LlmExecutorConfig config = {
     .kernels = llk_ops_best (), .n_threads = n_threads, .chunk_slots = 16,
+    .chunks_folder = chunks_folder,
   };
 
   init (rig, (const char *const[]) { path, NULL }, &config);
@@ -214,6 +216,7 @@ rig_submit (Rig        *rig,
     request->stops = g_strsplit (rig->stop, "\n", 1);
   request->instance = instance;
   request->session_id = session;
+  request->context = g_strdup (session != 0 ? rig->context : NULL);
   request->decoder = decoder;
   request->max_tokens = n_tokens;
   request->n_ctx = rig->n_ctx;

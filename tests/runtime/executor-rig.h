@@ -20,6 +20,7 @@ typedef struct
   gboolean has_markup;     /* prompts have the model's own */
   float penalty;           /* of tokens that were used before */
   const char *stop;        /* (nullable): ends answers */
+  const char *context;     /* (nullable): whose folder on storage sessions have */
   void (*on_text) (LlmRequest *request); /* (nullable): further, when an answer has text */
 } Rig;
 
@@ -41,10 +42,11 @@ void        outcome_clear (Outcome    *outcome);
 /* @kv_ratio: as in LlmExecutorConfig. */
 void        rig_init      (Rig        *rig,
                            double      kv_ratio);
-/* With one model only. */
+/* With one model only. @chunks_folder: (nullable): where chunks are written. */
 void        rig_init_with (Rig        *rig,
                            const char *path,
-                           guint       n_threads);
+                           guint       n_threads,
+                           const char *chunks_folder);
 void        rig_clear     (Rig        *rig);
 /* @cache: (nullable): where prepared weights lie; NULL to have them in memory. */
 void        rig_load_from (Rig        *rig,

@@ -17,9 +17,7 @@ fail_array (LlmKeys    *keys,
             const char *key)
 {
   llm_gguf_fail (keys->gguf, &keys->error, LLMSVC_ERROR_UNSUPPORTED,
-                 "%s is an array: models whose layers differ are not supported, one "
-                 "number for all of them is",
-                 key);
+                 "%s is an array: one number for all layers is supported for it", key);
 }
 
 guint

@@ -25,7 +25,9 @@ static const char *const overflow_choices[] = { "error", "slide", NULL };
 static const char *const cancel_choices[] = { "discard", "keep", NULL };
 static const char *const prefix_choices[] = { "exact", "any", NULL };
 static const char *const draft_choices[] = { "auto", "off", "lookup", NULL };
-static const char *const thinking_choices[] = { "auto", "off", "on", NULL };
+static const char *const thinking_choices[] = {
+  "auto", "off", "on", "low", "medium", "high", NULL
+};
 static const char *const stream_choices[] = { "text", "jsonl", NULL };
 
 /* `if-revision`, `request-id` and `on-cancel` speak of a context's turns, so
@@ -131,7 +133,8 @@ static const LlmsvcOptionInfo table[] = {
   { .id = LLMSVC_OPTION_THINKING, .key = "thinking", .type = "s",
     .calls = CALLS_PROMPT | LLMSVC_CALL_APPEND, .choices = thinking_choices,
     .takes_numbers = TRUE, .max = MAX_TOKENS,
-    .summary = N_("Whether the model reasons before it answers, or for how many tokens at most."),
+    .summary = N_("Whether the model reasons before it answers, with which effort, or for how many "
+                  "tokens at most."),
     .feature = "thinking", .since = 6 },
 
   { .id = LLMSVC_OPTION_LOGPROBS, .key = "logprobs", .type = "u", .calls = CALLS_PROMPT,
@@ -302,7 +305,7 @@ static const LlmsvcForeignKey foreign_options[] = {
   { "ignore-eos", "min-tokens", NULL },
   { "typical-p", "samplers", "1" },
   { "mirostat", "samplers", "0" },
-  { "reasoning-effort", "reasoning", "none" },
+  { "reasoning-effort", "thinking", "none", N_("the option “thinking” takes the level") },
   { "lora", "adapters", NULL },
 };
 

@@ -79,7 +79,8 @@ static const GOptionEntry options[] = {
   { "tools", 0, 0, G_OPTION_ARG_FILENAME, &tools_file,
     N_("Let the answer call the functions in FILE (JSON); calls are printed as JSON"), N_("FILE") },
   { "thinking", 0, 0, G_OPTION_ARG_STRING, &thinking,
-    N_("Whether the model thinks before it answers: auto, off, on, or for N tokens at most"),
+    N_("Whether the model thinks before it answers: auto, off, on, low, medium, high, or for N tokens at "
+       "most"),
     N_("MODE") },
   { "show-thinking", 0, 0, G_OPTION_ARG_NONE, &shows_thinking,
     N_("Print what it thinks before the answer, as on a terminal"), NULL },

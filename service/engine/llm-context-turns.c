@@ -167,11 +167,15 @@ llm_context_get_token_identity (LlmModel   *model,
                                 const char *tools,
                                 LlmThinking thinking)
 {
-  static const char *const modes[] = { "", "+thinking-off", "+thinking-on" };
+  static const char *const modes[LLM_N_THINKING] = {
+    "", "+thinking-off", "+thinking-on", "+thinking-low", "+thinking-medium", "+thinking-high",
+  };
   LlmTemplate *template = llm_model_get_template (model, NULL);
   const char *identity = llm_model_get_identity (model);
-  const char *mode =
-    template != NULL && llm_template_get_features (template)->switches_all ? modes[thinking] : "";
+  const LlmTemplateFeatures *features =
+    template != NULL ? llm_template_get_features (template) : NULL;
+  const char *mode = features != NULL && (features->switches_all || features->has_effort)
+                       ? modes[thinking] : "";
   g_autofree char *sum =
     tools != NULL ? g_compute_checksum_for_string (G_CHECKSUM_SHA256, tools, -1) : NULL;
 

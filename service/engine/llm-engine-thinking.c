@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* What the option “thinking” asks for: a word, or a number of tokens. */
+/* What the option “thinking” asks for: a word, which may be a level of effort, or a number of
+ * tokens. */
 
 #include "engine/llm-engine-private.h"
 
@@ -13,10 +14,19 @@ get_word (const LlmCallOptions *options)
 LlmThinking
 llm_engine_read_thinking (const LlmCallOptions *options)
 {
+  static const struct
+  {
+    const char *word;
+    LlmThinking thinking;
+  } words[] = {
+    { "auto", LLM_THINKING_AUTO }, { "low", LLM_THINKING_LOW }, { "medium", LLM_THINKING_MEDIUM },
+    { "high", LLM_THINKING_HIGH },
+  };
   const char *word = get_word (options);
 
-  if (g_str_equal (word, "auto"))
-    return LLM_THINKING_AUTO;
+  for (guint i = 0; i < G_N_ELEMENTS (words); i++)
+    if (g_str_equal (word, words[i].word))
+      return words[i].thinking;
   /* no tokens at all */
   return g_str_equal (word, "off") || g_str_equal (word, "0") ? LLM_THINKING_OFF
                                                               : LLM_THINKING_ON;

@@ -181,7 +181,7 @@ llm_prepare (LlmModel              *model,
     .variables = input->variables,
     .thinking = input->thinking,
   };
-  if (input->raw != NULL && input->thinking == LLM_THINKING_ON)
+  if (input->raw != NULL && input->thinking >= LLM_THINKING_ON)
     return llm_fail_null (error, LLMSVC_ERROR_UNSUPPORTED,
                           "thinking: a raw prompt goes without the chat template, which knows how "
                           "the model reasons; leave out raw or thinking");

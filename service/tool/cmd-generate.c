@@ -44,7 +44,8 @@ static const GOptionEntry entries[] = {
   { "tools", 0, 0, G_OPTION_ARG_FILENAME, &tools_file,
     N_("Let the answer call the functions in FILE (JSON); calls are printed as JSON"), N_("FILE") },
   { "thinking", 0, 0, G_OPTION_ARG_FILENAME, &thinking,
-    N_("Whether the model thinks before it answers: auto, off, on, or for N tokens at most"),
+    N_("Whether the model thinks before it answers: auto, off, on, low, medium, high, or for N tokens at "
+       "most"),
     N_("MODE") },
   { "suffix", 0, 0, G_OPTION_ARG_FILENAME, &suffix,
     N_("Write what stands between the prompt and TEXT, with a model that can"), N_("TEXT") },

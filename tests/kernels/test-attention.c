@@ -414,7 +414,7 @@ assert_same (const Case   *c,
 
 /* --- tests --- */
 
-static const gsize dims[] = { 1, 5, 16, 31, 32, 64, 80, 96, 112, 128, 256, 512 };
+static const gsize dims[] = { 1, 5, 16, 31, 32, 64, 80, 96, 112, 128, 256, 512, 576 };
 static const gsize chunk_sizes[] = { 16, 32, 48, 64 };
 
 static void

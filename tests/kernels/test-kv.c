@@ -14,7 +14,7 @@
 /* So many that what chance adds to a mean error is small beside a tenth of it. */
 #define N_ROUNDS 100
 
-static const gsize dims[] = { 1, 5, 16, 31, 32, 64, 80, 128, 200, 512 };
+static const gsize dims[] = { 1, 5, 16, 31, 32, 64, 80, 128, 200, 576 };
 static const gsize chunk_sizes[] = { 16, 32, 48, 64 };
 
 typedef enum

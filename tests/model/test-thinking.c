@@ -143,6 +143,39 @@ test_templates (void)
     }
 }
 
+/* Levels of effort reach templates that know them, whose prompts then end within reasoning; other
+ * templates refuse them. */
+static void
+test_effort (void)
+{
+  static const char *const without[] = { "public/Qwen3.5-4B", "public/Cohere2MoE", "thinking" };
+  g_autoptr(LlmTemplate) self = open_template ("public/openai-gpt-oss-120b");
+  const LlmMessage question = { (char *) "user", (char *) "Hello" };
+  const char *const texts[] = { "Reasoning: low\n", "Reasoning: medium\n", "Reasoning: high\n" };
+
+  g_assert_true (llm_template_get_features (self)->has_effort);
+  for (guint i = 0; i < 3; i++)
+    {
+      LlmThought thought;
+      g_autofree char *text = render (self, &question, 1, LLM_THINKING_LOW + i, &thought);
+
+      g_assert_nonnull (strstr (text, texts[i]));
+      g_assert_cmpint (thought, ==, LLM_THOUGHT_INSIDE);
+    }
+  for (guint i = 0; i < G_N_ELEMENTS (without); i++)
+    {
+      g_autoptr(LlmTemplate) other = open_template (without[i]);
+      g_autoptr(GError) error = NULL;
+      LlmTemplateCall call = { .messages = &question, .n_messages = 1, .open_answer = TRUE,
+                               .thinking = LLM_THINKING_LOW };
+
+      g_assert_false (llm_template_get_features (other)->has_effort);
+      g_assert_null (llm_template_render (other, &call, &error));
+      g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED);
+      g_assert_nonnull (strstr (error->message, "levels of effort"));
+    }
+}
+
 /* A template that has “off” without closing reasoning that is not there. */
 static void
 test_open (void)
@@ -235,6 +268,7 @@ main (int    argc,
   g_test_init (&argc, &argv, NULL);
   g_test_add_func ("/thinking/templates", test_templates);
   g_test_add_func ("/thinking/open", test_open);
+  g_test_add_func ("/thinking/effort", test_effort);
   g_test_add_func ("/thinking/unknown", test_unknown);
   g_test_add_func ("/thinking/reasoning", test_reasoning);
   return g_test_run ();

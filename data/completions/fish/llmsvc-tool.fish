@@ -25,7 +25,7 @@ __llmsvc_tool_option generate json-schema 'Hold the answer to the JSON schema in
 __llmsvc_tool_option generate tools 'Let the answer call the functions in a file (JSON)' --require-parameter --force-files
 __llmsvc_tool_option generate grammar 'Hold the answer to the grammar (GBNF) in a file' --require-parameter --force-files
 __llmsvc_tool_option generate regex 'Hold the answer to a regular expression' --exclusive
-__llmsvc_tool_option generate thinking 'Whether the model thinks before it answers' --exclusive --arguments 'auto off on'
+__llmsvc_tool_option generate thinking 'Whether the model thinks before it answers' --exclusive --arguments 'auto off on low medium high'
 __llmsvc_tool_option generate suffix 'Write what stands between the prompt and this text' --exclusive
 __llmsvc_tool_option generate logprobs 'Tell the log-probabilities of tokens, as JSON' --exclusive
 __llmsvc_tool_option generate option 'Any option of the interface' --short-option o --exclusive

@@ -343,6 +343,6 @@ llm_template_describe (LlmTemplate *self)
   if (features->has_tools || features->format != LLM_TOOL_FORMAT_NONE)
     g_string_append_printf (text, ", tools (%s)", features->format_name);
   if (features->has_thinking)
-    g_string_append (text, ", thinking");
+    g_string_append (text, features->has_effort ? ", thinking (low, medium, high)" : ", thinking");
   return g_string_free (text, FALSE);
 }

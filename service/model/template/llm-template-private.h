@@ -58,6 +58,8 @@ gboolean llm_template_probe       (LlmTemplate              *self,
                                    GError                  **error);
 /* Variables of a call that is to think, or not to. */
 #define LLM_TEMPLATE_THINKS "{\"enable_thinking\": true, \"thinking\": true}"
+#define LLM_TEMPLATE_THINKS_AT(level) \
+  "{\"enable_thinking\": true, \"thinking\": true, \"reasoning_effort\": \"" level "\"}"
 #define LLM_TEMPLATE_THINKS_NOT "{\"enable_thinking\": false, \"thinking\": false}"
 /* Whether any of the text has that origin; @last: (out) (optional): the byte behind it. */
 gboolean llm_template_has_origin  (const LlmJinjaOutput  *out,

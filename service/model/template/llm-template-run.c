@@ -94,9 +94,15 @@ convert_extras (const LlmTemplateFeatures *features,
 static const char *
 get_variables (const LlmTemplateCall *call)
 {
-  if (call->variables != NULL || call->thinking == LLM_THINKING_AUTO)
-    return call->variables;
-  return call->thinking == LLM_THINKING_ON ? LLM_TEMPLATE_THINKS : LLM_TEMPLATE_THINKS_NOT;
+  static const char *const variables[LLM_N_THINKING] = {
+    [LLM_THINKING_OFF] = LLM_TEMPLATE_THINKS_NOT,
+    [LLM_THINKING_ON] = LLM_TEMPLATE_THINKS,
+    [LLM_THINKING_LOW] = LLM_TEMPLATE_THINKS_AT ("low"),
+    [LLM_THINKING_MEDIUM] = LLM_TEMPLATE_THINKS_AT ("medium"),
+    [LLM_THINKING_HIGH] = LLM_TEMPLATE_THINKS_AT ("high"),
+  };
+
+  return call->variables != NULL ? call->variables : variables[call->thinking];
 }
 
 gboolean

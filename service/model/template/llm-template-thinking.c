@@ -224,6 +224,18 @@ find_usual_marks (LlmTemplate          *self,
     }
 }
 
+static gboolean
+has_effort (LlmTemplate             *self,
+            const LlmMessage *const *asked)
+{
+  g_auto(LlmJinjaOutput) low = { NULL };
+  g_auto(LlmJinjaOutput) high = { NULL };
+
+  return llm_template_probe (self, asked, TRUE, NULL, LLM_TEMPLATE_THINKS_AT ("low"), &low, NULL)
+         && llm_template_probe (self, asked, TRUE, NULL, LLM_TEMPLATE_THINKS_AT ("high"), &high, NULL)
+         && !is_same (&low, &high);
+}
+
 void
 llm_template_find_thinking (LlmTemplate *self)
 {
@@ -240,6 +252,7 @@ llm_template_find_thinking (LlmTemplate *self)
   if (features->think_end == NULL)
     find_usual_marks (self, &on, &off);
   features->has_thinking = features->think_end != NULL;
+  features->has_effort = features->has_thinking && has_effort (self, asked);
   features->switches_all = llm_template_probe (self, asked, FALSE, NULL, LLM_TEMPLATE_THINKS, &on, NULL)
                            && llm_template_probe (self, asked, FALSE, NULL, LLM_TEMPLATE_THINKS_NOT, &off, NULL)
                            && !is_same (&on, &off);
@@ -282,10 +295,10 @@ llm_template_complete_thought (LlmTemplate    *self,
   *thought = found;
   if (thinking == LLM_THINKING_AUTO)
     return NULL;
-  *thought = thinking == LLM_THINKING_ON ? LLM_THOUGHT_INSIDE : LLM_THOUGHT_OVER;
+  *thought = thinking >= LLM_THINKING_ON ? LLM_THOUGHT_INSIDE : LLM_THOUGHT_OVER;
   if (*thought == found)
     return NULL;
-  if (thinking == LLM_THINKING_ON)
+  if (thinking >= LLM_THINKING_ON)
     {
       /* one that only another variable would open */
       before_end = cut (out, out->length, features->think_end);

@@ -388,7 +388,11 @@ llm_template_render (LlmTemplate           *self,
 
   g_return_val_if_fail ((call->point == LLM_POINT_START) == (call->n_settled == 0), NULL);
 
-  if (call->thinking == LLM_THINKING_ON && !self->features.has_thinking)
+  if (call->thinking > LLM_THINKING_ON && self->features.has_thinking && !self->features.has_effort)
+    return llm_fail_null (error, LLMSVC_ERROR_UNSUPPORTED,
+                          "thinking: the chat template of this model knows no levels of effort; "
+                          "take on, off, or a number of tokens");
+  if (call->thinking >= LLM_THINKING_ON && !self->features.has_thinking)
     return llm_fail_null (error, LLMSVC_ERROR_UNSUPPORTED,
                           "thinking: the chat template of this model knows no way to think; leave "
                           "the option out, or use a model that reasons before it answers");

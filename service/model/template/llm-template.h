@@ -39,6 +39,10 @@ typedef enum
   LLM_THINKING_AUTO,        /* as the template does by itself */
   LLM_THINKING_OFF,         /* the prompt ends in the answer, or the template says it otherwise */
   LLM_THINKING_ON,          /* the prompt ends within reasoning */
+  LLM_THINKING_LOW,         /* likewise, and the template is told the level of effort */
+  LLM_THINKING_MEDIUM,
+  LLM_THINKING_HIGH,
+  LLM_N_THINKING,
 } LlmThinking;
 
 /* Where a prompt ends. */
@@ -108,6 +112,7 @@ typedef struct
   char *think_begin;        /* (nullable): what stands before reasoning, */
   char *think_end;          /* (nullable): and between that and the answer, with the spaces that the
                              * template writes */
+  gboolean has_effort;      /* “reasoning_effort” changes the prompt; */
   gboolean has_switch;      /* “enable_thinking” or “thinking” changes the prompt; */
   gboolean switches_all;    /* not only what makes the model answer, but the text before it */
   const char *reasoning_key; /* (nullable): the member of an answer whose text it writes as

@@ -24,7 +24,7 @@ llk_activation_bytes (LlkActivation form,
     case LLK_ACTIVATION_Q8:
       n_runs = round_up (n, 256) / 256;
       return n_runs * sizeof (LlkActivationRun) + round_up (n_runs, 64)
-             + round_up (n_runs * LLK_N_APART * sizeof (LlkApart), 64);
+             + round_up (n_runs * LLK_MAX_OUTLIERS * sizeof (LlkOutlier), 64);
     case LLK_ACTIVATION_BF16:
       return round_up (n, 64) * 2;
     case LLK_N_ACTIVATIONS:

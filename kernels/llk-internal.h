@@ -160,25 +160,25 @@ llk_gelu (float x)
  * near the largest float. */
 #define LLK_MIN_MAGNITUDE 1e-30f
 
-/* What lies apart in a row of activations is beyond so many times the root mean square of the
+/* Outliers of a row of activations are beyond so many times the root mean square of the
  * others. */
-#define LLK_APART_LIMIT 6.0f
+#define LLK_OUTLIER_LIMIT 6.0f
 /* So often those others are found. */
-#define LLK_APART_PASSES 3
+#define LLK_OUTLIER_PASSES 3
 
-/* The limit that follows from a row's sum of squares. */
-static inline float
-llk_activation_get_limit (float  sum,
-                          size_t n)
-{
-  return sqrtf (sum / (float) n) * LLK_APART_LIMIT;
-}
-
-/* Of squares that overflow, or come near the smallest floats, none is told from the others. */
+/* Lowers @limit to what follows from @sum, of the squares of @n values that are not beyond it.
+ * Of squares that overflow, or come near the smallest floats, none is told from the others:
+ * returns whether the limit holds. */
 static inline bool
-llk_activation_has_limit (float sum)
+llk_activation_lower_limit (float *limit,
+                            float  sum,
+                            size_t n)
 {
-  return sum >= 1e-30f && sum < llk_float_of_bits (0x7f800000);
+  if (sum < 1e-30f || !(sum < llk_float_of_bits (0x7f800000)))
+    return false;
+
+  *limit = sqrtf (sum / (float) n) * LLK_OUTLIER_LIMIT;
+  return true;
 }
 
 /* The place of the sum of block @b among the sums of a run of activations. */
@@ -188,26 +188,26 @@ llk_activation_find_sum (size_t b)
   return b / 4 * 4 + b % 2 * 2 + b % 4 / 2;
 }
 
-/* A run's values @x that are beyond @limit to @apart, as many as there is room for; the others to
+/* A run's values @x beyond @limit to @outliers, as many as there is room for; the others to
  * @rest. */
 static inline void
-llk_activation_put_apart (const float      *x,
-                          float             limit,
-                          float            *rest,
-                          LlkActivationRun *run,
-                          LlkApart         *apart)
+llk_activation_put_outliers (const float      *x,
+                             float             limit,
+                             float            *rest,
+                             LlkActivationRun *run,
+                             LlkOutlier       *outliers)
 {
   for (size_t i = 0; i < 256; i++)
     {
-      const bool is_apart = fabsf (x[i]) > limit && run->n_apart < LLK_N_APART;
+      const bool is_outlier = fabsf (x[i]) > limit && run->n_outliers < LLK_MAX_OUTLIERS;
 
-      rest[i] = is_apart ? 0 : x[i];
-      if (is_apart)
-        apart[run->n_apart++] = (LlkApart) { x[i], (uint32_t) i };
+      rest[i] = is_outlier ? 0 : x[i];
+      if (is_outlier)
+        outliers[run->n_outliers++] = (LlkOutlier) { x[i], (uint32_t) i };
     }
 }
 
-/* Where a row of @n_in values has the n_apart of its runs, and then what lies apart. */
+/* Where a row of @n_in values has the n_outliers of its runs, and then the outliers. */
 static inline const uint8_t *
 llk_activation_get_counts (const void *row,
                            size_t      n_in)
@@ -215,16 +215,16 @@ llk_activation_get_counts (const void *row,
   return (const uint8_t *) row + (n_in + 255) / 256 * sizeof (LlkActivationRun);
 }
 
-static inline const LlkApart *
-llk_activation_get_apart (const void *row,
-                          size_t      n_in)
+static inline const LlkOutlier *
+llk_activation_get_outliers (const void *row,
+                             size_t      n_in)
 {
   const size_t n_runs = (n_in + 255) / 256;
 
   return (const void *) (llk_activation_get_counts (row, n_in) + (n_runs + 63) / 64 * 64);
 }
 
-/* The counts to their place, and where each run's values apart begin. */
+/* The counts to their place, and where each run's outliers begin. */
 static inline void
 llk_activation_finish_row (void  *row,
                            size_t n_in)
@@ -237,9 +237,9 @@ llk_activation_finish_row (void  *row,
   memset (counts, 0, (n_runs + 63) / 64 * 64);
   for (size_t i = 0; i < n_runs; i++)
     {
-      counts[i] = runs[i].n_apart;
-      runs[i].first_apart = n;
-      n += runs[i].n_apart;
+      counts[i] = runs[i].n_outliers;
+      runs[i].first_outlier = n;
+      n += runs[i].n_outliers;
     }
 }
 

@@ -17,20 +17,20 @@
 #define DEFINE_ROW(name, type)                                                                 \
   static void                                                                                  \
   add_row_##name (const uint8_t *run, const uint8_t *ahead, size_t n,                          \
-                  const LlkActivationRun *x, const LlkApart *values, float *sums,              \
-                  float *apart)                                                                \
+                  const LlkActivationRun *x, const LlkOutlier *values, float *sums,            \
+                  float *outliers)                                                             \
   {                                                                                            \
     if (n == LLK_RUN)                                                                          \
-      add_row (type, run, ahead, LLK_RUN, x, values, sums, apart);                             \
+      add_row (type, run, ahead, LLK_RUN, x, values, sums, outliers);                          \
     else                                                                                       \
-      add_row (type, run, ahead, n, x, values, sums, apart);                                   \
+      add_row (type, run, ahead, n, x, values, sums, outliers);                                \
   }                                                                                            \
                                                                                                \
   static void                                                                                  \
-  add_apart_##name (const RunParts *run, size_t panel, size_t n_panels,                        \
-                    const ApartValues *apart, float *sums, size_t panel_sums)                  \
+  add_outliers_##name (const RunParts *run, size_t panel, size_t n_panels,                     \
+                       const RowOutliers *outliers, float *sums, size_t panel_sums)            \
   {                                                                                            \
-    add_apart (type, run, panel, n_panels, apart, sums, panel_sums);                           \
+    add_outliers (type, run, panel, n_panels, outliers, sums, panel_sums);                     \
   }                                                                                            \
                                                                                                \
   static void                                                                                  \
@@ -56,7 +56,7 @@
 #define DEFINE_OPS(name, type, store_it, minima)                                               \
   static const TypeOps ops_##name = {                                                          \
     .add_row = add_row_##name,                                                                 \
-    .add_apart = add_apart_##name,                                                             \
+    .add_outliers = add_outliers_##name,                                                       \
     .store = store_it,                                                                         \
     .store_minima = minima,                                                                    \
     .n_minima = minima == NULL ? 0 : type == LLK_Q2_K ? 8 : 4,                                 \

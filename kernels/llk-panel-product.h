@@ -62,7 +62,7 @@ typedef struct
   const uint8_t *rows;
   size_t first_row, n_rows;
   float *sums;             /* [n_panels][n_rows][N] */
-  float *apart;            /* likewise: of what lies apart */
+  float *outliers;         /* likewise: of outliers */
 } Group;
 
 /* The run that is read some runs later, in the order of multiply_group(). */
@@ -122,9 +122,9 @@ multiply_panels (const Group    *group,
   const size_t n_panels = n_left < group->width ? n_left : group->width;
   const size_t panel_sums = group->n_rows * N;
   float *sums = group->sums + panel * panel_sums;
-  float *apart = group->apart + panel * panel_sums;
-  ApartValue list[MAX_ROWS * LLK_N_APART];
-  ApartValues values;
+  float *outliers = group->outliers + panel * panel_sums;
+  RowOutlier list[MAX_ROWS * LLK_MAX_OUTLIERS];
+  RowOutliers values;
   RunParts run = *runs;
   StoredRun stored[2];
 
@@ -133,15 +133,16 @@ multiply_panels (const Group    *group,
     {
       const RunPart *next = &ahead->runs.parts[0];
 
-      begin_apart_values (&values, list);
+      begin_outliers (&values, list);
       for (size_t r = 0; r < n_rows; r++)
         {
           const uint8_t *row = group->rows + r * group->row_bytes;
           const LlkActivationRun *other = (const void *) (rows + r * group->row_bytes);
 
-          if (other->n_apart > 0)
-            add_apart_values (llk_activation_get_apart (row, group->w->n_in) + other->first_apart,
-                              other->n_apart, r, &values);
+          if (other->n_outliers > 0)
+            append_outliers (
+              llk_activation_get_outliers (row, group->w->n_in) + other->first_outlier,
+              other->n_outliers, r, &values);
         }
       for (size_t p = 0; p < n_panels; p++)
         {
@@ -153,8 +154,8 @@ multiply_panels (const Group    *group,
           if (p % 2 == 0 && p + 1 < n_panels)
             continue;
           if (values.n > 0)
-            group->ops->add_apart (&run, group->first + panel + p / 2 * 2, p % 2 + 1, &values,
-                                   apart + p / 2 * 2 * panel_sums, panel_sums);
+            group->ops->add_outliers (&run, group->first + panel + p / 2 * 2, p % 2 + 1, &values,
+                                      outliers + p / 2 * 2 * panel_sums, panel_sums);
           add_rows (group->ops, stored, p % 2 + 1, run.n, rows, group->row_bytes, n_rows,
                     sums + p / 2 * 2 * panel_sums, panel_sums);
         }
@@ -182,10 +183,10 @@ multiply_row (const Group    *group,
     .n_panels = group->n_panels,
     .n_runs = runs->n_runs + has_last,
     .n_last = has_last ? last.n : runs->n,
-    .values = llk_activation_get_apart (group->rows, group->w->n_in),
+    .values = llk_activation_get_outliers (group->rows, group->w->n_in),
   };
 
-  multiply_streams (group->ops, &streams, (const void *) row, group->sums, group->apart);
+  multiply_streams (group->ops, &streams, (const void *) row, group->sums, group->outliers);
   if (has_last)
     *walk = next;
   return streams.n_runs;
@@ -200,7 +201,7 @@ multiply_group (const Group *group,
   RunParts runs;
 
   memset (group->sums, 0, group->n_panels * group->n_rows * N * sizeof *group->sums);
-  memset (group->apart, 0, group->n_panels * group->n_rows * N * sizeof *group->apart);
+  memset (group->outliers, 0, group->n_panels * group->n_rows * N * sizeof *group->outliers);
   while (walk_far (&walk, &runs) && runs.n_rows > group->first_row)
     {
       const size_t n_left = runs.n_rows - group->first_row;
@@ -230,7 +231,7 @@ multiply_runs (const LlkMatrix *w,
   const size_t n_at_once = n_rows == 1 ? GROUP_SUMS / N : GROUP_PANELS;
   const size_t end = first + n_panels;
   float sums[GROUP_SUMS] __attribute__ ((aligned (64)));
-  float apart[GROUP_SUMS] __attribute__ ((aligned (64)));
+  float outliers[GROUP_SUMS] __attribute__ ((aligned (64)));
   Group group = {
     .w = w,
     .ops = ops,
@@ -240,7 +241,7 @@ multiply_runs (const LlkMatrix *w,
     .first = first,
     .n_panels = n_panels < n_at_once ? n_panels : n_at_once,
     .sums = sums,
-    .apart = apart,
+    .outliers = outliers,
   };
   Ahead ahead = begin_ahead (&group);
 
@@ -257,7 +258,7 @@ multiply_runs (const LlkMatrix *w,
             ahead = begin_ahead (&group);
           multiply_group (&group, &ahead);
           for (size_t i = 0; i < group.n_panels * group.n_rows * N; i++)
-            sums[i] += apart[i];
+            sums[i] += outliers[i];
           for (size_t p = 0; p < group.n_panels; p++)
             for (size_t r = 0; r < group.n_rows; r++)
               {

@@ -8,7 +8,7 @@
 
 #pragma once
 
-#include "kernels/llk-panel-apart.h"
+#include "kernels/llk-panel-outliers.h"
 
 #define AHEAD_IN_STREAM 4096  /* bytes that are fetched before they are needed */
 
@@ -72,9 +72,9 @@ add_row (LlkType                 type,
          const uint8_t          *ahead,
          size_t                  n,
          const LlkActivationRun *x,
-         const LlkApart         *values,
+         const LlkOutlier       *values,
          float                  *sums,
-         float                  *apart)
+         float                  *outliers)
 {
   const int moved = get_zero_point (type) - (HAS_UNSIGNED_BYTES ? 128 : 0);
   const Ints correction = splat_int (moved * x->sum);
@@ -86,14 +86,14 @@ add_row (LlkType                 type,
       Floats v = load_floats (sums + lane);
       Ints dots;
 
-      if (x->n_apart > 0)
+      if (x->n_outliers > 0)
         {
-          Floats w = load_floats (apart + lane);
+          Floats w = load_floats (outliers + lane);
 
-          for (size_t k = 0; k < x->n_apart; k++)
+          for (size_t k = 0; k < x->n_outliers; k++)
             w = multiply_add (load_exact (type, run, values[k].place, part),
                               splat_float (values[k].x), w);
-          store_floats (apart + lane, w);
+          store_floats (outliers + lane, w);
         }
       dots = type == LLK_Q8_0 ? dot_groups (run, ahead, n, x, part)
                               : dot_codes (type, run, ahead, n, x, part);
@@ -114,7 +114,7 @@ typedef struct
   size_t n_panels;
   size_t n_runs;             /* whole runs, but for the last */
   size_t n_last;             /* inputs of the last run */
-  const LlkApart *values;    /* that lie apart in the row */
+  const LlkOutlier *values;  /* the row's outliers */
 } Streams;
 
 /* Of one to four, two were best on Sapphire Rapids. One is as it was on Zen 5, where it was best
@@ -129,14 +129,14 @@ get_n_streams (void)
   return 1;
 }
 
-/* Adds a row's @runs times those of the panels to sixteen @sums of each panel, and what lies apart
+/* Adds a row's @runs times those of the panels to sixteen @sums of each panel, and its outliers
  * to those of that. */
 static void
 multiply_streams (const TypeOps          *ops,
                   const Streams          *streams,
                   const LlkActivationRun *runs,
                   float                  *sums,
-                  float                  *apart)
+                  float                  *outliers)
 {
   const size_t n_streams = get_n_streams ();
   const size_t n_each = (streams->n_panels + n_streams - 1) / n_streams;
@@ -152,7 +152,7 @@ multiply_streams (const TypeOps          *ops,
 
           ops->add_row (run, ahead < end ? ahead : run,
                         i + 1 < streams->n_runs ? LLK_RUN : streams->n_last, &runs[i],
-                        streams->values + runs[i].first_apart, sums + panel * N,
-                        apart + panel * N);
+                        streams->values + runs[i].first_outlier, sums + panel * N,
+                        outliers + panel * N);
         }
 }

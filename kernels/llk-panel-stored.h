@@ -12,42 +12,43 @@
 #define MAX_MINIMA (16 * N)
 #define CACHE_LINE 64
 
-/* A value that lies apart in a row of several. */
+/* An outlier of one row of several. */
 typedef struct
 {
   float x;
   uint16_t row;
   uint16_t place;
-} ApartValue;
+} RowOutlier;
 
 /* Those of several rows in a run, row after row, and where they are. */
 typedef struct
 {
   uint64_t places[LLK_RUN / 64];
   size_t n;
-  ApartValue *values;
-} ApartValues;
+  RowOutlier *values;
+} RowOutliers;
 
 /* None, with room at @values. */
 static inline void
-begin_apart_values (ApartValues *apart,
-                    ApartValue  *values)
+begin_outliers (RowOutliers *outliers,
+                RowOutlier  *values)
 {
-  memset (apart->places, 0, sizeof apart->places);
-  apart->n = 0;
-  apart->values = values;
+  memset (outliers->places, 0, sizeof outliers->places);
+  outliers->n = 0;
+  outliers->values = values;
 }
 
 static inline void
-add_apart_values (const LlkApart *x,
-                  size_t          n,
-                  size_t          row,
-                  ApartValues    *apart)
+append_outliers (const LlkOutlier *x,
+                 size_t            n,
+                 size_t            row,
+                 RowOutliers      *outliers)
 {
   for (size_t k = 0; k < n; k++)
     {
-      apart->places[x[k].place / 64] |= UINT64_C (1) << x[k].place % 64;
-      apart->values[apart->n++] = (ApartValue) { x[k].x, (uint16_t) row, (uint16_t) x[k].place };
+      outliers->places[x[k].place / 64] |= UINT64_C (1) << x[k].place % 64;
+      outliers->values[outliers->n++] =
+        (RowOutlier) { x[k].x, (uint16_t) row, (uint16_t) x[k].place };
     }
 }
 
@@ -55,13 +56,14 @@ add_apart_values (const LlkApart *x,
 typedef struct
 {
   /* Adds a whole run of up to 256 inputs, in one part, times one row to a panel's
-   * sixteen sums, and what lies apart to those of that. */
+   * sixteen sums, and its outliers to those of outliers. */
   void (*add_row) (const uint8_t *run, const uint8_t *ahead, size_t n,
-                   const LlkActivationRun *x, const LlkApart *values, float *sums, float *apart);
-  /* Adds what lies apart of rows times a run of one or two panels to their sums, those of the
+                   const LlkActivationRun *x, const LlkOutlier *values, float *sums,
+                   float *outliers);
+  /* Adds outliers of rows times a run of one or two panels to their sums, those of the
    * second panel @panel_sums behind those of the first. */
-  void (*add_apart) (const RunParts *run, size_t panel, size_t n_panels, const ApartValues *apart,
-                     float *sums, size_t panel_sums);
+  void (*add_outliers) (const RunParts *run, size_t panel, size_t n_panels,
+                        const RowOutliers *outliers, float *sums, size_t panel_sums);
   /* Stores the bytes of a part of a run as put_sixteen() does. */
   void (*store) (const uint8_t *part, const uint8_t *ahead, size_t n, int8_t *groups);
   void (*load_scales) (const uint8_t *run, float *scales, float *min_scales);

@@ -17,22 +17,22 @@
 /*
  * Prepared forms of a row of n values. Of a run, "q" are integers in [-127, 127] with
  * x ≈ scale × q. A few values of a row are often much larger than all others and would take the
- * steps from them: these lie apart as they are, with zeros at their places in q.
+ * steps from them: these, the outliers, stay as they are, with zeros at their places in q.
  *
- * What is apart: those with |x| > limit, of each run at most LLK_N_APART, of the lowest places.
+ * Outliers are those with |x| > limit, of each run the first LLK_MAX_OUTLIERS at most.
  * From limit = infinity, three times limit = 6 × sqrt (S / n), S being the sum of x × x over
  * |x| <= limit (NaN is not), by fma in 64 lanes, i mod 64, and these by halves: 0 with 32, with
  * 16, 8 … 1. An S that is infinite or below 1e-30 ends that: the limit stays as it is.
  *
  * With m the largest magnitude of a run's others, scale = m / 127 and q = x × (127 / m) rounded to
  * nearest even, all in float. Where m is below 1e-30 scale is 0 and all q are. A run whose others
- * hold a NaN or an infinity has scale NaN (0x7fc00000), zeros and nothing apart: every output of
+ * hold a NaN or an infinity has scale NaN (0x7fc00000), zeros and no outliers: every output of
  * that row is then NaN, on every set of instructions.
  *
- * Behind the runs is u8 n_apart of each, and zeros up to a multiple of 64 bytes; then all values
- * apart one behind the other, an LlkApart each, with room for as many as there could be.
+ * Behind the runs is u8 n_outliers of each, and zeros up to a multiple of 64 bytes; then all outliers
+ * one behind the other, an LlkOutlier each, with room for as many as there could be.
  */
-#define LLK_N_APART 14
+#define LLK_MAX_OUTLIERS 14
 typedef enum
 {
   LLK_ACTIVATION_F32,    /* floats, filled up with zeros to a multiple of 16 */
@@ -50,8 +50,8 @@ typedef struct
   int16_t long_sums[8];   /* of q of each 32, likewise */
   float scale;
   int32_t sum;            /* of all q */
-  uint32_t first_apart;   /* its first value apart, among the row's */
-  uint8_t n_apart;
+  uint32_t first_outlier; /* its first outlier, among the row's */
+  uint8_t n_outliers;
   uint8_t unused[3];      /* zero */
 } LlkActivationRun;
 
@@ -59,7 +59,7 @@ typedef struct
 {
   float x;
   uint32_t place;         /* in its run, ascending */
-} LlkApart;
+} LlkOutlier;
 
 /* Bytes of one prepared row of @n values: a multiple of 64. */
 size_t llk_activation_bytes (LlkActivation form, size_t n);
@@ -72,9 +72,9 @@ size_t llk_activation_bytes (LlkActivation form, size_t n);
  *
  *   acc = fma (dot, scale × a, acc)
  *   acc = fma (min_dot, min_scale × a, acc)     types with minima
- *   apart = fma (weight, x, apart)              for each x apart, as they lie
+ *   outliers = fma (weight, x, outliers)        for each outlier x, as they lie
  *
- * The product is acc + apart. weight is W × step, or fma (m, min_scale, W × step): it is not
+ * The product is acc + outliers. weight is W × step, or fma (m, min_scale, W × step): it is not
  * rounded to w. Most of what that rounding costs would come from the few large values.
  *
  * F32, F16 and BF16: input i goes to accumulator i mod 4 of its output by

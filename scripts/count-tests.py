@@ -4,8 +4,8 @@
 
 A TAP program counts as its subtests; a program that ended badly, or was
 skipped, counts as at least one failure: a skipped test proves nothing. What
-needs rights or a library that not every machine has (control groups, users) may be
-skipped, and is said at the end. So is a test that failed and passed when it
+needs rights, a library or a processor that not every machine has (control groups, users,
+AVX-512) may be skipped, and is said at the end. So is a test that failed and passed when it
 was run again alone (a log LOG-again.json beside LOG.json).
 
   count-tests.py LOG…          counts
@@ -17,7 +17,7 @@ import re
 import sys
 
 MAY_BE_SKIPPED = re.compile(r"(^|[ /])(storm/(parts|storm)|system-bus|bus/(gate-relay|watchdog)|"
-                            r"memory/sources|model/prepared)$")
+                            r"memory/sources|model/prepared|kernels/amx-tiles)$")
 # What these report is a fault even if it doesn't happen every time.
 REPORTS = re.compile(r"(Address|Thread|Leak|UndefinedBehavior)Sanitizer|runtime error: |== ERROR SUMMARY: [1-9]")
 MAX_AGAIN = 5  # more of them have a cause of their own

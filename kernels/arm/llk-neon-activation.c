@@ -50,44 +50,48 @@ find_largest (const float *x)
   return vmaxvq_u32 (magnitudes);
 }
 
+/* The sum of the squares of values that are not beyond @limit. */
+static inline float
+sum_squares (const float *x,
+             size_t       n,
+             float        limit)
+{
+  float32x4_t sums[16];
+  float32x2_t twos;
+
+  for (size_t j = 0; j < 16; j++)
+    sums[j] = vdupq_n_f32 (0);
+  for (size_t i = 0; i < n; i += 4)
+    {
+      const float32x4_t v = load_values (x, n, i);
+      const uint32x4_t is_other = vcleq_f32 (vabsq_f32 (v), vdupq_n_f32 (limit));
+      const float32x4_t other =
+        vreinterpretq_f32_u32 (vandq_u32 (vreinterpretq_u32_f32 (v), is_other));
+
+      sums[i / 4 % 16] = vfmaq_f32 (sums[i / 4 % 16], other, other);
+    }
+  for (size_t half = 8; half > 0; half /= 2)
+    for (size_t j = 0; j < half; j++)
+      sums[j] = vaddq_f32 (sums[j], sums[j + half]);
+  twos = vadd_f32 (vget_low_f32 (sums[0]), vget_high_f32 (sums[0]));
+  return vget_lane_f32 (twos, 0) + vget_lane_f32 (twos, 1);
+}
+
 static float
 find_limit (const float *x,
             size_t       n)
 {
   float limit = INFINITY;
 
-  for (unsigned pass = 0; pass < LLK_APART_PASSES; pass++)
-    {
-      float32x4_t sums[16];
-      float32x2_t twos;
-      float sum;
-
-      for (size_t j = 0; j < 16; j++)
-        sums[j] = vdupq_n_f32 (0);
-      for (size_t i = 0; i < n; i += 4)
-        {
-          const float32x4_t v = load_values (x, n, i);
-          const uint32x4_t is_other = vcleq_f32 (vabsq_f32 (v), vdupq_n_f32 (limit));
-          const float32x4_t other =
-            vreinterpretq_f32_u32 (vandq_u32 (vreinterpretq_u32_f32 (v), is_other));
-
-          sums[i / 4 % 16] = vfmaq_f32 (sums[i / 4 % 16], other, other);
-        }
-      for (size_t half = 8; half > 0; half /= 2)
-        for (size_t j = 0; j < half; j++)
-          sums[j] = vaddq_f32 (sums[j], sums[j + half]);
-      twos = vadd_f32 (vget_low_f32 (sums[0]), vget_high_f32 (sums[0]));
-      sum = vget_lane_f32 (twos, 0) + vget_lane_f32 (twos, 1);
-      if (!llk_activation_has_limit (sum))
-        break;
-      limit = llk_activation_get_limit (sum, n);
-    }
+  for (unsigned pass = 0; pass < LLK_OUTLIER_PASSES; pass++)
+    if (!llk_activation_lower_limit (&limit, sum_squares (x, n, limit), n))
+      break;
   return limit;
 }
 
 static bool
-has_apart (const float *x,
-           float        limit)
+has_outliers (const float *x,
+              float        limit)
 {
   uint32x4_t found = vdupq_n_u32 (0);
 
@@ -100,7 +104,7 @@ static void
 quantize (const float      *x,
           float             limit,
           LlkActivationRun *run,
-          LlkApart         *apart)
+          LlkOutlier       *outliers)
 {
   uint32_t bits = find_largest (x);
   float rest[LLK_RUN];
@@ -112,9 +116,9 @@ quantize (const float      *x,
       run->scale = llk_float_of_bits (0x7fc00000);
       return;
     }
-  if (has_apart (x, limit))
+  if (has_outliers (x, limit))
     {
-      llk_activation_put_apart (x, limit, rest, run, apart);
+      llk_activation_put_outliers (x, limit, rest, run, outliers);
       x = rest;
       bits = find_largest (x);
     }
@@ -148,7 +152,7 @@ llk_neon_prepare (LlkActivation form,
                   void         *row)
 {
   LlkActivationRun *runs = row;
-  LlkApart *apart;
+  LlkOutlier *outliers;
   float limit;
 
   if (form != LLK_ACTIVATION_Q8)
@@ -157,15 +161,15 @@ llk_neon_prepare (LlkActivation form,
       return;
     }
   limit = find_limit (x, n);
-  apart = (LlkApart *) llk_activation_get_apart (row, n_in);
-  for (size_t i = 0; i < n_in; apart += runs[i / LLK_RUN].n_apart, i += LLK_RUN)
+  outliers = (LlkOutlier *) llk_activation_get_outliers (row, n_in);
+  for (size_t i = 0; i < n_in; outliers += runs[i / LLK_RUN].n_outliers, i += LLK_RUN)
     {
       float values[LLK_RUN] = { 0 };
       const size_t left = n < i ? 0 : n - i;
 
       if (left < LLK_RUN)
         memcpy (values, x + i, left * sizeof *x);
-      quantize (left < LLK_RUN ? values : x + i, limit, runs + i / LLK_RUN, apart);
+      quantize (left < LLK_RUN ? values : x + i, limit, runs + i / LLK_RUN, outliers);
     }
   llk_activation_finish_row (row, n_in);
 }

@@ -17,18 +17,18 @@ sum_integers (const int8_t *q,
   return (int16_t) sum;
 }
 
-/* The largest magnitude of the values that are not apart, as an integer, so that NaN counts as the
+/* The largest magnitude of the values that are not outliers, as an integer, so that NaN counts as the
  * largest. */
 static uint32_t
 find_largest (const float *x,
-              const bool  *is_apart,
+              const bool  *is_outlier,
               size_t       n)
 {
   uint32_t bits = 0;
 
   for (size_t i = 0; i < n; i++)
     {
-      uint32_t other = is_apart[i] ? 0 : llk_bits_of_float (x[i]) & 0x7fffffff;
+      uint32_t other = is_outlier[i] ? 0 : llk_bits_of_float (x[i]) & 0x7fffffff;
 
       bits = bits > other ? bits : other;
     }
@@ -58,30 +58,25 @@ find_limit (const float *x,
 {
   float limit = INFINITY;
 
-  for (unsigned pass = 0; pass < LLK_APART_PASSES; pass++)
-    {
-      float sum = sum_squares (x, n, limit);
-
-      if (!llk_activation_has_limit (sum))
-        break;
-      limit = llk_activation_get_limit (sum, n);
-    }
+  for (unsigned pass = 0; pass < LLK_OUTLIER_PASSES; pass++)
+    if (!llk_activation_lower_limit (&limit, sum_squares (x, n, limit), n))
+      break;
   return limit;
 }
 
 /* Marks what is beyond @limit, as many values as there is room for. */
 static void
-find_apart (const float *x,
-            size_t       n,
-            float        limit,
-            bool        *is_apart)
+find_outliers (const float *x,
+               size_t       n,
+               float        limit,
+               bool        *is_outlier)
 {
-  size_t n_apart = 0;
+  size_t n_outliers = 0;
 
   for (size_t i = 0; i < n; i++)
     {
-      is_apart[i] = fabsf (x[i]) > limit && n_apart < LLK_N_APART;
-      n_apart += is_apart[i];
+      is_outlier[i] = fabsf (x[i]) > limit && n_outliers < LLK_MAX_OUTLIERS;
+      n_outliers += is_outlier[i];
     }
 }
 
@@ -90,10 +85,10 @@ quantize (const float      *x,
           size_t            n,
           float             limit,
           LlkActivationRun *run,
-          LlkApart         *apart)
+          LlkOutlier       *outliers)
 {
-  bool is_apart[LLK_RUN] = { 0 };
-  uint32_t bits = find_largest (x, is_apart, n);
+  bool is_outlier[LLK_RUN] = { 0 };
+  uint32_t bits = find_largest (x, is_outlier, n);
   float magnitude, inverse;
 
   memset (run, 0, sizeof *run);
@@ -103,17 +98,17 @@ quantize (const float      *x,
       return;
     }
 
-  find_apart (x, n, limit, is_apart);
+  find_outliers (x, n, limit, is_outlier);
   for (size_t i = 0; i < n; i++)
-    if (is_apart[i])
-      apart[run->n_apart++] = (LlkApart) { x[i], (uint32_t) i };
-  magnitude = llk_float_of_bits (find_largest (x, is_apart, n));
+    if (is_outlier[i])
+      outliers[run->n_outliers++] = (LlkOutlier) { x[i], (uint32_t) i };
+  magnitude = llk_float_of_bits (find_largest (x, is_outlier, n));
   if (magnitude < LLK_MIN_MAGNITUDE)
     return;
 
   inverse = 127 / magnitude;
   for (size_t i = 0; i < n; i++)
-    run->q[i] = is_apart[i] ? 0 : (int8_t) (x[i] * inverse + LLK_ROUNDER - LLK_ROUNDER);
+    run->q[i] = is_outlier[i] ? 0 : (int8_t) (x[i] * inverse + LLK_ROUNDER - LLK_ROUNDER);
   run->scale = magnitude / 127;
   for (size_t i = 0; i < 16; i++)
     {
@@ -149,7 +144,7 @@ llk_portable_prepare (LlkActivation form,
                       void         *row)
 {
   LlkActivationRun *runs = row;
-  LlkApart *apart;
+  LlkOutlier *outliers;
   float limit;
 
   memset (row, 0, llk_activation_bytes (form, n_in));
@@ -160,9 +155,9 @@ llk_portable_prepare (LlkActivation form,
       break;
     case LLK_ACTIVATION_Q8:
       limit = find_limit (x, n);
-      apart = (LlkApart *) llk_activation_get_apart (row, n_in);
-      for (size_t i = 0; i < n; apart += runs[i / 256].n_apart, i += 256)
-        quantize (x + i, n - i < 256 ? n - i : 256, limit, runs + i / 256, apart);
+      outliers = (LlkOutlier *) llk_activation_get_outliers (row, n_in);
+      for (size_t i = 0; i < n; outliers += runs[i / 256].n_outliers, i += 256)
+        quantize (x + i, n - i < 256 ? n - i : 256, limit, runs + i / 256, outliers);
       llk_activation_finish_row (row, n_in);
       break;
     case LLK_ACTIVATION_BF16:

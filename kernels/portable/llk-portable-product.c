@@ -103,13 +103,13 @@ unpack_run (const LlkMatrix *w,
   return n_rows;
 }
 
-/* What lies apart of a row. */
+/* A row's outliers. */
 static void
-add_apart (LlkType                 type,
-           const Run              *run,
-           const LlkApart         *x,
-           size_t                  n,
-           float                  *acc)
+add_outliers (LlkType                 type,
+              const Run              *run,
+              const LlkOutlier       *x,
+              size_t                  n,
+              float                  *acc)
 {
   const size_t block = llk_panel_shape (type).block;
 
@@ -213,7 +213,7 @@ multiply_runs (const LlkMatrix *w,
                float            acc[MAX_ROWS][N])
 {
   size_t row_bytes = llk_activation_bytes (LLK_ACTIVATION_Q8, w->n_in);
-  float apart[MAX_ROWS][N] = { 0 };
+  float outliers[MAX_ROWS][N] = { 0 };
   Place place = { 0 };
   Run run;
 
@@ -227,13 +227,14 @@ multiply_runs (const LlkMatrix *w,
           const LlkActivationRun *x = (const LlkActivationRun *) (const void *) row + i;
 
           add_run (w->type, &run, x, acc[r]);
-          add_apart (w->type, &run, llk_activation_get_apart (row, w->n_in) + x->first_apart,
-                     x->n_apart, apart[r]);
+          add_outliers (w->type, &run,
+                        llk_activation_get_outliers (row, w->n_in) + x->first_outlier,
+                        x->n_outliers, outliers[r]);
         }
     }
   for (size_t r = 0; r < n; r++)
     for (size_t o = 0; o < N; o++)
-      acc[r][o] = acc[r][o] + apart[r][o];
+      acc[r][o] = acc[r][o] + outliers[r][o];
 }
 
 static void

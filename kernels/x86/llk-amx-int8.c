@@ -20,9 +20,9 @@ _Static_assert (BLOCK_ROWS == LLK_FEW_ROWS, "a single block needs few slots");
 #define MIN_TILED_ROWS 8
 #define MAX_PAIRS 4
 #define N_SLOTS 160                        /* of pairs of runs: what stays in the cache */
-#define MAX_APART_ROWS 512                 /* whose values apart are multiplied together */
+#define MAX_OUTLIER_ROWS 512               /* whose outliers are multiplied together */
 #define MAX_LISTS 64                       /* of these, of a run each */
-#define MAX_VALUES (32 * MAX_APART_ROWS)   /* of a run's at least LLK_N_APART a row */
+#define MAX_VALUES (32 * MAX_OUTLIER_ROWS) /* of a run's at least LLK_MAX_OUTLIERS a row */
 #define MAX_FEW_VALUES (16 * BLOCK_ROWS)
 #define SUMS (BLOCK_ROWS * BLOCK_OUTPUTS)
 
@@ -37,13 +37,13 @@ typedef struct
   float sums[MAX_PAIRS][SUMS];  /* [row][BLOCK_OUTPUTS], of a block of rows; zero between blocks */
   int32_t dots[SUMS];           /* [tile][row][output], of a run of a block */
   int32_t starts[BLOCK_ROWS * N]; /* [row][output], what the sums of such a run begin with */
-  ApartValues lists[MAX_LISTS];     /* what lies apart, of a run each */
+  RowOutliers lists[MAX_LISTS];     /* of a run each */
   /* Of a single block; else the same at the end. */
   float few_sums[MAX_PAIRS][SUMS];
-  ApartValue few_values[MAX_FEW_VALUES];
+  RowOutlier few_values[MAX_FEW_VALUES];
   Slot slots[N_SLOTS];          /* of which a single block uses the first, one more than pairs */
-  float apart_sums[MAX_PAIRS][MAX_APART_ROWS * BLOCK_OUTPUTS];
-  ApartValue values[MAX_VALUES];
+  float outlier_sums[MAX_PAIRS][MAX_OUTLIER_ROWS * BLOCK_OUTPUTS];
+  RowOutlier values[MAX_VALUES];
 } Scratch;
 
 typedef struct Pending Pending;
@@ -62,11 +62,11 @@ typedef struct
   const uint8_t *rows;
   size_t n_rows;
   size_t row_bytes;
-  ApartValue *values;
+  RowOutlier *values;
   size_t n_values;          /* that there is room for: those of a run at least */
-  size_t n_listed;          /* all runs, once what lies apart of all rows is listed */
-  float *apart_sums;        /* [panel][row][N] */
-  size_t n_apart_rows;      /* MAX_APART_ROWS at most */
+  size_t n_listed;          /* all runs, once the outliers of all rows are listed */
+  float *outlier_sums;      /* [panel][row][N] */
+  size_t n_outlier_rows;    /* MAX_OUTLIER_ROWS at most */
 
   float *y;
   size_t y_stride;
@@ -84,7 +84,7 @@ struct Pending
   const int32_t *dots;      /* where the tiles go */
   float *sums;              /* NULL when there is nothing in the tiles */
   float *y;                 /* where the sums go, after the last run only, */
-  const float *apart;       /* with these, of the first panel; NULL for none */
+  const float *outliers;    /* with these, of the first panel; NULL for none */
   size_t n_y_rows;
   size_t n_outputs;
 };
@@ -195,18 +195,18 @@ DEFINE_ADD_DOTS (plain, 0, 32)
 DEFINE_ADD_DOTS (minima, 4, 32)
 DEFINE_ADD_DOTS (short_minima, 8, 16)
 
-/* Lists what lies apart of @n_rows rows from @first on in runs from @run on, as many of MAX_LISTS
+/* Lists outliers of @n_rows rows from @first on in runs from @run on, as many of MAX_LISTS
  * as there is room for; returns how many. Each row is far from the next, so that all its runs are
  * looked at together. */
 static size_t
-list_apart (const Job *job,
-            size_t     first,
-            size_t     n_rows,
-            size_t     run)
+list_outliers (const Job *job,
+               size_t     first,
+               size_t     n_rows,
+               size_t     run)
 {
   const size_t n_runs = (job->w->n_in + LLK_RUN - 1) / LLK_RUN - run;
   const uint8_t *const begin = job->rows + first * job->row_bytes;
-  ApartValues *lists = job->scratch->lists;
+  RowOutliers *lists = job->scratch->lists;
   uint16_t totals[MAX_LISTS] __attribute__ ((aligned (64)));
   __m512i low = _mm512_setzero_si512 (), high = _mm512_setzero_si512 ();
   const __mmask64 are_there = n_runs < 64 ? (UINT64_C (1) << n_runs) - 1 : UINT64_MAX;
@@ -225,7 +225,7 @@ list_apart (const Job *job,
   _mm512_store_si512 (totals + 32, high);
   for (; n < MAX_LISTS && n < n_runs && n_values + totals[n] <= job->n_values; n++)
     {
-      begin_apart_values (&lists[n], job->values + n_values);
+      begin_outliers (&lists[n], job->values + n_values);
       n_values += totals[n];
     }
   if (n_values == 0)
@@ -237,28 +237,28 @@ list_apart (const Job *job,
       const uint8_t *counts = llk_activation_get_counts (row, job->w->n_in) + run;
       const __m512i all = _mm512_maskz_loadu_epi8 (UINT64_MAX >> (64 - n), counts);
       uint64_t left = _mm512_test_epi8_mask (all, all);
-      const LlkApart *x = llk_activation_get_apart (row, job->w->n_in);
+      const LlkOutlier *x = llk_activation_get_outliers (row, job->w->n_in);
 
       if (left != 0 && run > 0)
-        x += ((const LlkActivationRun *) (const void *) row)[run].first_apart;
+        x += ((const LlkActivationRun *) (const void *) row)[run].first_outlier;
       for (; left != 0; left &= left - 1)
         {
           const size_t i = (size_t) __builtin_ctzll (left);
 
-          add_apart_values (x, counts[i], r, &lists[i]);
+          append_outliers (x, counts[i], r, &lists[i]);
           x += counts[i];
         }
     }
   return n;
 }
 
-/* What lies apart of @n_rows rows from @first on to its sums; whether anything does. */
+/* Outliers of @n_rows rows from @first on to their sums; whether there are any. */
 static bool
-add_apart (Job    *job,
-           size_t  first,
-           size_t  n_rows)
+add_outliers (Job    *job,
+              size_t  first,
+              size_t  n_rows)
 {
-  const size_t panel_sums = job->n_apart_rows * N;
+  const size_t panel_sums = job->n_outlier_rows * N;
   Walk walk = walk_begin (job->w);
   size_t n = 0, n_listed = job->n_listed;
   bool has_any = false;
@@ -267,11 +267,11 @@ add_apart (Job    *job,
   for (size_t i = 0; walk_on (&walk, &run) && run.n_rows > first; i++, n++)
     {
       const size_t n_left = run.n_rows - first;
-      ApartValues *values;
+      RowOutliers *values;
 
       if (n == n_listed)
         {
-          n_listed = list_apart (job, first, n_rows, i);
+          n_listed = list_outliers (job, first, n_rows, i);
           n = 0;
           if (n_rows == job->n_rows && n_listed == (job->w->n_in + LLK_RUN - 1) / LLK_RUN)
             job->n_listed = n_listed;
@@ -283,7 +283,7 @@ add_apart (Job    *job,
       if (values->n == 0)
         continue;
       if (!has_any)
-        memset (job->apart_sums, 0, job->n_panels * panel_sums * sizeof (float));
+        memset (job->outlier_sums, 0, job->n_panels * panel_sums * sizeof (float));
       has_any = true;
       for (size_t p = 0; p < job->n_panels; p += 2)
         {
@@ -292,8 +292,8 @@ add_apart (Job    *job,
           for (size_t next = 2; next < 4; next++)
             fetch (part->data + (job->first + p + next) * part->panel_bytes,
                    llk_panel_run_bytes (walk.shape, part->n));
-          job->ops->add_apart (&run, job->first + p, p + 1 < job->n_panels ? 2 : 1, values,
-                               job->apart_sums + p * panel_sums, panel_sums);
+          job->ops->add_outliers (&run, job->first + p, p + 1 < job->n_panels ? 2 : 1, values,
+                                  job->outlier_sums + p * panel_sums, panel_sums);
         }
     }
   return has_any;
@@ -310,15 +310,15 @@ write_sums (const Job     *job,
   for (size_t r = 0; r < pending->n_y_rows; r++)
     {
       float *sums = pending->sums + r * BLOCK_OUTPUTS;
-      __m512 apart[2] = { _mm512_setzero_ps (), _mm512_setzero_ps () };
+      __m512 outliers[2] = { _mm512_setzero_ps (), _mm512_setzero_ps () };
       __m512 a, b;
       float *y = pending->y + r * job->y_stride;
 
-      if (pending->apart != NULL)
+      if (pending->outliers != NULL)
         for (size_t p = 0; p < 2; p++)
-          apart[p] = _mm512_load_ps (pending->apart + (p * job->n_apart_rows + r) * N);
-      a = _mm512_add_ps (_mm512_load_ps (sums), apart[0]);
-      b = _mm512_add_ps (_mm512_load_ps (sums + N), apart[1]);
+          outliers[p] = _mm512_load_ps (pending->outliers + (p * job->n_outlier_rows + r) * N);
+      a = _mm512_add_ps (_mm512_load_ps (sums), outliers[0]);
+      b = _mm512_add_ps (_mm512_load_ps (sums + N), outliers[1]);
       if (is_streamed)
         stream_outputs (a, b, y);
       else
@@ -469,7 +469,7 @@ multiply_block (const Job *job,
                 size_t     first,
                 size_t     n_rows,
                 size_t     n_row_tiles,
-                bool       has_apart,
+                bool       has_outliers,
                 Pending   *pending)
 {
   const size_t first_output = job->first * N;
@@ -515,9 +515,9 @@ multiply_block (const Job *job,
           if (has_more)
             continue;
           pending->y = job->y + first * job->y_stride + first_output + pair * BLOCK_OUTPUTS;
-          if (has_apart)
-            pending->apart =
-              job->apart_sums + (2 * pair * job->n_apart_rows + first % MAX_APART_ROWS) * N;
+          if (has_outliers)
+            pending->outliers =
+              job->outlier_sums + (2 * pair * job->n_outlier_rows + first % MAX_OUTLIER_ROWS) * N;
         }
     }
 }
@@ -544,21 +544,21 @@ multiply_blocks (Job       *job,
                  size_t     last,
                  size_t     n_row_tiles,
                  size_t     n_rows,
-                 bool      *has_apart)
+                 bool      *has_outliers)
 {
   Pending pending = { 0 };
 
   configure_tiles (n_rows);
   for (; first < last; first += n_rows)
     {
-      if (first % MAX_APART_ROWS == 0)
+      if (first % MAX_OUTLIER_ROWS == 0)
         {
           finish (job, &pending, n_row_tiles);
-          *has_apart = add_apart (
+          *has_outliers = add_outliers (
             job, first,
-            job->n_rows - first < MAX_APART_ROWS ? job->n_rows - first : MAX_APART_ROWS);
+            job->n_rows - first < MAX_OUTLIER_ROWS ? job->n_rows - first : MAX_OUTLIER_ROWS);
         }
-      multiply_block (job, first, n_rows, n_row_tiles, *has_apart, &pending);
+      multiply_block (job, first, n_rows, n_row_tiles, *has_outliers, &pending);
     }
   finish (job, &pending, n_row_tiles);
 }
@@ -568,14 +568,14 @@ multiply_panels (Job *job)
 {
   const size_t n_full = job->n_rows / BLOCK_ROWS * BLOCK_ROWS;
   const size_t n_left = job->n_rows - n_full;
-  bool has_apart = false;
+  bool has_outliers = false;
 
   if (n_full > 0)
-    multiply_blocks (job, 0, n_full, 2, BLOCK_ROWS, &has_apart);
+    multiply_blocks (job, 0, n_full, 2, BLOCK_ROWS, &has_outliers);
   if (n_left > TILE_ROWS)
-    multiply_blocks (job, n_full, job->n_rows, 2, n_left, &has_apart);
+    multiply_blocks (job, n_full, job->n_rows, 2, n_left, &has_outliers);
   else if (n_left > 0)
-    multiply_blocks (job, n_full, job->n_rows, 1, n_left, &has_apart);
+    multiply_blocks (job, n_full, job->n_rows, 1, n_left, &has_outliers);
 }
 
 static void
@@ -622,11 +622,11 @@ multiply (const LlkMatrix *w,
   /* A single block of rows uses all but once, and few slots stay nearer. */
   if (job.n_rows > BLOCK_ROWS)
     job.n_kept = n_runs * n_pairs <= N_SLOTS ? n_runs : N_SLOTS - 2;
-  job.n_apart_rows = job.n_rows < MAX_APART_ROWS ? job.n_rows : MAX_APART_ROWS;
+  job.n_outlier_rows = job.n_rows < MAX_OUTLIER_ROWS ? job.n_rows : MAX_OUTLIER_ROWS;
   is_few = n_rows <= BLOCK_ROWS;
   job.values = is_few ? job.scratch->few_values : job.scratch->values;
   job.n_values = is_few ? MAX_FEW_VALUES : MAX_VALUES;
-  job.apart_sums = is_few ? job.scratch->few_sums[0] : job.scratch->apart_sums[0];
+  job.outlier_sums = is_few ? job.scratch->few_sums[0] : job.scratch->outlier_sums[0];
   memset (job.scratch->sums, 0, n_pairs * sizeof job.scratch->sums[0]);
   for (size_t done = 0; done < n_panels; done += job.n_panels)
     {

@@ -58,44 +58,48 @@ find_largest (const float *x)
   return (uint32_t) _mm_cvtsi128_si32 (half);
 }
 
+/* The sum of the squares of values that are not beyond @limit. */
+INLINE float
+sum_squares (const float *x,
+             size_t       n,
+             float        limit)
+{
+  const __m256 limits = _mm256_set1_ps (limit);
+  __m256 sums[8];
+
+  for (size_t j = 0; j < 8; j++)
+    sums[j] = _mm256_setzero_ps ();
+  for (size_t i = 0; i < n; i += 64)
+#pragma GCC unroll 8
+    for (size_t j = 0; j < 8; j++)
+      {
+        const __m256 v = load_values (x, n, i + 8 * j);
+        const __m256 is_other = _mm256_cmp_ps (get_magnitude (v), limits, _CMP_LE_OQ);
+        const __m256 other = _mm256_and_ps (v, is_other);
+
+        sums[j] = _mm256_fmadd_ps (other, other, sums[j]);
+      }
+  for (size_t half = 4; half > 0; half /= 2)
+    for (size_t j = 0; j < half; j++)
+      sums[j] = _mm256_add_ps (sums[j], sums[j + half]);
+  return sum_vector (sums[0]);
+}
+
 static float
 find_limit (const float *x,
             size_t       n)
 {
   float limit = INFINITY;
 
-  for (unsigned pass = 0; pass < LLK_APART_PASSES; pass++)
-    {
-      const __m256 limits = _mm256_set1_ps (limit);
-      __m256 sums[8];
-      float sum;
-
-      for (size_t j = 0; j < 8; j++)
-        sums[j] = _mm256_setzero_ps ();
-      for (size_t i = 0; i < n; i += 64)
-#pragma GCC unroll 8
-        for (size_t j = 0; j < 8; j++)
-          {
-            const __m256 v = load_values (x, n, i + 8 * j);
-            const __m256 is_other = _mm256_cmp_ps (get_magnitude (v), limits, _CMP_LE_OQ);
-            const __m256 other = _mm256_and_ps (v, is_other);
-
-            sums[j] = _mm256_fmadd_ps (other, other, sums[j]);
-          }
-      for (size_t half = 4; half > 0; half /= 2)
-        for (size_t j = 0; j < half; j++)
-          sums[j] = _mm256_add_ps (sums[j], sums[j + half]);
-      sum = sum_vector (sums[0]);
-      if (!llk_activation_has_limit (sum))
-        break;
-      limit = llk_activation_get_limit (sum, n);
-    }
+  for (unsigned pass = 0; pass < LLK_OUTLIER_PASSES; pass++)
+    if (!llk_activation_lower_limit (&limit, sum_squares (x, n, limit), n))
+      break;
   return limit;
 }
 
 static bool
-has_apart (const float *x,
-           float        limit)
+has_outliers (const float *x,
+              float        limit)
 {
   const __m256 limits = _mm256_set1_ps (limit);
   __m256 found = _mm256_setzero_ps ();
@@ -110,7 +114,7 @@ static void
 quantize (const float      *x,
           float             limit,
           LlkActivationRun *run,
-          LlkApart         *apart)
+          LlkOutlier       *outliers)
 {
   uint32_t bits = find_largest (x);
   float magnitude;
@@ -123,9 +127,9 @@ quantize (const float      *x,
       run->scale = llk_float_of_bits (0x7fc00000);
       return;
     }
-  if (has_apart (x, limit))
+  if (has_outliers (x, limit))
     {
-      llk_activation_put_apart (x, limit, rest, run, apart);
+      llk_activation_put_outliers (x, limit, rest, run, outliers);
       x = rest;
       bits = find_largest (x);
     }
@@ -162,7 +166,7 @@ prepare (LlkActivation form,
          void         *row)
 {
   LlkActivationRun *runs = row;
-  LlkApart *apart;
+  LlkOutlier *outliers;
   float limit;
 
   if (form != LLK_ACTIVATION_Q8)
@@ -171,15 +175,15 @@ prepare (LlkActivation form,
       return;
     }
   limit = find_limit (x, n);
-  apart = (LlkApart *) llk_activation_get_apart (row, n_in);
-  for (size_t i = 0; i < n_in; apart += runs[i / LLK_RUN].n_apart, i += LLK_RUN)
+  outliers = (LlkOutlier *) llk_activation_get_outliers (row, n_in);
+  for (size_t i = 0; i < n_in; outliers += runs[i / LLK_RUN].n_outliers, i += LLK_RUN)
     {
       float values[LLK_RUN] = { 0 };
       const size_t left = n < i ? 0 : n - i;
 
       if (left < LLK_RUN)
         memcpy (values, x + i, left * sizeof *x);
-      quantize (left < LLK_RUN ? values : x + i, limit, runs + i / LLK_RUN, apart);
+      quantize (left < LLK_RUN ? values : x + i, limit, runs + i / LLK_RUN, outliers);
     }
   llk_activation_finish_row (row, n_in);
 }

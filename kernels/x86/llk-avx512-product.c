@@ -35,13 +35,13 @@ find_largest (const __m512    values[N_PARTS_OF_RUN],
   return _mm512_reduce_max_epu32 (_mm512_max_epu32 (magnitudes[0], magnitudes[1]));
 }
 
-/* What @left lacks to @apart, as many values as there is room for; the others are left again. */
+/* What @left lacks to @outliers, as many values as there is room for; the others are left again. */
 static void
-put_apart (const float      *x,
-           size_t            n,
-           __mmask16         left[N_PARTS_OF_RUN],
-           LlkActivationRun *run,
-           LlkApart         *apart)
+put_outliers (const float      *x,
+              size_t            n,
+              __mmask16         left[N_PARTS_OF_RUN],
+              LlkActivationRun *run,
+              LlkOutlier       *outliers)
 {
   for (size_t i = 0; i < n; i += 16)
     {
@@ -51,12 +51,12 @@ put_apart (const float      *x,
         {
           const unsigned lane = (unsigned) __builtin_ctz (found);
 
-          if (run->n_apart == LLK_N_APART)
+          if (run->n_outliers == LLK_MAX_OUTLIERS)
             {
               left[i / 16] |= (__mmask16) (1u << lane);
               continue;
             }
-          apart[run->n_apart++] = (LlkApart) { x[i + lane], (uint32_t) (i + lane) };
+          outliers[run->n_outliers++] = (LlkOutlier) { x[i + lane], (uint32_t) (i + lane) };
         }
     }
 }
@@ -96,16 +96,13 @@ find_limit (const float *x,
 {
   float limit = INFINITY;
 
-  for (unsigned pass = 0; pass < LLK_APART_PASSES; pass++)
+  for (unsigned pass = 0; pass < LLK_OUTLIER_PASSES; pass++)
     {
       float largest;
       const float sum = sum_squares (x, n, limit, &largest);
 
-      if (!llk_activation_has_limit (sum))
-        break;
-      limit = llk_activation_get_limit (sum, n);
-      /* all are the others, and the next sum would be the same */
-      if (largest <= limit)
+      /* where none is beyond it, the next sum would be the same */
+      if (!llk_activation_lower_limit (&limit, sum, n) || largest <= limit)
         break;
     }
   return limit;
@@ -116,7 +113,7 @@ quantize (const float      *x,
           size_t            n,
           float             limit,
           LlkActivationRun *run,
-          LlkApart         *apart)
+          LlkOutlier       *outliers)
 {
   /* Sums of sixteen bytes that have 128 added, two sums of eight each. */
   const __m128i moved = _mm_set1_epi8 (-128);
@@ -138,7 +135,7 @@ quantize (const float      *x,
   bits = find_largest (values, left);
   if (found != 0 && bits < 0x7f800000)
     {
-      put_apart (x, n, left, run, apart);
+      put_outliers (x, n, left, run, outliers);
       bits = find_largest (values, left);
     }
   largest = llk_float_of_bits (bits);
@@ -182,7 +179,7 @@ prepare (LlkActivation form,
          void         *row)
 {
   LlkActivationRun *runs = row;
-  LlkApart *apart;
+  LlkOutlier *outliers;
   float limit;
 
   if (form != LLK_ACTIVATION_Q8)
@@ -191,10 +188,10 @@ prepare (LlkActivation form,
       return;
     }
   limit = find_limit (x, n);
-  apart = (LlkApart *) llk_activation_get_apart (row, n_in);
-  for (size_t i = 0; i < n_in; apart += runs[i / LLK_RUN].n_apart, i += LLK_RUN)
+  outliers = (LlkOutlier *) llk_activation_get_outliers (row, n_in);
+  for (size_t i = 0; i < n_in; outliers += runs[i / LLK_RUN].n_outliers, i += LLK_RUN)
     quantize (x + i, n < i ? 0 : n - i < LLK_RUN ? n - i : LLK_RUN, limit, runs + i / LLK_RUN,
-              apart);
+              outliers);
   llk_activation_finish_row (row, n_in);
 }
 

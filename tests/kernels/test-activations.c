@@ -7,7 +7,7 @@
 
 #include "weights-rig.h"
 
-/* What is beyond six times the root mean square of a row's others lies apart. */
+/* Outliers are beyond six times the root mean square of a row's others. */
 static gfloat
 find_limit (const gfloat *x,
             gsize         n)
@@ -31,31 +31,31 @@ find_limit (const gfloat *x,
   return limit;
 }
 
-/* Marks what lies apart of a run. */
+/* Marks the outliers of a run. */
 static void
-mark_apart (const gfloat *x,
-            gsize         n,
-            gfloat        limit,
-            gboolean     *is_apart)
+mark_outliers (const gfloat *x,
+               gsize         n,
+               gfloat        limit,
+               gboolean     *is_outlier)
 {
-  gsize n_apart = 0;
+  gsize n_outliers = 0;
 
   for (gsize i = 0; i < n; i++)
     {
-      is_apart[i] = fabsf (x[i]) > limit && n_apart < LLK_N_APART;
-      n_apart += (gsize) is_apart[i];
+      is_outlier[i] = fabsf (x[i]) > limit && n_outliers < LLK_MAX_OUTLIERS;
+      n_outliers += (gsize) is_outlier[i];
     }
 }
 
 static gfloat
 find_largest (const gfloat   *x,
               gsize           n,
-              const gboolean *is_apart)
+              const gboolean *is_outlier)
 {
   gfloat largest = 0;
 
   for (gsize i = 0; i < n; i++)
-    if (!is_apart[i])
+    if (!is_outlier[i])
       largest = fmaxf (largest, fabsf (x[i]));
   return largest;
 }
@@ -66,39 +66,39 @@ check_run (const gfloat           *x,
            gsize                   n,
            gfloat                  limit,
            const LlkActivationRun *run,
-           const LlkApart         *apart)
+           const LlkOutlier       *outliers)
 {
   /* Where the sums are, of four blocks: the first and the third, then the others. */
   static const gsize places[] = { 0, 2, 1, 3 };
-  gboolean is_apart[LLK_RUN] = { 0 };
+  gboolean is_outlier[LLK_RUN] = { 0 };
   gfloat magnitude = 0, inverse;
   gboolean is_bad = FALSE;
   gint32 sums[16] = { 0 }, sum = 0;
-  gsize n_apart = 0;
+  gsize n_outliers = 0;
 
   for (gsize i = 0; i < n; i++)
     is_bad |= !isfinite (x[i]);
   if (!is_bad)
     {
-      mark_apart (x, n, limit, is_apart);
-      magnitude = find_largest (x, n, is_apart);
+      mark_outliers (x, n, limit, is_outlier);
+      magnitude = find_largest (x, n, is_outlier);
     }
   inverse = magnitude < 1e-30f ? 0 : 127 / magnitude;
   for (gsize i = 0; i < LLK_RUN; i++)
     {
-      gboolean is_whole = inverse != 0 && i < n && !is_apart[i];
+      gboolean is_whole = inverse != 0 && i < n && !is_outlier[i];
 
       g_assert_cmpint (run->q[i], ==, is_whole ? lrintf (x[i] * inverse) : 0);
       sums[i / 16] += run->q[i];
       sum += run->q[i];
-      if (is_apart[i])
+      if (is_outlier[i])
         {
-          g_assert_cmpint (apart[n_apart].place, ==, i);
-          g_assert_cmpfloat (apart[n_apart].x, ==, x[i]);
-          n_apart++;
+          g_assert_cmpint (outliers[n_outliers].place, ==, i);
+          g_assert_cmpfloat (outliers[n_outliers].x, ==, x[i]);
+          n_outliers++;
         }
     }
-  g_assert_cmpint (run->n_apart, ==, n_apart);
+  g_assert_cmpint (run->n_outliers, ==, n_outliers);
   if (is_bad)
     {
       guint32 bits;
@@ -144,8 +144,8 @@ check_prepared (LlkActivation form,
   const guint8 *bytes = row;
   gsize n_runs = (n_in + LLK_RUN - 1) / LLK_RUN;
   const guint8 *counts = bytes + n_runs * sizeof *runs;
-  const LlkApart *apart = (gconstpointer) (counts + (n_runs + 63) / 64 * 64);
-  guint n_apart = 0;
+  const LlkOutlier *outliers = (gconstpointer) (counts + (n_runs + 63) / 64 * 64);
+  guint n_outliers = 0;
   gsize value_bytes = form == LLK_ACTIVATION_F32 ? 4 : 2;
   g_autofree gdouble *restored = g_new (gdouble, n);
 
@@ -154,10 +154,10 @@ check_prepared (LlkActivation form,
       for (gsize i = 0; i < n_in; i += LLK_RUN)
         {
           check_run (x + i, i < n ? MIN (LLK_RUN, n - i) : 0, find_limit (x, n),
-                     &runs[i / LLK_RUN], apart + n_apart);
-          g_assert_cmpuint (counts[i / LLK_RUN], ==, runs[i / LLK_RUN].n_apart);
-          g_assert_cmpuint (runs[i / LLK_RUN].first_apart, ==, n_apart);
-          n_apart += runs[i / LLK_RUN].n_apart;
+                     &runs[i / LLK_RUN], outliers + n_outliers);
+          g_assert_cmpuint (counts[i / LLK_RUN], ==, runs[i / LLK_RUN].n_outliers);
+          g_assert_cmpuint (runs[i / LLK_RUN].first_outlier, ==, n_outliers);
+          n_outliers += runs[i / LLK_RUN].n_outliers;
         }
       for (gsize i = n_runs; i % 64 != 0; i++)
         g_assert_cmpuint (counts[i], ==, 0);

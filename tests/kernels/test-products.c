@@ -20,7 +20,7 @@ is_definition (const LlkProduct *product)
   return product->activation == LLK_ACTIVATION_Q8 || product->activation == LLK_ACTIVATION_F32;
 }
 
-/* What products see of one output: the weights, those that values apart meet, and their magnitudes,
+/* What products see of one output: the weights, those that outliers meet, and their magnitudes,
  * those of both parts of a weight with a minimum added up. */
 static void
 unpack_output (const Problem *p,
@@ -80,26 +80,26 @@ get_tolerance (const Problem *p,
     }
 }
 
-/* Marks the inputs of row @r that lie apart; returns how far they may be from their sum besides: by
+/* Marks the outliers of row @r; returns how far they may be from their sum besides: by
  * a rounding each of @magnitudes, and by steps that are denormal. */
 static gdouble
-mark_apart (const Problem *p,
-            gsize          r,
-            gdouble        magnitudes,
-            gboolean      *is_apart)
+mark_outliers (const Problem *p,
+               gsize          r,
+               gdouble        magnitudes,
+               gboolean      *is_outlier)
 {
   gsize row_bytes = llk_activation_bytes (p->product->activation, p->w.n_in);
   gdouble tolerance = 0;
   gconstpointer row = (guint8 *) p->rows + r * row_bytes;
   const LlkActivationRun *runs = row;
-  const LlkApart *apart = llk_activation_get_apart (row, p->w.n_in);
+  const LlkOutlier *outliers = llk_activation_get_outliers (row, p->w.n_in);
 
-  memset (is_apart, 0, p->w.n_in * sizeof *is_apart);
+  memset (is_outlier, 0, p->w.n_in * sizeof *is_outlier);
   for (gsize i = 0; i < p->w.n_in && p->product->activation == LLK_ACTIVATION_Q8; i += LLK_RUN)
-    for (gsize k = 0; k < runs[i / LLK_RUN].n_apart; k++, apart++)
+    for (gsize k = 0; k < runs[i / LLK_RUN].n_outliers; k++, outliers++)
       {
-        is_apart[i + apart->place] = TRUE;
-        tolerance += magnitudes * 0x1p-24 + 0x1p-135 * fabs ((gdouble) apart->x);
+        is_outlier[i + outliers->place] = TRUE;
+        tolerance += magnitudes * 0x1p-24 + 0x1p-135 * fabs ((gdouble) outliers->x);
       }
   return tolerance;
 }
@@ -112,7 +112,7 @@ check_reference (const Problem *p,
   gsize row_bytes = llk_activation_bytes (p->product->activation, n);
   g_autofree gfloat *w = g_new (gfloat, n);
   g_autofree gdouble *exact = g_new (gdouble, n);
-  g_autofree gboolean *is_apart = g_new (gboolean, n);
+  g_autofree gboolean *is_outlier = g_new (gboolean, n);
   g_autofree gdouble *magnitudes = g_new (gdouble, n);
   g_autofree gdouble *x = g_new (gdouble, n * p->n_rows);
 
@@ -130,9 +130,9 @@ check_reference (const Problem *p,
 
           for (gsize i = 0; i < n; i++)
             all += magnitudes[i] * fabs (x[r * n + i]);
-          tolerance += mark_apart (p, r, all, is_apart);
+          tolerance += mark_outliers (p, r, all, is_outlier);
           for (gsize i = 0; i < n; i++)
-            sum += (is_apart[i] ? exact[i] : (gdouble) w[i]) * x[r * n + i];
+            sum += (is_outlier[i] ? exact[i] : (gdouble) w[i]) * x[r * n + i];
           if (!(fabs (found - sum) <= tolerance))
             {
               g_test_message ("row %zu, output %zu of %zu inputs and %zu outputs: %g, "

@@ -312,7 +312,7 @@ rig_restore_row (LlkActivation form,
                  gdouble      *x)
 {
   const LlkActivationRun *runs = row;
-  const LlkApart *apart = llk_activation_get_apart (row, n);
+  const LlkOutlier *outliers = llk_activation_get_outliers (row, n);
 
   for (gsize i = 0; i < n; i++)
     switch (form)
@@ -334,8 +334,8 @@ rig_restore_row (LlkActivation form,
         break;
       }
   for (gsize i = 0; form == LLK_ACTIVATION_Q8 && i < n; i += LLK_RUN)
-    for (guint k = 0; k < runs[i / LLK_RUN].n_apart; k++, apart++)
-      x[i + apart->place] = (gdouble) apart->x;
+    for (guint k = 0; k < runs[i / LLK_RUN].n_outliers; k++, outliers++)
+      x[i + outliers->place] = (gdouble) outliers->x;
 }
 
 gboolean

@@ -37,7 +37,7 @@ typedef struct
 RigScales rig_get_scales (LlkType type, const guint8 *block);
 /* The magnitudes of @n weights of a run, the two parts of one with a minimum added up. */
 void     rig_get_magnitudes (LlkType type, const LlkRun *run, gsize n, gdouble *dst);
-/* The weights as values apart meet them. */
+/* The weights as outliers meet them. */
 void     rig_get_exact      (LlkType type, const LlkRun *run, gsize n, gdouble *dst);
 
 typedef enum

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * What lies apart of rows (llk-product.h) times a panel: weights that are not rounded to bytes, as
+ * Outliers of rows (llk-product.h) times a panel: weights that are not rounded to bytes, as
  * floats of one input and all outputs each, taken from where the panel has their codes. Written in
  * the vectors that llk-panel-weights.h is written in. Types are constants wherever these functions
  * are called.
@@ -331,13 +331,13 @@ store_exact (LlkType        type,
 
 /* --- of rows --- */
 
-/* The weights of a run of a panel that what lies apart meets. */
+/* The weights of a run of a panel that outliers meet. */
 INLINE void
-store_apart (LlkType            type,
-             const RunParts    *run,
-             size_t             panel,
-             const ApartValues *apart,
-             float            (*weights)[N])
+store_outlier_weights (LlkType            type,
+                       const RunParts    *run,
+                       size_t             panel,
+                       const RowOutliers *outliers,
+                       float            (*weights)[N])
 {
   for (size_t p = 0; p < run->n_parts; p++)
     for (size_t i = 0; i < run->parts[p].n; i += 64)
@@ -346,7 +346,7 @@ store_apart (LlkType            type,
         const uint8_t *data = part->data + panel * part->panel_bytes;
         const size_t n = part->n - i < 64 ? part->n - i : 64;
         const size_t first = part->first + i;
-        uint64_t left = apart->places[first / 64];
+        uint64_t left = outliers->places[first / 64];
 
         if (__builtin_popcountll (left) > MAX_SINGLE)
           store_exact (type, data, i, n, weights + first);
@@ -365,15 +365,15 @@ store_apart (LlkType            type,
 
 /* Of each value the row's sums of @n_panels panels, a constant. */
 INLINE void
-add_values (const ApartValues *apart,
+add_values (const RowOutliers *outliers,
             size_t             n_panels,
             const float        weights[2][LLK_RUN][N],
             float             *sums,
             size_t             panel_sums)
 {
-  for (size_t i = 0; i < apart->n; i++)
+  for (size_t i = 0; i < outliers->n; i++)
     {
-      const ApartValue *value = &apart->values[i];
+      const RowOutlier *value = &outliers->values[i];
       const Floats x = splat_float (value->x);
 
 #pragma GCC unroll 2
@@ -391,21 +391,21 @@ add_values (const ApartValues *apart,
 }
 
 INLINE void
-add_apart (LlkType            type,
-           const RunParts    *run,
-           size_t             panel,
-           size_t             n_panels,
-           const ApartValues *apart,
-           float             *sums,
-           size_t             panel_sums)
+add_outliers (LlkType            type,
+              const RunParts    *run,
+              size_t             panel,
+              size_t             n_panels,
+              const RowOutliers *outliers,
+              float             *sums,
+              size_t             panel_sums)
 {
   float weights[2][LLK_RUN][N] __attribute__ ((aligned (64)));
 
 #pragma GCC unroll 1
   for (size_t p = 0; p < n_panels; p++)
-    store_apart (type, run, panel + p, apart, weights[p]);
+    store_outlier_weights (type, run, panel + p, outliers, weights[p]);
   if (n_panels == 1)
-    add_values (apart, 1, weights, sums, panel_sums);
+    add_values (outliers, 1, weights, sums, panel_sums);
   else
-    add_values (apart, 2, weights, sums, panel_sums);
+    add_values (outliers, 2, weights, sums, panel_sums);
 }

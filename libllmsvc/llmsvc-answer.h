@@ -72,6 +72,9 @@ guint64             llmsvc_answer_get_revision      (LlmsvcAnswer *self);
 /* Whether the same request had been answered before and nothing was done again. */
 LLMSVC_AVAILABLE_IN_0_1
 gboolean            llmsvc_answer_get_is_repeated   (LlmsvcAnswer *self);
+/* What of a schema it could not be held to: (array zero-terminated=1) (transfer none). */
+LLMSVC_AVAILABLE_IN_0_1
+const char *const  *llmsvc_answer_get_unheld        (LlmsvcAnswer *self);
 /* Options that the service does not know: (array zero-terminated=1) (transfer none). */
 LLMSVC_AVAILABLE_IN_0_1
 const char *const  *llmsvc_answer_get_ignored       (LlmsvcAnswer *self);

@@ -25,6 +25,7 @@ struct _LlmsvcAnswer
   char *text;
   GVariant *results;  /* (owned): a{sv} */
   GStrv ignored;
+  GStrv unheld;
 };
 
 /* The word on the bus; without a word there is none for it. */
@@ -133,6 +134,7 @@ llmsvc_answer_finalize (GObject *object)
   g_free (self->text);
   g_variant_unref (self->results);
   g_strfreev (self->ignored);
+  g_strfreev (self->unheld);
 
   G_OBJECT_CLASS (llmsvc_answer_parent_class)->finalize (object);
 }
@@ -165,6 +167,8 @@ llmsvc_answer_new (const char *text,
   (void) g_variant_get_data (self->results);
   if (!g_variant_lookup (results, "ignored", "^as", &self->ignored))
     self->ignored = g_new0 (char *, 1);
+  if (!g_variant_lookup (results, "unheld", "^as", &self->unheld))
+    self->unheld = g_new0 (char *, 1);
   return self;
 }
 

@@ -168,6 +168,7 @@ llmctl_answer_finish (LlmctlAnswer *self,
                       LlmsvcAnswer *answer)
 {
   const char *const *ignored = llmsvc_answer_get_ignored (answer);
+  const char *const *unheld = llmsvc_answer_get_unheld (answer);
 
   llmctl_answer_end_line (self);
   if (self->is_json &&
@@ -179,6 +180,8 @@ llmctl_answer_finish (LlmctlAnswer *self,
   for (gsize i = 0; ignored != NULL && ignored[i] != NULL; i++)
     llmctl_complain (_("The service does not know the option “%s” here and went on without it"),
                      ignored[i]);
+  for (gsize i = 0; unheld != NULL && unheld[i] != NULL; i++)
+    llmctl_complain (_("The answer was not held to a part of the schema: %s"), unheld[i]);
   return TRUE;
 }
 

@@ -219,13 +219,22 @@ llm_automaton_count_bytes (const LlmAutomaton *self)
                    + self->calls->len * sizeof (LlmRuleCall));
 }
 
+/* GLib's own hash leaves out the upper half of a number: one of both states. */
+static guint
+hash_pair (gconstpointer data)
+{
+  const guint64 *pair = data;
+
+  return (guint) (*pair * G_GUINT64_CONSTANT (0x9e3779b97f4a7c15) >> 32);
+}
+
 LlmAutomaton *
 llm_automaton_combine (const LlmAutomaton *a,
                        const LlmAutomaton *b,
                        LlmCombine          how)
 {
   g_autoptr(LlmAutomaton) joint = llm_automaton_new ();
-  g_autoptr(GHashTable) ids = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, NULL);
+  g_autoptr(GHashTable) ids = g_hash_table_new_full (hash_pair, g_int64_equal, g_free, NULL);
   g_autoptr(GArray) pairs = g_array_new (FALSE, FALSE, sizeof (guint64));
   g_autoptr(GArray) rows = g_array_new (FALSE, FALSE, sizeof (guint32));
   Product product = { a, b, how, ids, pairs };

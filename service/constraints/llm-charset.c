@@ -4,9 +4,13 @@
 
 #include "constraints/llm-pattern.h"
 
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
 #include <string.h>
 
 #define MAX_CHAR 0x10ffff
+/* Characters that are looked at together: no piece has surrogates and others. */
+#define PIECE 0x800
 /* A set of more ranges goes through an automaton of its own, which shares first bytes. */
 #define MAX_RANGES_INLINE 8
 
@@ -77,40 +81,85 @@ llm_set_settle (GArray   *set,
 
 /* --- properties --- */
 
+/* The long names of general categories, of which PCRE2 has the short ones. */
 static const struct
 {
-  const char *name;      /* a letter for all categories that begin with it */
-  const char *long_name;
-  guint32 types;         /* 1 << GUnicodeType */
-} properties[] = {
-#define T(name) (1u << G_UNICODE_##name)
-  { "Lu", "Uppercase_Letter", T (UPPERCASE_LETTER) },
-  { "Ll", "Lowercase_Letter", T (LOWERCASE_LETTER) },
-  { "Lt", "Titlecase_Letter", T (TITLECASE_LETTER) },
-  { "Lm", "Modifier_Letter", T (MODIFIER_LETTER) },
-  { "Lo", "Other_Letter", T (OTHER_LETTER) },
-  { "L", "Letter",
-    T (UPPERCASE_LETTER) | T (LOWERCASE_LETTER) | T (TITLECASE_LETTER) | T (MODIFIER_LETTER)
-      | T (OTHER_LETTER) },
-  { "Mn", "Nonspacing_Mark", T (NON_SPACING_MARK) },
-  { "Mc", "Spacing_Mark", T (SPACING_MARK) },
-  { "Me", "Enclosing_Mark", T (ENCLOSING_MARK) },
-  { "M", "Mark", T (NON_SPACING_MARK) | T (SPACING_MARK) | T (ENCLOSING_MARK) },
-  { "Nd", "Decimal_Number", T (DECIMAL_NUMBER) },
-  { "Nl", "Letter_Number", T (LETTER_NUMBER) },
-  { "No", "Other_Number", T (OTHER_NUMBER) },
-  { "N", "Number", T (DECIMAL_NUMBER) | T (LETTER_NUMBER) | T (OTHER_NUMBER) },
-  { "P", "Punctuation",
-    T (CONNECT_PUNCTUATION) | T (DASH_PUNCTUATION) | T (CLOSE_PUNCTUATION) | T (FINAL_PUNCTUATION)
-      | T (INITIAL_PUNCTUATION) | T (OTHER_PUNCTUATION) | T (OPEN_PUNCTUATION) },
-  { "Sc", "Currency_Symbol", T (CURRENCY_SYMBOL) },
-  { "Sm", "Math_Symbol", T (MATH_SYMBOL) },
-  { "S", "Symbol",
-    T (CURRENCY_SYMBOL) | T (MODIFIER_SYMBOL) | T (MATH_SYMBOL) | T (OTHER_SYMBOL) },
-  { "Zs", "Space_Separator", T (SPACE_SEPARATOR) },
-  { "Z", "Separator", T (SPACE_SEPARATOR) | T (LINE_SEPARATOR) | T (PARAGRAPH_SEPARATOR) },
-#undef T
+  const char *name;
+  const char *short_name;
+} categories[] = {
+  { "Letter", "L" }, { "Cased_Letter", "L&" }, { "Uppercase_Letter", "Lu" },
+  { "Lowercase_Letter", "Ll" }, { "Titlecase_Letter", "Lt" }, { "Modifier_Letter", "Lm" },
+  { "Other_Letter", "Lo" }, { "Mark", "M" }, { "Combining_Mark", "M" },
+  { "Nonspacing_Mark", "Mn" }, { "Spacing_Mark", "Mc" }, { "Enclosing_Mark", "Me" },
+  { "Number", "N" }, { "Decimal_Number", "Nd" }, { "digit", "Nd" }, { "Letter_Number", "Nl" },
+  { "Other_Number", "No" }, { "Punctuation", "P" }, { "punct", "P" },
+  { "Connector_Punctuation", "Pc" }, { "Dash_Punctuation", "Pd" }, { "Open_Punctuation", "Ps" },
+  { "Close_Punctuation", "Pe" }, { "Initial_Punctuation", "Pi" }, { "Final_Punctuation", "Pf" },
+  { "Other_Punctuation", "Po" }, { "Symbol", "S" }, { "Math_Symbol", "Sm" },
+  { "Currency_Symbol", "Sc" }, { "Modifier_Symbol", "Sk" }, { "Other_Symbol", "So" },
+  { "Separator", "Z" }, { "Space_Separator", "Zs" }, { "Line_Separator", "Zl" },
+  { "Paragraph_Separator", "Zp" }, { "Other", "C" }, { "Control", "Cc" }, { "cntrl", "Cc" },
+  { "Format", "Cf" }, { "Surrogate", "Cs" }, { "Private_Use", "Co" }, { "Unassigned", "Cn" },
 };
+
+/* (transfer full) (nullable): @name, a property of ECMA-262, as PCRE2 has it. */
+static char *
+translate (const char *name)
+{
+  static const struct
+  {
+    const char *prefix;
+    const char *own;
+  } prefixes[] = { { "General_Category=", "" }, { "gc=", "" },
+                   { "Script_Extensions=", "scx:" }, { "scx=", "scx:" },
+                   { "Script=", "sc:" }, { "sc=", "sc:" } };
+  const char *own = "";
+
+  for (guint i = 0; i < G_N_ELEMENTS (prefixes); i++)
+    if (g_str_has_prefix (name, prefixes[i].prefix))
+      {
+        name += strlen (prefixes[i].prefix);
+        own = prefixes[i].own;
+        break;
+      }
+  for (guint i = 0; i < G_N_ELEMENTS (categories) && *own == '\0'; i++)
+    if (g_str_equal (name, categories[i].name))
+      name = categories[i].short_name;
+  for (const char *at = name; *at != '\0'; at++)
+    if (!g_ascii_isalnum (*at) && *at != '_' && *at != '&')
+      return NULL;
+  return *name != '\0' ? g_strdup_printf ("[\\p{%s%s}]+", own, name) : NULL;
+}
+
+/* Adds those of @n characters from @first on that @code matches. */
+static void
+add_matches (GArray           *set,
+             pcre2_code       *code,
+             pcre2_match_data *match,
+             gunichar          first,
+             guint             n)
+{
+  g_autoptr(GString) text = g_string_sized_new (n * 4);
+  const gsize *ends = pcre2_get_ovector_pointer (match);
+  gsize at = 0;
+  gunichar c = first;
+
+  for (guint i = 0; i < n; i++)
+    if (first + i == 0)
+      g_string_append_c (text, '\0');
+    else
+      g_string_append_unichar (text, first + i);
+  while (pcre2_match (code, (PCRE2_SPTR) text->str, text->len, at, PCRE2_NO_UTF_CHECK, match, NULL)
+         > 0)
+    {
+      gunichar low =
+        c + (gunichar) g_utf8_pointer_to_offset (text->str + at, text->str + ends[0]);
+
+      c = low + (gunichar) g_utf8_pointer_to_offset (text->str + ends[0], text->str + ends[1]);
+      llm_set_add (set, low, c - 1);
+      at = ends[1];
+    }
+}
 
 gboolean
 llm_set_add_property (GArray     *set,
@@ -118,26 +167,31 @@ llm_set_add_property (GArray     *set,
                       gboolean    negate)
 {
   g_autoptr(GArray) own = g_array_new (FALSE, FALSE, sizeof (LlmCharRange));
-  guint i = 0;
+  g_autofree char *pattern = NULL;
+  pcre2_code *code;
+  pcre2_match_data *match;
+  gsize offset;
+  int status;
 
-  if (g_str_has_prefix (name, "gc="))
-    name += strlen ("gc=");
-  else if (g_str_has_prefix (name, "General_Category="))
-    name += strlen ("General_Category=");
-  while (i < G_N_ELEMENTS (properties)
-         && !g_str_equal (name, properties[i].name) && !g_str_equal (name, properties[i].long_name))
-    i++;
-  if (i == G_N_ELEMENTS (properties))
-    return FALSE;
-
-  for (gunichar c = 0; c <= MAX_CHAR; c++)
-    if ((properties[i].types & (1u << g_unichar_type (c))) != 0)
-      {
-        if (own->len > 0 && g_array_index (own, LlmCharRange, own->len - 1).high == c - 1)
-          g_array_index (own, LlmCharRange, own->len - 1).high = c;
-        else
-          llm_set_add (own, c, c);
-      }
+  if (g_str_equal (name, "Any"))
+    llm_set_add (own, 0, MAX_CHAR);
+  else if (g_str_equal (name, "Assigned"))
+    return llm_set_add_property (set, "Cn", !negate);
+  else
+    {
+      pattern = translate (name);
+      code = pattern != NULL ? pcre2_compile ((PCRE2_SPTR) pattern, PCRE2_ZERO_TERMINATED, PCRE2_UTF,
+                                              &status, &offset, NULL)
+                             : NULL;
+      if (code == NULL)
+        return FALSE;
+      match = pcre2_match_data_create_from_pattern (code, NULL);
+      for (gunichar c = 0; c <= MAX_CHAR; c += PIECE)
+        if (c < 0xd800 || c > 0xdfff)
+          add_matches (own, code, match, c, PIECE);
+      pcre2_match_data_free (match);
+      pcre2_code_free (code);
+    }
   llm_set_settle (own, negate);
   llm_set_add_all (set, own);
   return TRUE;

@@ -34,10 +34,11 @@ compile_regex (const char  *text,
 char *
 llm_constraint_write_tools (const char *tools,
                             const char *choice,
-                            gboolean    is_parallel)
+                            gboolean    is_parallel,
+                            gboolean    is_strict)
 {
   /* the length tells the two texts apart */
-  return g_strdup_printf ("%d %zu %s%s", is_parallel, strlen (choice), choice, tools);
+  return g_strdup_printf ("%d %d %zu %s%s", is_parallel, is_strict, strlen (choice), choice, tools);
 }
 
 static LlmGrammar *
@@ -54,10 +55,11 @@ compile_tools (LlmModel    *model,
   g_autofree char *choice = NULL;
   char *at;
   gboolean is_parallel = strtoul (text, &at, 10) != 0;
+  gboolean is_strict = strtoul (at, &at, 10) != 0;
   gsize length = strtoul (at, &at, 10);
 
   choice = g_strndup (at + 1, length);
-  tools = llm_tools_read (at + 1 + length, choice, is_parallel, error);
+  tools = llm_tools_read (at + 1 + length, choice, is_parallel, is_strict, error);
   return tools != NULL ? llm_tool_grammar_new (tools, format, error) : NULL;
 }
 
@@ -73,9 +75,10 @@ llm_constraint_compile (LlmModel           *model,
   switch (kind)
     {
     case LLM_CONSTRAINT_JSON:
-      return llm_schema_compile (json_schema, strlen (json_schema), error);
+      return llm_schema_compile (json_schema, strlen (json_schema), TRUE, error);
     case LLM_CONSTRAINT_JSON_SCHEMA:
-      return llm_schema_compile (text, strlen (text), error);
+    case LLM_CONSTRAINT_LOOSE_SCHEMA:
+      return llm_schema_compile (text, strlen (text), kind == LLM_CONSTRAINT_JSON_SCHEMA, error);
     case LLM_CONSTRAINT_REGEX:
       grammar = compile_regex (text, &cause);
       if (grammar == NULL)

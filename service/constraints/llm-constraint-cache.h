@@ -19,12 +19,14 @@ typedef enum
   LLM_CONSTRAINT_REGEX,        /* that the whole answer matches */
   LLM_CONSTRAINT_GRAMMAR,      /* GBNF */
   LLM_CONSTRAINT_TOOLS,        /* of llm_constraint_write_tools(); needs a model */
+  LLM_CONSTRAINT_LOOSE_SCHEMA, /* what can't be held to is left out, and named by the grammar */
 } LlmConstraintKind;
 
 /* (transfer full): the text for LLM_CONSTRAINT_TOOLS; see llm_tools_read(). */
 char               *llm_constraint_write_tools (const char          *tools,
                                                 const char          *choice,
-                                                gboolean             is_parallel);
+                                                gboolean             is_parallel,
+                                                gboolean             is_strict);
 
 /* (transfer full) (nullable): @model: (nullable): whose calls they are. @error, in LLMSVC_ERROR,
  * says what @text is, where and what. */

@@ -61,11 +61,25 @@ llm_grammar_unref (LlmGrammar *self)
     return;
   g_ptr_array_unref (self->automata);
   g_clear_pointer (&self->kinds, g_hash_table_unref);
+  g_strfreev (self->unheld);
   g_free (self->states);
   g_free (self->calls);
   g_free (self->rules);
   g_free (self->next);
   g_free (self);
+}
+
+void
+llm_grammar_set_unheld (LlmGrammar *self,
+                        GPtrArray  *unheld)
+{
+  g_strfreev (self->unheld);
+  self->unheld = NULL;
+  if (unheld->len == 0)
+    return;
+  self->unheld = g_new0 (char *, unheld->len + 1);
+  for (guint i = 0; i < unheld->len; i++)
+    self->unheld[i] = g_strdup (g_ptr_array_index (unheld, i));
 }
 
 /* --- laid out flat --- */

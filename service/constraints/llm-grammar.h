@@ -58,6 +58,7 @@ typedef struct
   gsize n_next;
   GHashTable *kinds;        /* (nullable) (owned): of a grammar of calls: "tool argument" →
                              * LLM_ARGUMENT_…: how what has no quotes is to be read */
+  char **unheld;            /* (nullable) (owned): what of a schema it does not hold to */
 } LlmGrammar;
 
 typedef struct
@@ -80,6 +81,9 @@ void               llm_grammar_builder_set  (LlmGrammarBuilder *self,
 LlmGrammar        *llm_grammar_new          (LlmGrammarBuilder *builder,
                                              guint32            root,
                                              GError           **error) G_GNUC_WARN_UNUSED_RESULT;
+/* @unheld: (element-type utf8): what it leaves out, before any other thread has it. */
+void               llm_grammar_set_unheld   (LlmGrammar        *self,
+                                             GPtrArray         *unheld);
 LlmGrammar        *llm_grammar_ref          (LlmGrammar        *self);
 void               llm_grammar_unref        (LlmGrammar        *self);
 

@@ -163,19 +163,8 @@ llm_json_numbers_by (const LlmDecimal *bound,
   return finish (nfa, start, end);
 }
 
-static gboolean
-is_binary_fraction (guint64 digits,
-                    guint   n_fraction)
-{
-  for (guint i = 0; i < n_fraction; i++, digits /= 5)
-    if (digits % 5 != 0)
-      return FALSE;
-  return TRUE;
-}
-
 LlmAutomaton *
-llm_json_multiples (const LlmDecimal *factor,
-                    gboolean         *is_inexact)
+llm_json_multiples (const LlmDecimal *factor)
 {
   guint n_fraction = (guint) strlen (factor->fraction);
   g_autofree char *text = g_strconcat (factor->whole, factor->fraction, NULL);
@@ -183,12 +172,10 @@ llm_json_multiples (const LlmDecimal *factor,
   guint64 modulus;
   guint start, end, first;
 
-  *is_inexact = FALSE;
   if (strlen (text) > 15)
     return NULL;
   modulus = g_ascii_strtoull (text, NULL, 10);
-  *is_inexact = !is_binary_fraction (modulus, n_fraction);
-  if (*is_inexact || modulus * (n_fraction + 1) > MAX_MULTIPLE_STATES)
+  if (modulus * (n_fraction + 1) > MAX_MULTIPLE_STATES)
     return NULL;
 
   /* states: whole part, then how many digits behind the point were read; and the rest so far */

@@ -10,7 +10,7 @@
 #pragma once
 
 #include "constraints/llm-automaton.h"
-#include "constraints/llm-json-tree.h"
+#include "base/llm-json.h"
 
 G_BEGIN_DECLS
 
@@ -22,10 +22,8 @@ LlmAutomaton *llm_json_numbers_by      (const LlmDecimal   *bound,
                                         gboolean            less,
                                         gboolean            equal,
                                         gboolean            greater);
-/* Multiples of @factor, which is greater than 0. @is_inexact: (out): NULL because it is no exact
- * binary fraction: programs that compute with these disagree about its multiples. */
-LlmAutomaton *llm_json_multiples       (const LlmDecimal   *factor,
-                                        gboolean           *is_inexact);
+/* Multiples of @factor, which is greater than 0, as decimals. */
+LlmAutomaton *llm_json_multiples       (const LlmDecimal   *factor);
 /* Of a language of numbers, the texts to write: whole numbers without a point where all are, and
  * no more digits than programs read exactly. */
 LlmAutomaton *llm_json_numbers_to_write (const LlmAutomaton *numbers);

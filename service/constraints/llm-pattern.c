@@ -13,7 +13,8 @@ llm_pattern_new (LlmPatternKind kind)
   self->kind = kind;
   if (kind == LLM_PATTERN_SET)
     self->set = g_array_new (FALSE, FALSE, sizeof (LlmCharRange));
-  else if (kind == LLM_PATTERN_SEQUENCE || kind == LLM_PATTERN_CHOICE || kind == LLM_PATTERN_REPEAT)
+  else if (kind == LLM_PATTERN_SEQUENCE || kind == LLM_PATTERN_CHOICE || kind == LLM_PATTERN_REPEAT
+           || kind == LLM_PATTERN_AHEAD || kind == LLM_PATTERN_NOT_AHEAD)
     self->parts = g_ptr_array_new_with_free_func ((GDestroyNotify) llm_pattern_free);
   return self;
 }
@@ -46,6 +47,17 @@ llm_pattern_free (LlmPattern *self)
   g_clear_pointer (&self->set, g_array_unref);
   g_clear_pointer (&self->parts, g_ptr_array_unref);
   g_free (self);
+}
+
+gboolean
+llm_pattern_has (const LlmPattern *self,
+                 guint             kinds)
+{
+  gboolean has = (1u << self->kind & kinds) != 0;
+
+  for (guint i = 0; self->parts != NULL && i < self->parts->len && !has; i++)
+    has = llm_pattern_has (g_ptr_array_index (self->parts, i), kinds);
+  return has;
 }
 
 static guint
@@ -120,6 +132,8 @@ llm_pattern_add (const LlmPattern *self,
     case LLM_PATTERN_CHOICE:
     case LLM_PATTERN_SEQUENCE:
     case LLM_PATTERN_REPEAT:
+    case LLM_PATTERN_AHEAD:
+    case LLM_PATTERN_NOT_AHEAD:
     default:
       for (guint i = 0; i < self->parts->len; i++)
         {

@@ -34,6 +34,8 @@ typedef enum
   LLM_PATTERN_RULE,
   LLM_PATTERN_START,     /* ^ */
   LLM_PATTERN_END,       /* $ */
+  LLM_PATTERN_AHEAD,     /* (?=…): what follows begins so; it takes nothing */
+  LLM_PATTERN_NOT_AHEAD, /* (?!…) */
 } LlmPatternKind;
 
 #define LLM_PATTERN_NO_LIMIT G_MAXUINT
@@ -42,7 +44,8 @@ typedef struct
 {
   LlmPatternKind kind;
   GArray *set;           /* (nullable) (element-type LlmCharRange): of SET, in order, disjoint */
-  GPtrArray *parts;      /* (nullable) (element-type LlmPattern): of SEQUENCE, CHOICE, REPEAT */
+  GPtrArray *parts;      /* (nullable) (element-type LlmPattern): of SEQUENCE, CHOICE, REPEAT,
+                          * AHEAD, NOT_AHEAD */
   guint min, max;        /* of REPEAT */
   guint32 rule;          /* of RULE */
 } LlmPattern;
@@ -56,7 +59,11 @@ LlmPattern *llm_pattern_new_repeat (LlmPattern         *part,
                                     guint               max);
 LlmPattern *llm_pattern_new_char   (gunichar            c);
 void        llm_pattern_free       (LlmPattern         *self);
-/* Adds it after @from; the state behind it, or LLM_DEAD when it has become too large. */
+/* Whether there is one of @kinds, 1 << LlmPatternKind, in it. */
+gboolean    llm_pattern_has        (const LlmPattern   *self,
+                                    guint               kinds);
+/* Adds it after @from; the state behind it, or LLM_DEAD when it has become too large. It must look
+ * ahead nowhere. */
 guint       llm_pattern_add        (const LlmPattern   *self,
                                     LlmNfa             *nfa,
                                     guint               from,
@@ -89,6 +96,15 @@ void        llm_nfa_add_set        (LlmNfa             *nfa,
  * what. */
 LlmPattern *llm_regex_parse        (const char         *text,
                                     GError            **error) G_GNUC_WARN_UNUSED_RESULT;
+/* --- llm-regex-ahead.c --- */
+
+/* (transfer full) (nullable): as llm_regex_compile(), of what looks ahead; NULL, without an error:
+ * it is too large; with one: it can't be read. */
+LlmAutomaton *llm_regex_look_ahead (const LlmPattern   *pattern,
+                                    gboolean            search,
+                                    LlmEncoding         encoding,
+                                    GError            **error) G_GNUC_WARN_UNUSED_RESULT;
+
 /* (transfer full) (nullable): texts that it matches as a whole, or (@search) somewhere. */
 LlmAutomaton *llm_regex_compile    (const char         *text,
                                     gboolean            search,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Reads regular expressions (ECMA-262, with the flag u). What is no regular language (looking
- * ahead or behind, references back) or is not worth it (\b) is refused by name. */
+/* Reads regular expressions (ECMA-262, with the flag u). What is no regular language (references
+ * back) or is not worth it (looking behind, \b) is refused by name. */
 
 #include <string.h>
 
@@ -162,7 +162,7 @@ read_property (Reader   *self,
   name = g_strndup (self->at + 1, end - self->at - 1);
   if (!llm_set_add_property (set, name, negate))
     {
-      fail (self, "the property \\p{%.40s} is not supported; general categories are", name);
+      fail (self, "the property \\p{%.40s} is not known", name);
       return FALSE;
     }
   self->at = end + 1;
@@ -278,15 +278,19 @@ static LlmPattern *
 read_group (Reader *self)
 {
   g_autoptr(LlmPattern) pattern = NULL;
+  g_autoptr(LlmPattern) ahead = NULL;
 
   if (take_if (self, "?"))
     {
       const char *name_end = strchr (self->at, '>');
 
-      if (g_str_has_prefix (self->at, "=") || g_str_has_prefix (self->at, "!")
-          || g_str_has_prefix (self->at, "<=") || g_str_has_prefix (self->at, "<!"))
-        return fail (self, "looking ahead or behind is not supported");
-      if (*self->at == '<' && name_end != NULL)
+      if (g_str_has_prefix (self->at, "<=") || g_str_has_prefix (self->at, "<!"))
+        return fail (self, "looking behind is not supported");
+      if (take_if (self, "="))
+        ahead = llm_pattern_new (LLM_PATTERN_AHEAD);
+      else if (take_if (self, "!"))
+        ahead = llm_pattern_new (LLM_PATTERN_NOT_AHEAD);
+      else if (*self->at == '<' && name_end != NULL)
         self->at = name_end + 1;
       else if (!take_if (self, ":"))
         return fail (self, "this kind of group is not supported");
@@ -297,7 +301,10 @@ read_group (Reader *self)
   self->depth--;
   if (pattern != NULL && !take_if (self, ")"))
     return fail (self, "the closing parenthesis is missing");
-  return g_steal_pointer (&pattern);
+  if (pattern == NULL || ahead == NULL)
+    return g_steal_pointer (&pattern);
+  g_ptr_array_add (ahead->parts, g_steal_pointer (&pattern));
+  return g_steal_pointer (&ahead);
 }
 
 static LlmPattern *
@@ -463,14 +470,30 @@ llm_regex_compile (const char   *text,
 {
   g_autoptr(LlmPattern) pattern = llm_regex_parse (text, error);
   g_autoptr(LlmNfa) nfa = llm_nfa_new ();
+  g_autoptr(GError) reason = NULL;
   LlmAutomaton *automaton = NULL;
   guint start = llm_nfa_add_state (nfa);
   guint end;
 
   if (pattern == NULL)
     return NULL;
-  end = search ? add_anything (nfa, start, encoding) : start;
-  end = llm_pattern_add (pattern, nfa, end, encoding);
+  if (llm_pattern_has (pattern, 1u << LLM_PATTERN_AHEAD | 1u << LLM_PATTERN_NOT_AHEAD))
+    {
+      automaton = llm_regex_look_ahead (pattern, search, encoding, &reason);
+      if (automaton != NULL)
+        return automaton;
+      if (reason != NULL)
+        {
+          g_propagate_error (error, g_steal_pointer (&reason));
+          return NULL;
+        }
+      end = LLM_DEAD;
+    }
+  else
+    {
+      end = search ? add_anything (nfa, start, encoding) : start;
+      end = llm_pattern_add (pattern, nfa, end, encoding);
+    }
   if (end != LLM_DEAD && search)
     end = add_anything (nfa, end, encoding);
   if (end != LLM_DEAD)

@@ -45,6 +45,9 @@ read_format (LlmCallOptions    *options,
         continue;
       *kind = constraints[i].kind;
       *text = own;
+      if (*kind == LLM_CONSTRAINT_JSON_SCHEMA
+          && !llm_call_options_get_boolean (options, LLMSVC_OPTION_STRICT, TRUE))
+        *kind = LLM_CONSTRAINT_LOOSE_SCHEMA;
     }
   return TRUE;
 }
@@ -75,7 +78,8 @@ llm_engine_read_constraint (LlmCallOptions    *options,
       *kind = LLM_CONSTRAINT_TOOLS;
       *text = llm_constraint_write_tools (
         tools, choice != NULL ? choice : "auto",
-        llm_call_options_get_boolean (options, LLMSVC_OPTION_PARALLEL_TOOLS, TRUE));
+        llm_call_options_get_boolean (options, LLMSVC_OPTION_PARALLEL_TOOLS, TRUE),
+        llm_call_options_get_boolean (options, LLMSVC_OPTION_STRICT, FALSE));
     }
   else
     {

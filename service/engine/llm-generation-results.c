@@ -121,6 +121,9 @@ make_results (LlmGeneration          *self,
   g_variant_dict_insert (&dict, "active", "u", result->sparsity);
   g_variant_dict_insert (&dict, "prompt-level", "u", 100);
   g_variant_dict_insert (&dict, "ignored", "^as", llm_call_options_get_ignored (call->options));
+  if (call->masks != NULL && llm_mask_table_get_grammar (call->masks)->unheld != NULL)
+    g_variant_dict_insert (&dict, "unheld", "^as",
+                           llm_mask_table_get_grammar (call->masks)->unheld);
   if (info != NULL)
     g_variant_dict_insert (&dict, "model", "s", info->id);
   if (call->context != NULL)

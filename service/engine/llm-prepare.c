@@ -132,7 +132,7 @@ show_tools (LlmModel         *model,
 
   if (shown->tools != NULL)
     {
-      *tools = llm_tools_read (shown->tools, "auto", TRUE, error);
+      *tools = llm_tools_read (shown->tools, "auto", TRUE, FALSE, error);
       if (*tools == NULL)
         return FALSE;
       shown->tools = (*tools)->text;

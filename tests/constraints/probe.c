@@ -2,8 +2,8 @@
 
 /*
  * What a constraint allows, for the scripts beside it. Reads lines of JSON: {"kind", "text",
- * "accept": [texts], "walks": N, "seed"}; writes a line for each: {"error"}, or {"accepted":
- * [booleans], "walks": [texts]}, which are texts made of tokens that the masks allow.
+ * "accept": [texts], "walks": N, "seed"}; writes a line for each: {"error"}, or {"unheld": [texts],
+ * "accepted": [booleans], "walks": [texts]}, which are texts made of tokens that the masks allow.
  *
  * A text is accepted if the tokenizer's tokens for it are allowed one by one, then the end; and if
  * its bytes alone, as tokens, say the same where the vocabulary has them.
@@ -152,6 +152,11 @@ answer (LlmTokenTrie *tokens,
   table = llm_mask_table_new (grammar, tokens, NULL);
   json_builder_set_member_name (builder, "states");
   json_builder_add_int_value (builder, grammar->n_states);
+  json_builder_set_member_name (builder, "unheld");
+  json_builder_begin_array (builder);
+  for (guint i = 0; grammar->unheld != NULL && grammar->unheld[i] != NULL; i++)
+    json_builder_add_string_value (builder, grammar->unheld[i]);
+  json_builder_end_array (builder);
   json_builder_set_member_name (builder, "accepted");
   json_builder_begin_array (builder);
   for (guint i = 0; i < json_array_get_length (texts); i++)

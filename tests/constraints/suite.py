@@ -3,7 +3,7 @@
 import json
 import subprocess
 
-JSON, SCHEMA, REGEX, GRAMMAR = range(4)
+JSON, SCHEMA, REGEX, GRAMMAR, TOOLS, LOOSE_SCHEMA = range(6)
 IN_PLACE = ("$ref", "allOf", "anyOf", "oneOf", "if", "then", "else", "not", "dependentSchemas")
 
 

@@ -15,6 +15,8 @@ import jsonschema
 import suite
 
 WALKS = 12
+# Those that texts are held to; others are remarks.
+FORMATS = ("date", "time", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "uri", "uuid")
 
 
 def walk(schema, base="", pointer=""):
@@ -73,7 +75,7 @@ def check_case(probe, case, counts, problems, name):
             problems.append(f"{name}: no pointer in: {found['error']}")
         return found["error"]
     counts["supported"] += 1
-    has_format = "format" in schema if isinstance(schema, dict) else False
+    has_format = isinstance(schema, dict) and schema.get("format") in FORMATS
     for test, text, accepted in zip(case["tests"], texts, found["accepted"]):
         counts["instances"] += 1
         # formats are held to, which the suite leaves to the program
@@ -82,12 +84,16 @@ def check_case(probe, case, counts, problems, name):
         if accepted != test["valid"]:
             problems.append(f"{name}: {'valid' if test['valid'] else 'invalid'}, but "
                             f"{'accepted' if accepted else 'not accepted'}: {text}")
-    checker = jsonschema.Draft202012Validator.FORMAT_CHECKER if has_format else None
+    known = [name for name in FORMATS if name in jsonschema.FormatChecker.checkers]
+    checker = jsonschema.FormatChecker(known) if has_format else None
     # Python's re has no properties
     checked = json.loads(json.dumps(schema).replace("\\\\p{Letter}", "[^\\\\W\\\\d_]"))
     validator = jsonschema.Draft202012Validator(checked, format_checker=checker,
                                                 resolver=make_resolver(checked))
-    for text in found["walks"]:
+    # what python3-jsonschema 4.10 does not find, and where it forgets what was evaluated
+    written = json.dumps(schema)
+    is_wrong = "$dynamicRef" in written or ("unevaluated" in written and "additional" in written)
+    for text in found["walks"] if not is_wrong else ():
         counts["walks"] += 1
         if not is_valid(validator, text):
             problems.append(f"{name}: generated, but invalid: {text}")

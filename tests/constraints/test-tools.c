@@ -65,7 +65,7 @@ read_tools (const char *choice,
             gboolean    is_parallel)
 {
   g_autoptr(GError) error = NULL;
-  LlmTools *tools = llm_tools_read (TOOLS, choice, is_parallel, &error);
+  LlmTools *tools = llm_tools_read (TOOLS, choice, is_parallel, FALSE, &error);
 
   g_assert_no_error (error);
   return tools;
@@ -427,7 +427,7 @@ test_arguments (void)
     "{\"f_more\": {\"z\": 1}}",
   };
   g_autoptr(GError) error = NULL;
-  g_autoptr(LlmTools) tools = llm_tools_read (RICH_TOOLS, "required", TRUE, &error);
+  g_autoptr(LlmTools) tools = llm_tools_read (RICH_TOOLS, "required", TRUE, FALSE, &error);
 
   g_assert_no_error (error);
   for (guint i = 0; i < G_N_ELEMENTS (files); i++)
@@ -568,7 +568,7 @@ test_refused (void)
   for (guint i = 0; i < G_N_ELEMENTS (bad); i++)
     {
       g_autoptr(GError) error = NULL;
-      g_autoptr(LlmTools) tools = llm_tools_read (bad[i].tools, bad[i].choice, TRUE, &error);
+      g_autoptr(LlmTools) tools = llm_tools_read (bad[i].tools, bad[i].choice, TRUE, FALSE, &error);
       g_autoptr(LlmGrammar) grammar =
         tools != NULL ? llm_tool_grammar_new (tools, format, &error) : NULL;
 

@@ -60,6 +60,15 @@ check_object (JsonNode *node)
   g_assert_true (JSON_NODE_HOLDS_OBJECT (node));
 }
 
+static void
+check_numbers (JsonNode *node)
+{
+  JsonArray *array = json_node_get_array (node);
+
+  g_assert_cmpuint (json_array_get_length (array), >=, 2);
+  g_assert_cmpuint (json_array_get_length (array), <=, 3);
+}
+
 static const struct
 {
   const char *options;       /* without the closing brace */
@@ -68,6 +77,8 @@ static const struct
   { "{'response-format': <'json-schema'>, 'schema': <'" PERSON "'>", check_person },
   { "{'schema': <'" TREE "'>", check_tree },
   { "{'response-format': <'json'>", check_object },
+  { "{'schema': <'{\"items\": {\"type\": \"integer\"}, \"type\": \"array\", \"uniqueItems\": true, "
+    "\"minItems\": 2, \"maxItems\": 3}'>, 'strict': <false>", check_numbers },
 };
 
 static char *
@@ -191,6 +202,8 @@ test_refused (Fixture      *fixture,
     const char *options;
     const char *message;
   } cases[] = {
+    { "{'schema': <'{\"type\": \"array\", \"uniqueItems\": true}'>}", "schema: #: uniqueItems" },
+    { "{'schema': <'{\"type\": \"strin\"}'>, 'strict': <false>}", "schema: #/type: " },
     { "{'schema': <'{\"type\": \"strin\"}'>}", "schema: #/type: " },
     { "{'schema': <'{'>}", "schema: it is no JSON" },
     { "{'response-format': <'json-schema'>}", "needs the option “schema”" },

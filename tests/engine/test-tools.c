@@ -267,6 +267,33 @@ test_count (Fixture      *fixture,
   g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION);
 }
 
+/* A tool of which a part can't be held to. */
+#define LOOSE(more)                                                                               \
+  "[{\"function\": {\"name\": \"tag\", \"parameters\": {\"properties\": {\"tags\": {\"type\": \"array\","  \
+  "\"items\": {\"type\": \"boolean\"}, \"maxItems\": 3, \"uniqueItems\": true}}, "                      \
+  "\"required\": [\"tags\"]}" more "}}]"
+#define LOOSE_AT "tools: #/0/function/parameters/properties/tags"
+
+/* It is left out and named; the rest is held to. */
+static void
+test_unheld (Fixture      *fixture,
+             gconstpointer data)
+{
+  g_autoptr(Answer) answer = begin_complete (
+    fixture, prompts[0], "{'tools': <'" LOOSE ("") "'>, 'tool-choice': <'required'>}");
+  g_autoptr(Answer) other =
+    begin_complete (fixture, prompts[0], "{'tools': <'" TOOLS "'>, 'tool-choice': <'required'>}");
+  g_autofree const char **unheld = NULL;
+
+  WAIT_FOR (answer->is_finished && other->is_finished);
+  g_assert_no_error (answer->error);
+  g_assert_true (g_variant_lookup (answer->results, "unheld", "^a&s", &unheld));
+  g_assert_cmpuint (g_strv_length ((char **) unheld), ==, 1);
+  g_assert_true (g_str_has_prefix (
+    unheld[0], "tag: #/0/function/parameters/properties/tags: uniqueItems is supported"));
+  g_assert_false (g_variant_lookup (other->results, "unheld", "^a&s", NULL));
+}
+
 static void
 test_refused (Fixture      *fixture,
               gconstpointer data)
@@ -277,8 +304,10 @@ test_refused (Fixture      *fixture,
     const char *message;
   } cases[] = {
     { "{'tools': <'nonsense'>}", "tools: it is no JSON" },
-    { "{'tools': <'[{\"function\": {\"name\": \"a\", \"parameters\": {\"requird\": []}}}]'>}",
-      "tools: #/0/function/parameters/requird: " },
+    { "{'tools': <'[{\"function\": {\"name\": \"a\", \"parameters\": {\"required\": 5}}}]'>}",
+      "tools: #/0/function/parameters/required: " },
+    { "{'tools': <'" LOOSE (", \"strict\": true") "'>}", LOOSE_AT ": uniqueItems" },
+    { "{'tools': <'" LOOSE ("") "'>, 'strict': <true>}", LOOSE_AT ": uniqueItems" },
     { "{'tools': <'" TOOLS "'>, 'tool-choice': <'GetAlarm'>}", "tool-choice: " },
     { "{'tool-choice': <'required'>}", "tool-choice: " },
     { "{'tools': <'" TOOLS "'>, 'response-format': <'json'>}", "response-format: " },
@@ -310,6 +339,7 @@ main (int    argc,
   ADD ("/engine/tools/raw", test_raw);
   ADD ("/engine/tools/context", test_context);
   ADD ("/engine/tools/count", test_count);
+  ADD ("/engine/tools/unheld", test_unheld);
   ADD ("/engine/tools/refused", test_refused);
   return g_test_run ();
 }

@@ -12,7 +12,7 @@ PAGE = "docs/structured-output.md"
 # What the page says, with a number; where that is from.
 LIMITS = (
     (r"(\d+) levels,", "libllmsvc/common/llmsvc-json.h", r"LLMSVC_JSON_MAX_DEPTH (\d+)"),
-    (r"([\d,]+) values,", "service/constraints/llm-json-tree.c", r"\.values = (\d+)"),
+    (r"([\d,]+) values,", "service/base/llm-json.c", r"\.values = (\d+)"),
     (r"([\d,]+) states of one automaton", "service/constraints/llm-automaton.h",
      r"LLM_AUTOMATON_MAX_STATES (\d+)"),
     (r"([\d,]+) of all;", "service/constraints/llm-grammar.h", r"LLM_GRAMMAR_MAX_STATES (\d+)"),

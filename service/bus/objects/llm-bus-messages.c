@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/llm-fail.h"
+#include "base/llm-json.h"
 #include "common/llmsvc-error-private.h"
 #include "common/llmsvc-option-value.h"
 
@@ -53,6 +54,44 @@ check_extras (GVariant  *extras,
   return TRUE;
 }
 
+/* The calls of an earlier answer, which may be another engine's: templates take them apart. */
+static gboolean
+check_calls (const char  *text,
+             gsize        number,
+             GError     **error)
+{
+  g_autoptr(GError) cause = NULL;
+  g_autoptr(LlmJson) calls = llm_json_read (text, strlen (text), &cause);
+
+  if (calls == NULL || calls->kind != LLM_JSON_ARRAY)
+    return llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
+                     "Message %zu has “tool-calls” that are no JSON array%s%s", number,
+                     cause != NULL ? ": " : "", cause != NULL ? cause->message : "");
+  for (guint i = 0; i < calls->values->len; i++)
+    {
+      const LlmJson *function = llm_json_get (g_ptr_array_index (calls->values, i), "function");
+      const LlmJson *name = function != NULL ? llm_json_get (function, "name") : NULL;
+      const LlmJson *arguments = function != NULL ? llm_json_get (function, "arguments") : NULL;
+      g_autofree char *quoted = NULL;
+      g_autoptr(LlmJson) inner = NULL;
+
+      if (name == NULL || name->kind != LLM_JSON_STRING)
+        return llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
+                         "Call %u of message %zu needs “function”, an object with “name”", i, number);
+      quoted = abridge (name->text);
+      if (arguments == NULL || arguments->kind == LLM_JSON_NULL || llm_json_is (arguments, ""))
+        continue;
+      if (arguments->kind == LLM_JSON_STRING)
+        inner = llm_json_read (arguments->text, arguments->length, &cause);
+      if ((inner != NULL ? inner : arguments)->kind != LLM_JSON_OBJECT)
+        return llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
+                         "Call %u of message %zu, of “%s”, has arguments that are no JSON object%s%s",
+                         i, number, quoted, cause != NULL ? ": " : "",
+                         cause != NULL ? cause->message : "");
+    }
+  return TRUE;
+}
+
 static gboolean
 add_messages (GVariant  *messages,
               guint64   *bytes,
@@ -62,7 +101,7 @@ add_messages (GVariant  *messages,
     {
       g_autoptr(GVariant) extras = NULL;
       g_autoptr(GVariant) message = g_variant_get_child_value (messages, i);
-      const char *role, *text;
+      const char *role, *text, *calls;
 
       g_variant_get (message, "(&s&s@a{sv})", &role, &text, &extras);
       if (!g_strv_contains (roles, role))
@@ -73,7 +112,9 @@ add_messages (GVariant  *messages,
                            "Message %zu has the role “%s”; known roles are system, "
                            "user, assistant and tool", i, quoted);
         }
-      if (!check_extras (extras, i, error))
+      if (!check_extras (extras, i, error)
+          || (g_variant_lookup (extras, "tool-calls", "&s", &calls)
+              && !check_calls (calls, i, error)))
         return FALSE;
       *bytes += strlen (text) + g_variant_get_size (extras);
     }

@@ -7,6 +7,10 @@
 #include "constraints/schema/llm-schema-private.h"
 
 #define MAX_PLACES 20000
+/* More items are counted by the grammar, not by states of their own. */
+#define MAX_COUNTED 500
+/* Values of which each may be there once: all sets of them are states. */
+#define MAX_VALUES 8
 /* Kinds of items that are counted at once. */
 #define MAX_CONTAINED 4
 
@@ -14,6 +18,7 @@ typedef struct
 {
   guint n;                        /* items, as far as they are told apart */
   guint counts[MAX_CONTAINED];    /* of them, of each kind, likewise */
+  guint seen;                     /* bits: which values were there, if each may be once */
 } Place;
 
 typedef struct
@@ -22,6 +27,7 @@ typedef struct
   LlmNfa *nfa;
   const LlmArrayShape *shape;
   guint n_told;          /* from this one on all items are alike */
+  GArray *values;        /* (nullable) (element-type LlmTerm): all that an item can be, each once */
   GHashTable *states;    /* Place → state + 1: where the next item or the end comes */
   GArray *pending;          /* (element-type Place) */
 } Builder;
@@ -30,7 +36,7 @@ static guint
 place_hash (gconstpointer key)
 {
   const Place *place = key;
-  guint hash = place->n;
+  guint hash = place->n * 31 + place->seen;
 
   for (guint i = 0; i < MAX_CONTAINED; i++)
     hash = hash * 31 + place->counts[i];
@@ -60,19 +66,28 @@ find_state (Builder *self,
   return state;
 }
 
-/* An item of @from that is counted for the kinds in @kinds and, where that matters, for no
- * other. */
+static LlmTerm
+get_item (const LlmArrayShape *shape,
+          guint                i)
+{
+  return i < shape->prefix->len ? g_array_index (shape->prefix, LlmTerm, i) : shape->rest;
+}
+
+/* An item of @from that is @item, counted for the kinds in @kinds and, where that matters, for no
+ * other; @seen: the bit of its value. */
 static void
 add_item (Builder *self,
           Place    from,
+          LlmTerm  item,
+          guint    seen,
           guint    kinds,
           guint    behind)
 {
   const LlmArrayShape *shape = self->shape;
   LlmSchema *schema = self->rules->schema;
-  LlmTerm item = from.n < shape->prefix->len ? g_array_index (shape->prefix, LlmTerm, from.n)
-                                             : shape->rest;
   Place to = from;
+
+  to.seen |= seen;
 
   for (guint i = 0; i < shape->contained->len; i++)
     {
@@ -96,6 +111,116 @@ add_item (Builder *self,
     llm_nfa_add_call (self->nfa, behind, llm_rules_find (self->rules, item), find_state (self, to));
 }
 
+static void
+add_items (Builder *self,
+           Place    from,
+           guint    kinds,
+           guint    behind)
+{
+  LlmTerm item = get_item (self->shape, from.n);
+
+  for (guint i = 0; self->values != NULL && i < self->values->len; i++)
+    if ((from.seen & 1u << i) == 0)
+      add_item (self, from,
+                llm_term_and (self->rules->schema, item, g_array_index (self->values, LlmTerm, i)),
+                1u << i, kinds, behind);
+  if (self->values == NULL)
+    add_item (self, from, item, 0, kinds, behind);
+}
+
+/* --- each value once --- */
+
+/* (nullable): an “enum” of which all of @term are. */
+static const LlmJson *
+find_enum (LlmSchema *self,
+           LlmTerm    term)
+{
+  const LlmTermNode *node = llm_schema_get_term (self, term);
+  const LlmJson *found = NULL;
+  const LlmJson *ref;
+
+  for (guint i = 0; node->kind == LLM_TERM_KIND_AND && i < node->parts->len && found == NULL; i++)
+    found = find_enum (self, g_array_index (llm_schema_get_term (self, term)->parts, LlmTerm, i));
+  if (node->kind != LLM_TERM_KIND_SCHEMA || node->node->kind != LLM_JSON_OBJECT)
+    return found;
+  found = llm_json_get (node->node, "enum");
+  ref = llm_json_get (node->node, "$ref");
+  if (found == NULL && ref != NULL)
+    {
+      const LlmJson *referred = llm_schema_resolve (self, node->node, ref, FALSE);
+
+      found = referred != NULL ? llm_json_get (referred, "enum") : NULL;
+    }
+  return found != NULL && found->kind == LLM_JSON_ARRAY ? found : NULL;
+}
+
+/* (transfer full) (nullable): the values that all items are among; NULL: they can't be listed, or
+ * are too many. */
+static GArray *
+list_values (LlmSchema           *self,
+             const LlmArrayShape *shape)
+{
+  const LlmJson *all = shape->prefix->len == 0 ? find_enum (self, shape->rest) : NULL;
+  g_autoptr(GArray) values = g_array_new (FALSE, FALSE, sizeof (LlmTerm));
+
+  for (guint i = 0; all != NULL && i < all->values->len; i++)
+    {
+      LlmTerm value = llm_term_literal (self, g_ptr_array_index (all->values, i));
+      gboolean is_new = llm_term_may_hold (self, llm_term_and (self, value, shape->rest), 3);
+
+      for (guint k = 0; k < values->len && is_new; k++)
+        is_new = !llm_term_may_hold (
+          self, llm_term_and (self, value, g_array_index (values, LlmTerm, k)), 3);
+      if (is_new)
+        g_array_append_val (values, value);
+      if (values->len > MAX_VALUES)
+        return NULL;
+    }
+  return all != NULL ? g_steal_pointer (&values) : NULL;
+}
+
+/* --- many items --- */
+
+/* Items behind @from of which only the number matters, up to the closing bracket. */
+static gboolean
+add_counted (LlmRules            *self,
+             LlmNfa              *nfa,
+             const LlmArrayShape *shape,
+             guint                from,
+             guint                end)
+{
+  g_autoptr(LlmNfa) unit = llm_nfa_new ();
+  guint start = llm_nfa_add_state (unit);
+  guint last = llm_nfa_add_state (unit);
+  guint n = shape->prefix->len > 0 ? shape->prefix->len : 1;
+  LlmAutomaton *more;
+
+  /* the first has no comma in front of it */
+  for (guint i = 0; i < n; i++)
+    {
+      guint to = llm_nfa_add_state (nfa);
+
+      if (i >= shape->min)
+        llm_nfa_add_empty (nfa, llm_rules_add_space (nfa, from), end, LLM_EDGE_FREE);
+      if (i > 0)
+        from = llm_rules_add_space (nfa, llm_nfa_add_text (nfa, llm_rules_add_space (nfa, from), ",",
+                                                           1));
+      llm_nfa_add_call (nfa, from, llm_rules_find (self, get_item (shape, i)), to);
+      from = to;
+    }
+  llm_nfa_add_call (
+    unit, llm_rules_add_space (unit, llm_nfa_add_text (unit, llm_rules_add_space (unit, start), ",",
+                                                       1)),
+    llm_rules_find (self, shape->rest), last);
+  more = llm_schema_own_automaton (self->schema, llm_nfa_determinize (unit, start, last));
+  if (more == NULL)
+    return FALSE;
+  start = llm_nfa_add_state (nfa);
+  llm_nfa_add_empty (nfa, llm_rules_add_space (nfa, start), end, LLM_EDGE_FREE);
+  return llm_rules_add_counted (self, nfa, from, more, MAX (shape->min, n) - n,
+                                shape->max != LLM_NO_MAX ? shape->max - n : LLM_NO_MAX, start);
+}
+
 static gboolean
 may_end (const LlmArrayShape *shape,
          const Place         *place)
@@ -116,20 +241,24 @@ llm_rules_add_array (LlmRules            *self,
   g_autoptr(GHashTable) states =
     g_hash_table_new_full (place_hash, place_equal, g_free, NULL);
   g_autoptr(GArray) pending = g_array_new (FALSE, FALSE, sizeof (Place));
-  Builder builder = { self, nfa, shape, 1, states, pending };
+  Builder builder = { self, nfa, shape, 1, NULL, states, pending };
+  g_autoptr(GArray) values = NULL;
   guint end = llm_nfa_add_state (nfa);
   Place first = { 0 };
 
-  if (shape->is_unique && shape->max > 1)
+  if (shape->is_unique && shape->max > 1 && (values = list_values (self->schema, shape)) == NULL)
     {
-      llm_schema_fail (self->schema, NULL, "uniqueItems is not supported: items would have to be "
-                                           "compared with each other");
-      return FALSE;
+      llm_schema_refuse (self->schema, NULL, "uniqueItems is supported for an “enum” of up to %u "
+                                             "values: others would have to be compared with each "
+                                             "other", MAX_VALUES);
+      if (!llm_schema_leave_out (self->schema))
+        return FALSE;
     }
+  builder.values = values;
   if (shape->contained->len > MAX_CONTAINED)
     {
-      llm_schema_fail (self->schema, NULL, "more than %u “contains” at once are not supported",
-                       MAX_CONTAINED);
+      llm_schema_refuse (self->schema, NULL, "more than %u “contains” at once are not supported",
+                         MAX_CONTAINED);
       return FALSE;
     }
   /* the first is told apart: no comma is before it */
@@ -137,14 +266,17 @@ llm_rules_add_array (LlmRules            *self,
                                             : MAX (MAX (shape->prefix->len, shape->min), 1);
   for (guint i = 0; i < shape->contained->len; i++)
     builder.n_told = MAX (builder.n_told, g_array_index (shape->contained, LlmContained, i).from);
-  if (builder.n_told > MAX_PLACES)
-    {
-      llm_schema_fail (self->schema, NULL, "counts of this many items are not supported");
-      return FALSE;
-    }
   llm_nfa_add_bytes (nfa, end, ']', ']', to);
   from = llm_nfa_add_text (nfa, from, "[", 1);
   from = llm_rules_add_space (nfa, from);
+  if (builder.n_told > MAX_COUNTED && shape->contained->len == 0 && values == NULL
+      && shape->prefix->len < MAX_COUNTED)
+    return add_counted (self, nfa, shape, from, end);
+  if (builder.n_told > MAX_PLACES)
+    {
+      llm_schema_refuse (self->schema, NULL, "counts of this many items are not supported");
+      return FALSE;
+    }
   llm_nfa_add_empty (nfa, from, find_state (&builder, first), LLM_EDGE_FREE);
   for (guint i = 0; i < pending->len && self->schema->error == NULL; i++)
     {
@@ -160,10 +292,10 @@ llm_rules_add_array (LlmRules            *self,
       if (!is_first)
         item = llm_rules_add_space (nfa, llm_nfa_add_text (nfa, state, ",", 1));
       for (guint kinds = 0; kinds < 1u << shape->contained->len; kinds++)
-        add_item (&builder, place, kinds, item);
+        add_items (&builder, place, kinds, item);
       if (pending->len > MAX_PLACES)
         {
-          llm_schema_fail (self->schema, NULL, "counts of this many items are not supported");
+          llm_schema_refuse (self->schema, NULL, "counts of this many items are not supported");
           return FALSE;
         }
     }

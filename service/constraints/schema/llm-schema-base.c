@@ -3,6 +3,7 @@
 /* Errors, what the compiler owns, sets of strings and numbers. */
 
 #include <stdarg.h>
+#include <string.h>
 
 #include "base/llm-fail.h"
 #include "constraints/schema/llm-schema-private.h"
@@ -13,26 +14,66 @@ typedef struct
   GDestroyNotify free;
 } Owned;
 
+static void
+set_error (LlmSchema     *self,
+           const LlmJson *node,
+           gboolean       is_unheld,
+           const char    *format,
+           va_list        args)
+{
+  g_autofree char *reason = NULL;
+  g_autofree char *pointer = NULL;
+
+  if (self->error != NULL)
+    return;
+  reason = g_strdup_vprintf (format, args);
+  if (node == NULL)
+    node = self->at != NULL ? self->at : self->root;
+  pointer = llm_json_get_pointer (node);
+  llm_fail (&self->error, LLMSVC_ERROR_INVALID_OPTION, "schema: %s: %s", pointer, reason);
+  self->is_unheld = is_unheld;
+}
+
 gpointer
 llm_schema_fail (LlmSchema     *self,
                  const LlmJson *node,
                  const char    *format,
                  ...)
 {
-  g_autofree char *reason = NULL;
-  g_autofree char *pointer = NULL;
   va_list args;
 
-  if (self->error != NULL)
-    return NULL;
   va_start (args, format);
-  reason = g_strdup_vprintf (format, args);
+  set_error (self, node, FALSE, format, args);
   va_end (args);
-  if (node == NULL)
-    node = self->at != NULL ? self->at : self->root;
-  pointer = llm_json_get_pointer (node);
-  llm_fail (&self->error, LLMSVC_ERROR_INVALID_OPTION, "schema: %s: %s", pointer, reason);
   return NULL;
+}
+
+gpointer
+llm_schema_refuse (LlmSchema     *self,
+                   const LlmJson *node,
+                   const char    *format,
+                   ...)
+{
+  va_list args;
+
+  va_start (args, format);
+  set_error (self, node, TRUE, format, args);
+  va_end (args);
+  return NULL;
+}
+
+gboolean
+llm_schema_leave_out (LlmSchema *self)
+{
+  const char *place = self->error != NULL ? strchr (self->error->message, '#') : NULL;
+
+  if (self->error == NULL || !self->is_unheld || self->unheld == NULL || place == NULL)
+    return FALSE;
+  if (!g_ptr_array_find_with_equal_func (self->unheld, place, g_str_equal, NULL))
+    g_ptr_array_add (self->unheld, g_strdup (place));
+  g_clear_error (&self->error);
+  self->is_unheld = FALSE;
+  return TRUE;
 }
 
 gpointer
@@ -52,7 +93,7 @@ llm_schema_own_automaton (LlmSchema    *self,
                           LlmAutomaton *automaton)
 {
   if (automaton == NULL)
-    return llm_schema_fail (self, NULL, "what it asks of strings or numbers is too large");
+    return llm_schema_refuse (self, NULL, "what it asks of strings or numbers is too large");
   return llm_schema_own (self, automaton, (GDestroyNotify) llm_automaton_unref);
 }
 
@@ -65,6 +106,8 @@ llm_schema_combine (LlmSchema    *self,
   gboolean is_all_a = a == self->numbers || a == self->strings;
   gboolean is_all_b = b == self->numbers || b == self->strings;
 
+  if (a == NULL || b == NULL)
+    return NULL;
   if (how != LLM_COMBINE_WITHOUT && a == b)
     return a;
   if (how == LLM_COMBINE_AND && (is_all_a || llm_automaton_is_empty (b)))

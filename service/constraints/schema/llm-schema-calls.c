@@ -192,13 +192,22 @@ llm_rules_find_strings (LlmRules     *self,
   written = write_strings (self->flat != NULL ? self->flat : self->syntax, strings, is_mixed);
   if (written == NULL)
     {
-      llm_schema_fail (self->schema, NULL, "what it asks of strings or numbers is too large");
+      llm_schema_refuse (self->schema, NULL, "what it asks of strings or numbers is too large");
       return LLM_DEAD;
     }
   rule = llm_grammar_builder_add (self->builder, NULL);
   llm_grammar_builder_set (self->builder, rule, written);
   g_hash_table_insert (known, strings, GUINT_TO_POINTER (rule + 1));
   return rule;
+}
+
+LlmAutomaton *
+llm_rules_count_strings (LlmRules       *self,
+                         const LlmShape *shape)
+{
+  LlmAutomaton *strings = llm_shape_count_strings (self->schema, shape);
+
+  return strings == NULL && llm_schema_leave_out (self->schema) ? shape->strings : strings;
 }
 
 /* --- arguments --- */
@@ -232,14 +241,15 @@ llm_rules_add_argument (LlmRules         *self,
 {
   const LlmArgumentTexts *flat = self->flat;
   const LlmShape *shape = llm_term_get_shape (self->schema, term);
+  LlmAutomaton *strings = shape != NULL ? llm_rules_count_strings (self, shape) : NULL;
   gboolean is_told = !g_str_equal (flat->middle, flat->middle_text);
 
-  if (shape == NULL)
+  if (strings == NULL)
     return FALSE;
-  if (kinds.has_strings && !self->is_python && !llm_automaton_is_empty (shape->strings))
+  if (kinds.has_strings && !self->is_python && !llm_automaton_is_empty (strings))
     {
       guint at = llm_nfa_add_text (nfa, from, flat->middle_text, strlen (flat->middle_text));
-      guint32 rule = llm_rules_find_strings (self, shape->strings, kinds.has_others && !is_told);
+      guint32 rule = llm_rules_find_strings (self, strings, kinds.has_others && !is_told);
 
       if (rule == LLM_DEAD)
         return FALSE;

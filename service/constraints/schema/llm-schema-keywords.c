@@ -77,9 +77,17 @@ read_bound (LlmSchema     *self,
   g_auto(LlmDecimal) bound = { 0 };
   gboolean is_exclusive = g_str_has_prefix (keyword, "exclusive");
   gboolean is_minimum = g_str_has_suffix (keyword, "inimum");
+  const LlmJson *exclusive =
+    llm_json_get (node, is_minimum ? "exclusiveMinimum" : "exclusiveMaximum");
 
-  if (value->kind != LLM_JSON_NUMBER || !llm_decimal_read (&bound, value->text))
-    return llm_schema_fail (self, value, "it must be a number, and not too large or small a one");
+  /* in draft 4 it says what the other bound is */
+  if (is_exclusive && (value->kind == LLM_JSON_TRUE || value->kind == LLM_JSON_FALSE))
+    return shape;
+  is_exclusive |= exclusive != NULL && exclusive->kind == LLM_JSON_TRUE;
+  if (value->kind != LLM_JSON_NUMBER)
+    return llm_schema_fail (self, value, "it must be a number");
+  if (!llm_decimal_read (&bound, value->text))
+    return llm_schema_refuse (self, value, "this number is too large or too small");
   shape->numbers = llm_schema_own_automaton (
     self, llm_json_numbers_by (&bound, !is_minimum, !is_exclusive, is_minimum));
   return shape;
@@ -94,20 +102,15 @@ read_multiple (LlmSchema     *self,
   LlmShape *shape = llm_shape_new_any (self);
   g_auto(LlmDecimal) factor = { 0 };
   LlmAutomaton *multiples;
-  gboolean is_inexact;
 
   if (value->kind != LLM_JSON_NUMBER || !llm_decimal_read (&factor, value->text)
       || factor.is_negative || (g_str_equal (factor.whole, "0") && *factor.fraction == '\0'))
     return llm_schema_fail (self, value, "it must be a number above 0");
-  multiples = llm_json_multiples (&factor, &is_inexact);
-  if (multiples == NULL && is_inexact)
-    return llm_schema_fail (self, value,
-                            "multiples of %.40s are not supported: it is no exact binary "
-                            "fraction, so that programs disagree about its multiples", value->text);
+  multiples = llm_json_multiples (&factor);
   if (multiples == NULL)
-    return llm_schema_fail (self, value,
-                            "multiples of %.40s are not supported: it has too many digits",
-                            value->text);
+    return llm_schema_refuse (self, value,
+                              "multiples of %.40s are not supported: it has too many digits",
+                              value->text);
   shape->numbers = llm_schema_own_automaton (self, multiples);
   return shape;
 }
@@ -121,18 +124,11 @@ read_length (LlmSchema     *self,
              const LlmJson *value)
 {
   LlmShape *shape = llm_shape_new_any (self);
-  LlmAutomaton *strings = NULL;
-  guint length;
+  gboolean is_min = g_str_equal (keyword, "minLength");
 
-  if (!llm_schema_read_count (self, value, &length))
-    return NULL;
-  if (length <= LLM_AUTOMATON_MAX_STATES)
-    strings = g_str_equal (keyword, "minLength") ? llm_json_strings (length, LLM_NO_MAX)
-                                                 : llm_json_strings (0, length);
-  if (strings == NULL)
-    return llm_schema_fail (self, value, "counts of this many characters are not supported");
-  shape->strings = llm_schema_own_automaton (self, strings);
-  return shape;
+  return llm_schema_read_count (self, value, is_min ? &shape->chars.min : &shape->chars.max)
+           ? shape
+           : NULL;
 }
 
 static LlmAutomaton *
@@ -145,9 +141,10 @@ read_regex (LlmSchema     *self,
 
   if (string->kind != LLM_JSON_STRING || strlen (string->text) != string->length)
     return llm_schema_fail (self, value, "it must be a regular expression");
+  /* a fault in it may be what other dialects have */
   strings = llm_regex_compile (string->text, TRUE, LLM_ENCODING_JSON, &error);
   if (strings == NULL)
-    return llm_schema_fail (self, value, "%s", error->message);
+    return llm_schema_refuse (self, value, "%s", error->message);
   return llm_schema_own_automaton (self, strings);
 }
 
@@ -172,10 +169,9 @@ read_format (LlmSchema     *self,
   LlmShape *shape = llm_shape_new_any (self);
   LlmAutomaton *strings = value->kind == LLM_JSON_STRING ? llm_json_format (value->text) : NULL;
 
-  if (strings == NULL)
-    return llm_schema_fail (self, value, "the format “%.40s” is not supported",
-                            value->kind == LLM_JSON_STRING ? value->text : "?");
-  shape->strings = llm_schema_own_automaton (self, strings);
+  /* all others are annotations */
+  if (strings != NULL)
+    shape->strings = llm_schema_own_automaton (self, strings);
   return shape;
 }
 
@@ -192,7 +188,8 @@ new_arrays (LlmSchema      *self,
   return shape;
 }
 
-/* With “prefixItems”, which says what “items” are. */
+/* With “prefixItems”, which says what “items” are; before draft 2020-12 these had the names “items”,
+ * an array, and “additionalItems”. */
 static LlmShape *
 read_items (LlmSchema     *self,
             const LlmJson *node,
@@ -204,10 +201,15 @@ read_items (LlmSchema     *self,
   LlmArrayShape *array;
   LlmShape *shape = new_arrays (self, &array);
 
-  if (value == items && prefix != NULL)
+  if (g_str_equal (keyword, "additionalItems") || (value == items && prefix != NULL))
     return shape;
-  if (prefix != NULL && (prefix->kind != LLM_JSON_ARRAY || prefix->values->len == 0))
-    return llm_schema_fail (self, prefix, "it must be an array of schemas that is not empty");
+  if (prefix == NULL && items->kind == LLM_JSON_ARRAY)
+    {
+      prefix = items;
+      items = llm_json_get (node, "additionalItems");
+    }
+  if (prefix != NULL && prefix->kind != LLM_JSON_ARRAY)
+    return llm_schema_fail (self, prefix, "it must be an array of schemas");
   for (guint i = 0; prefix != NULL && i < prefix->values->len; i++)
     {
       LlmTerm item = read_schema (self, g_ptr_array_index (prefix->values, i));
@@ -279,14 +281,15 @@ read_unique (LlmSchema     *self,
 }
 
 static LlmShape *
-read_unevaluated (LlmSchema     *self,
-                  const LlmJson *node,
-                  const char    *keyword,
-                  const LlmJson *value)
+read_unevaluated_items (LlmSchema     *self,
+                        const LlmJson *node,
+                        const char    *keyword,
+                        const LlmJson *value)
 {
-  if (value->kind == LLM_JSON_TRUE || (value->kind == LLM_JSON_OBJECT && value->values->len == 0))
-    return llm_shape_new_any (self);
-  return llm_schema_fail (self, value, "the keyword “%s” is not supported", keyword);
+  LlmArrayShape *array;
+  LlmShape *shape = new_arrays (self, &array);
+
+  return llm_schema_rest_array (self, node, read_schema (self, value), array) ? shape : NULL;
 }
 
 /* --- objects --- */
@@ -432,6 +435,18 @@ require_all (LlmSchema      *self,
 }
 
 static LlmShape *
+read_unevaluated_properties (LlmSchema     *self,
+                             const LlmJson *node,
+                             const char    *keyword,
+                             const LlmJson *value)
+{
+  LlmObjectShape *object;
+  LlmShape *shape = new_objects (self, &object);
+
+  return llm_schema_rest_object (self, node, read_schema (self, value), object) ? shape : NULL;
+}
+
+static LlmShape *
 read_required (LlmSchema     *self,
                const LlmJson *node,
                const char    *keyword,
@@ -440,6 +455,9 @@ read_required (LlmSchema     *self,
   LlmObjectShape *object;
   LlmShape *shape = new_objects (self, &object);
 
+  /* in draft 3 it stands in the property, and says nothing any more */
+  if (value->kind == LLM_JSON_TRUE || value->kind == LLM_JSON_FALSE)
+    return shape;
   return require_all (self, object, value) ? shape : NULL;
 }
 
@@ -465,21 +483,23 @@ read_property_names (LlmSchema     *self,
                      const LlmJson *value)
 {
   const LlmShape *names = llm_term_get_shape (self, read_schema (self, value));
+  LlmAutomaton *strings = names != NULL ? llm_shape_count_strings (self, names) : NULL;
   LlmRegion others = { NULL, LLM_TERM_NONE };
   LlmObjectShape *object;
   LlmShape *shape = new_objects (self, &object);
 
-  if (names == NULL || self->error != NULL)
+  if (strings == NULL || self->error != NULL)
     return NULL;
-  others.keys = llm_schema_combine (self, self->strings, names->strings, LLM_COMBINE_WITHOUT);
+  others.keys = llm_schema_combine (self, self->strings, strings, LLM_COMBINE_WITHOUT);
   if (others.keys == NULL)
     return NULL;
-  g_array_index (object->regions, LlmRegion, 0).keys = names->strings;
+  g_array_index (object->regions, LlmRegion, 0).keys = strings;
   g_array_append_val (object->regions, others);
   return shape;
 }
 
-/* For each key: it is not there, or what it asks for holds. */
+/* For each key: it is not there, or what it asks for holds: other keys, or a schema;
+ * “dependencies”, of older drafts, has both. */
 static LlmShape *
 read_dependent (LlmSchema     *self,
                 const LlmJson *node,
@@ -487,6 +507,7 @@ read_dependent (LlmSchema     *self,
                 const LlmJson *value)
 {
   gboolean are_schemas = g_str_equal (keyword, "dependentSchemas");
+  gboolean are_both = g_str_equal (keyword, "dependencies");
   const LlmShape *all = llm_shape_new_any (self);
 
   if (!check_object (self, value))
@@ -504,7 +525,7 @@ read_dependent (LlmSchema     *self,
         return NULL;
       ((LlmMember *) g_ptr_array_index (without_key->members, 0))->is_required = FALSE;
       ((LlmMember *) g_ptr_array_index (without_key->members, 0))->value = LLM_TERM_NONE;
-      if (are_schemas)
+      if (are_schemas || (are_both && asked->kind != LLM_JSON_ARRAY))
         {
           const LlmShape *schema = llm_term_get_shape (self, read_schema (self, asked));
 
@@ -534,23 +555,25 @@ static const struct
   { "format", read_format },
   { "prefixItems", read_items },
   { "items", read_items },
+  { "additionalItems", read_items },
   { "minItems", read_item_count },
   { "maxItems", read_item_count },
   { "contains", read_contains },
   { "minContains", read_contains },
   { "maxContains", read_contains },
   { "uniqueItems", read_unique },
-  { "unevaluatedItems", read_unevaluated },
+  { "unevaluatedItems", read_unevaluated_items },
   { "properties", read_properties },
   { "patternProperties", read_properties },
   { "additionalProperties", read_properties },
-  { "unevaluatedProperties", read_unevaluated },
+  { "unevaluatedProperties", read_unevaluated_properties },
   { "required", read_required },
   { "minProperties", read_property_count },
   { "maxProperties", read_property_count },
   { "propertyNames", read_property_names },
   { "dependentRequired", read_dependent },
   { "dependentSchemas", read_dependent },
+  { "dependencies", read_dependent },
 };
 
 gboolean

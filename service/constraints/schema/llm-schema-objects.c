@@ -27,6 +27,7 @@ typedef struct
   GPtrArray *shapes;     /* (element-type LlmObjectShape): it is one of these */
   const LlmArgumentTexts *flat; /* (nullable) */
   gboolean is_bare;      /* keys have no quotes */
+  gboolean counts_twice; /* a key that comes twice counts as two */
   GHashTable *states;    /* Place → state + 1: behind a member, or the opening brace */
   GArray *pending;          /* (element-type Place) */
   GArray *others;        /* (element-type LlmRegion): keys that are not declared */
@@ -162,7 +163,8 @@ add_others (Builder *self,
   LlmSchema *schema = self->rules->schema;
   guint n_declared = self->shape->members->len;
   gboolean is_first = place.at == n_declared;
-  Place to = { n_declared + 1, place.n + 1, place.n_different + is_first, place.some };
+  Place to = { n_declared + 1, place.n + 1,
+               place.n_different + (is_first || self->counts_twice), place.some };
 
   for (guint i = 0; i < self->others->len; i++)
     {
@@ -183,10 +185,11 @@ add_others (Builder *self,
             continue;
           if (some->value != LLM_TERM_ANY)
             {
-              llm_schema_fail (schema, NULL,
-                               "that some other member is not as a schema says can't be held to, "
-                               "as a key may come twice");
-              return FALSE;
+              llm_schema_refuse (schema, NULL,
+                                 "that some other member is not as a schema says can't be held to, "
+                                 "as a key may come twice");
+              if (!llm_schema_leave_out (schema))
+                return FALSE;
             }
           to.some = place.some | 1u << k;
           add_region (self, from, keys, region->value, to);
@@ -240,19 +243,20 @@ check (Builder *self)
 
   if (shape->some->len > MAX_SOME)
     {
-      llm_schema_fail (self->rules->schema, NULL,
-                       "this combination of “not” and objects is too large");
+      llm_schema_refuse (self->rules->schema, NULL,
+                         "this combination of “not” and objects is too large");
       return FALSE;
     }
   for (guint i = 0; i < shape->members->len; i++)
     n_required += ((const LlmMember *) g_ptr_array_index (shape->members, i))->is_required;
   if (shape->min > n_required + 1 && self->others->len > 0)
     {
-      llm_schema_fail (self->rules->schema, NULL,
-                       "minProperties above the number of required properties plus one is not "
-                       "supported with other properties than the declared, as a key may come "
-                       "twice");
-      return FALSE;
+      llm_schema_refuse (self->rules->schema, NULL,
+                         "minProperties above the number of required properties plus one is not "
+                         "supported with other properties than the declared, as a key may come "
+                         "twice");
+      self->counts_twice = llm_schema_leave_out (self->rules->schema);
+      return self->counts_twice;
     }
   return TRUE;
 }
@@ -315,7 +319,7 @@ add_object (LlmRules               *self,
   g_autoptr(GArray) pending = g_array_new (FALSE, FALSE, sizeof (Place));
   g_autoptr(GArray) others = g_array_new (FALSE, FALSE, sizeof (LlmRegion));
   Builder builder = { self, nfa, shape, shapes, flat,
-                      flat != NULL || self->syntax != NULL, states, pending, others };
+                      flat != NULL || self->syntax != NULL, FALSE, states, pending, others };
   guint n_declared = shape->members->len;
   Place first = { 0 };
 
@@ -353,7 +357,7 @@ add_object (LlmRules               *self,
         }
       if (pending->len > MAX_PLACES)
         {
-          llm_schema_fail (self->schema, NULL, "its objects have too many states");
+          llm_schema_refuse (self->schema, NULL, "its objects have too many states");
           return FALSE;
         }
     }

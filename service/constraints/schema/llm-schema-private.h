@@ -12,7 +12,7 @@
 
 #include "constraints/llm-automaton.h"
 #include "constraints/llm-grammar.h"
-#include "constraints/llm-json-tree.h"
+#include "base/llm-json.h"
 #include "model/template/llm-template.h"
 
 G_BEGIN_DECLS
@@ -39,6 +39,12 @@ typedef struct
   GArray *contained;     /* (element-type LlmContained) */
   gboolean is_unique;
 } LlmArrayShape;
+
+/* How many characters a string has. */
+typedef struct
+{
+  guint min, max;
+} LlmCharCount;
 
 typedef struct
 {
@@ -69,9 +75,11 @@ typedef struct
 {
   gboolean has_null, has_false, has_true;
   LlmAutomaton *numbers; /* (unowned) */
-  LlmAutomaton *strings; /* likewise */
+  LlmAutomaton *strings; /* likewise; and of these, those of @chars */
+  LlmCharCount chars;
   GPtrArray *arrays;     /* (element-type LlmArrayShape) (unowned elements) */
   GPtrArray *objects;    /* (element-type LlmObjectShape) likewise */
+  gboolean is_loose;     /* it holds values that the schema does not */
 } LlmShape;
 
 typedef enum
@@ -102,11 +110,20 @@ struct _LlmSchema
   GHashTable *ids;       /* key → term + 1 */
   GPtrArray *owned;      /* (element-type Owned): shapes and what they have */
   GHashTable *resources; /* absolute URI, perhaps with an anchor → LlmJson */
+  GHashTable *counts;    /* "min max" → LlmAutomaton of strings with as many characters (unowned) */
+  GHashTable *dynamic;   /* anchors that a reference finds at run time: name → how many */
+  guint draft;           /* 4, 6, 7, 2019 or 2020 */
+  gboolean is_known_draft; /* it says none, or one of these */
   LlmAutomaton *numbers, *integers, *strings, *nothing; /* (unowned) */
+  LlmAutomaton *character; /* (unowned) */
   const LlmJson *at;     /* (nullable): the keyword that is being read, for messages */
+  const LlmJson *emptied; /* (nullable): the first keyword that left nothing of a schema */
   guint depth;
   guint n_shapes;
   GError *error;         /* (nullable) (owned): the first */
+  gboolean is_unheld;    /* the error is of something that is valid and can't be held to */
+  GPtrArray *unheld;     /* (nullable) (element-type utf8) (unowned): what is left out, with its
+                          * pointer; NULL: it is an error */
 
   /* what a schema, or a literal, says: keywords need terms, and terms need these */
   const LlmShape *(*read_node) (LlmSchema *self, const LlmJson *node);
@@ -119,6 +136,14 @@ gpointer         llm_schema_fail          (LlmSchema           *self,
                                            const LlmJson       *node,
                                            const char          *format,
                                            ...) G_GNUC_PRINTF (3, 4);
+/* The same for what is valid JSON Schema and can't be held to: where that may be left out, who
+ * reads keywords goes on without it (llm_schema_leave_out()). */
+gpointer         llm_schema_refuse        (LlmSchema           *self,
+                                           const LlmJson       *node,
+                                           const char          *format,
+                                           ...) G_GNUC_PRINTF (3, 4);
+/* Notes and clears such an error; FALSE: there is another one, or nothing may be left out. */
+gboolean         llm_schema_leave_out     (LlmSchema           *self);
 /* Gives @data to the compiler. Returns it. */
 gpointer         llm_schema_own           (LlmSchema           *self,
                                            gpointer             data,
@@ -197,6 +222,9 @@ const LlmShape  *llm_shape_or             (LlmSchema           *self,
 const LlmShape  *llm_shape_not            (LlmSchema           *self,
                                            const LlmShape      *a);
 gboolean         llm_shape_is_none        (const LlmShape      *self);
+/* (nullable): its strings with their counts as states; NULL with the error set. */
+LlmAutomaton    *llm_shape_count_strings  (LlmSchema           *self,
+                                           const LlmShape      *shape);
 
 /* --- llm-schema-read.c: keywords --- */
 
@@ -220,10 +248,26 @@ gboolean         llm_schema_read_count    (LlmSchema           *self,
 /* --- llm-schema-refs.c --- */
 
 void             llm_schema_index         (LlmSchema           *self);
-/* (nullable): what the “$ref” of @node refers to; NULL with the error set. */
+/* (nullable): what @ref in @node refers to; NULL with the error set. @is_dynamic: of
+ * “$dynamicRef” and “$recursiveRef”, where there is one choice. */
 const LlmJson   *llm_schema_resolve       (LlmSchema           *self,
                                            const LlmJson       *node,
-                                           const LlmJson       *ref);
+                                           const LlmJson       *ref,
+                                           gboolean             is_dynamic);
+
+/* --- llm-schema-unevaluated.c: FALSE with the error set --- */
+
+/* Gives @object the members that the keywords of @node evaluate, and of all others that they are
+ * @rest. */
+gboolean         llm_schema_rest_object   (LlmSchema           *self,
+                                           const LlmJson       *node,
+                                           LlmTerm              rest,
+                                           LlmObjectShape      *object);
+/* The same of items. */
+gboolean         llm_schema_rest_array    (LlmSchema           *self,
+                                           const LlmJson       *node,
+                                           LlmTerm              rest,
+                                           LlmArrayShape       *array);
 
 /* --- llm-schema-rules.c: a rule for each term --- */
 
@@ -234,10 +278,12 @@ typedef struct
   GHashTable *rules;     /* term → rule + 1 */
   GHashTable *texts;     /* automaton → rule + 1 */
   GHashTable *mixed;     /* likewise, of strings beside which there are other values */
+  GHashTable *counted;   /* "automaton power less" → rule + 1, of llm_rules_add_counted() */
   const LlmArgumentTexts *syntax; /* (nullable): how all of it is written; NULL: as JSON */
   const LlmArgumentTexts *flat;   /* (nullable): how the members of the root are */
   gboolean is_python;    /* values may also be as Python writes them */
-  GArray *pending;          /* (element-type LlmTerm): whose rules are not made yet */
+  GArray *pending;       /* (element-type LlmTerm): whose rules are not made yet */
+  guint n_states;        /* of the rules of terms */
 } LlmRules;
 
 /* --- llm-schema-rule-find.c --- */
@@ -248,6 +294,15 @@ guint32          llm_rules_find           (LlmRules            *self,
 /* One space, or none; the state behind it. */
 guint            llm_rules_add_space      (LlmNfa              *nfa,
                                            guint                from);
+/* --- llm-schema-counts.c: @unit @min to @max times (LLM_NO_MAX: no limit), in states and rules of
+ * the order of the logarithms of these; the grammar counts in its stack --- */
+gboolean         llm_rules_add_counted    (LlmRules            *self,
+                                           LlmNfa              *nfa,
+                                           guint                from,
+                                           LlmAutomaton        *unit,
+                                           guint                min,
+                                           guint                max,
+                                           guint                to);
 /* --- llm-schema-arrays.c, llm-schema-objects.c: between @from and @to; FALSE with an error --- */
 gboolean         llm_rules_add_array      (LlmRules            *self,
                                            LlmNfa              *nfa,
@@ -288,6 +343,10 @@ LlmAutomaton    *llm_rules_find_bare_keys (LlmRules            *self,
 guint32          llm_rules_find_strings   (LlmRules            *self,
                                            LlmAutomaton        *strings,
                                            gboolean             is_mixed);
+/* (nullable): the strings of a shape as one automaton, without a count that is too large where that
+ * may be left out; NULL with the error set. */
+LlmAutomaton    *llm_rules_count_strings  (LlmRules            *self,
+                                           const LlmShape      *shape);
 /* Python's words for those of JSON that are in @shape. */
 void             llm_rules_add_words      (LlmNfa              *nfa,
                                            const LlmShape      *shape,

@@ -7,14 +7,6 @@
 #include "constraints/llm-json-values.h"
 #include "constraints/schema/llm-schema-private.h"
 
-/* What doesn't change which instances are valid. */
-static const char *const annotations[] = {
-  "title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "$comment",
-  "$id", "$anchor", "$dynamicAnchor", "$defs", "definitions", NULL,
-};
-
-static const char draft[] = "https://json-schema.org/draft/2020-12/schema";
-
 static const LlmShape *
 get_schema_shape (LlmSchema     *self,
                   const LlmJson *node)
@@ -82,7 +74,7 @@ llm_schema_read_literal (LlmSchema     *self,
       break;
     case LLM_JSON_NUMBER:
       if (!llm_decimal_read (&number, node->text))
-        return llm_schema_fail (self, node, "this number is too large or too small");
+        return llm_schema_refuse (self, node, "this number is too large or too small");
       shape->numbers =
         llm_schema_own_automaton (self, llm_json_numbers_by (&number, FALSE, TRUE, FALSE));
       break;
@@ -130,12 +122,26 @@ add_type (LlmSchema     *self,
   return TRUE;
 }
 
+static gboolean
+is_true (const LlmJson *node,
+         const char    *key)
+{
+  const LlmJson *value = llm_json_get (node, key);
+
+  return value != NULL && value->kind == LLM_JSON_TRUE;
+}
+
 static const LlmShape *
 read_type (LlmSchema     *self,
+           const LlmJson *node,
            const LlmJson *value)
 {
   LlmShape *shape = llm_shape_new_none (self);
 
+  shape->has_null = is_true (node, "nullable");
+  /* of draft 3 */
+  if (llm_json_is (value, "any"))
+    return llm_shape_new_any (self);
   if (value->kind != LLM_JSON_ARRAY)
     return add_type (self, shape, value) ? shape : NULL;
   for (guint i = 0; i < value->values->len; i++)
@@ -298,9 +304,11 @@ read_not (LlmSchema     *self,
 static const LlmShape *
 read_ref (LlmSchema     *self,
           const LlmJson *node,
+          const char    *keyword,
           const LlmJson *value)
 {
-  const LlmJson *found = llm_schema_resolve (self, node, value);
+  const LlmJson *found =
+    llm_schema_resolve (self, node, value, !g_str_equal (keyword, "$ref"));
 
   return found != NULL ? get_schema_shape (self, found) : NULL;
 }
@@ -317,7 +325,8 @@ read_list (LlmSchema     *self,
                                           : read_one_of (self, value);
 }
 
-/* (nullable): what one keyword asks for; NULL with the error set. */
+/* (nullable): what one keyword asks for; NULL with the error set. What is no keyword of an assertion
+ * is an annotation. */
 static const LlmShape *
 read_keyword (LlmSchema     *self,
               const LlmJson *node,
@@ -326,14 +335,18 @@ read_keyword (LlmSchema     *self,
 {
   const LlmShape *shape = NULL;
 
+  /* as programs write what is not set */
+  if (value->kind == LLM_JSON_NULL && !g_str_equal (keyword, "const"))
+    return llm_shape_new_any (self);
   if (g_str_equal (keyword, "type"))
-    return read_type (self, value);
+    return read_type (self, node, value);
   if (g_str_equal (keyword, "enum"))
     return read_enum (self, value);
   if (g_str_equal (keyword, "const"))
     return llm_schema_read_literal (self, value);
-  if (g_str_equal (keyword, "$ref"))
-    return read_ref (self, node, value);
+  if (g_str_equal (keyword, "$ref") || g_str_equal (keyword, "$dynamicRef")
+      || g_str_equal (keyword, "$recursiveRef"))
+    return read_ref (self, node, keyword, value);
   if (g_str_equal (keyword, "allOf") || g_str_equal (keyword, "anyOf")
       || g_str_equal (keyword, "oneOf"))
     return read_list (self, keyword, value);
@@ -341,20 +354,11 @@ read_keyword (LlmSchema     *self,
     return read_not (self, value);
   if (g_str_equal (keyword, "if"))
     return read_if (self, node, value);
-  if (g_str_equal (keyword, "then") || g_str_equal (keyword, "else")
-      || g_strv_contains (annotations, keyword) || g_str_has_prefix (keyword, "x-"))
-    return llm_shape_new_any (self);
-  if (g_str_equal (keyword, "$schema"))
-    {
-      if (value->kind == LLM_JSON_STRING && g_str_has_prefix (value->text, draft)
-          && (value->text[strlen (draft)] == '\0'
-              || g_str_equal (value->text + strlen (draft), "#")))
-        return llm_shape_new_any (self);
-      return llm_schema_fail (self, value, "only draft 2020-12 (%s) is supported", draft);
-    }
-  if (llm_schema_read_keyword (self, node, keyword, value, &shape))
-    return shape;
-  return llm_schema_fail (self, value, "the keyword “%.60s” is not supported", keyword);
+  if (g_str_equal (keyword, "$schema") && !self->is_known_draft)
+    return llm_schema_refuse (self, value, "this is no known draft of JSON Schema: what keywords mean "
+                                           "in it is not known");
+  return llm_schema_read_keyword (self, node, keyword, value, &shape) ? shape
+                                                                      : llm_shape_new_any (self);
 }
 
 /* Keys come in the order of “properties”; of subschemas, in that of the text; then those that are
@@ -368,29 +372,62 @@ get_pass (const char *keyword)
   return g_str_equal (keyword, "required") || g_str_has_prefix (keyword, "dependent") ? 2 : 1;
 }
 
+/* (nullable): @shape without what the keyword at @i of @node leaves out. */
+static const LlmShape *
+add_keyword (LlmSchema      *self,
+             const LlmJson  *node,
+             guint           i,
+             const LlmShape *shape)
+{
+  const LlmJson *key = g_ptr_array_index (node->keys, i);
+  const LlmJson *value = g_ptr_array_index (node->values, i);
+  guint depth = self->depth;
+  const LlmShape *part = NULL;
+  LlmShape *loose;
+
+  self->at = value;
+  /* a key with a NUL is of none */
+  if (strlen (key->text) == key->length)
+    part = read_keyword (self, node, key->text, value);
+  else
+    part = llm_shape_new_any (self);
+  self->at = value;
+  part = part != NULL ? llm_shape_and (self, shape, part) : NULL;
+  if (part != NULL && self->emptied == NULL && llm_shape_is_none (part))
+    self->emptied = value;
+  if (self->error == NULL || !llm_schema_leave_out (self))
+    return part;
+
+  self->depth = depth;
+  loose = llm_shape_new_any (self);
+  loose->is_loose = TRUE;
+  return llm_shape_and (self, shape, loose);
+}
+
 const LlmShape *
 llm_schema_read_node (LlmSchema     *self,
                       const LlmJson *node)
 {
   const LlmShape *shape = llm_shape_new_any (self);
   const LlmJson *before = self->at;
+  /* beside a reference older drafts read nothing */
+  gboolean is_reference = self->draft <= 7 && llm_json_get (node, "$ref") != NULL;
 
   for (guint pass = 0; pass < 3; pass++)
     for (guint i = 0; i < node->values->len && shape != NULL; i++)
       {
         const LlmJson *key = g_ptr_array_index (node->keys, i);
-        const LlmJson *value = g_ptr_array_index (node->values, i);
-        const LlmShape *part;
 
-        if (get_pass (key->text) != pass)
-          continue;
-        self->at = value;
-        part = strlen (key->text) == key->length
-                 ? read_keyword (self, node, key->text, value)
-                 : llm_schema_fail (self, value, "the keyword is not known");
-        self->at = value;
-        shape = part != NULL ? llm_shape_and (self, shape, part) : NULL;
+        if (get_pass (key->text) == pass && (!is_reference || llm_json_is (key, "$ref")))
+          shape = add_keyword (self, node, i, shape);
       }
   self->at = before;
+  if (shape != NULL && is_true (node, "nullable") && llm_json_get (node, "type") == NULL)
+    {
+      LlmShape *null = llm_shape_new_none (self);
+
+      null->has_null = TRUE;
+      shape = llm_shape_or (self, shape, null);
+    }
   return self->error == NULL ? shape : NULL;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* References within a schema: $ref, $id, $anchor, $defs. Nothing is fetched from anywhere. */
+/* References within a schema: $ref, $id, $anchor, $defs, and what older drafts have of them. Nothing
+ * is fetched from anywhere. */
 
 #include <gio/gio.h>
 #include <string.h>
@@ -19,11 +20,29 @@ get_string (const LlmJson *node,
   return value != NULL && value->kind == LLM_JSON_STRING ? value->text : NULL;
 }
 
+/* (nullable): what names a schema resource; before draft 2019-09 it may be an anchor instead. */
+static const char *
+get_id (const LlmSchema *self,
+        const LlmJson   *node)
+{
+  return get_string (node, self->draft <= 4 ? "id" : "$id");
+}
+
+static gboolean
+is_resource (const LlmSchema *self,
+             const LlmJson   *node)
+{
+  const char *id = get_id (self, node);
+
+  return id != NULL && *id != '#';
+}
+
 /* The schema resource that @node is part of. */
 static const LlmJson *
-find_resource (const LlmJson *node)
+find_resource (const LlmSchema *self,
+               const LlmJson   *node)
 {
-  while (node->parent != NULL && get_string (node, "$id") == NULL)
+  while (node->parent != NULL && !is_resource (self, node))
     node = node->parent;
   return node;
 }
@@ -44,13 +63,15 @@ join_uri (const char *base,
 
 /* (transfer full): the absolute URI of a resource. */
 static char *
-get_base (const LlmJson *resource)
+get_base (const LlmSchema *self,
+          const LlmJson   *resource)
 {
-  const char *id = get_string (resource, "$id");
-  g_autofree char *above =
-    resource->parent != NULL ? get_base (find_resource (resource->parent)) : g_strdup (NO_BASE);
+  g_autofree char *above = resource->parent != NULL
+                             ? get_base (self, find_resource (self, resource->parent))
+                             : g_strdup (NO_BASE);
 
-  return id != NULL ? join_uri (above, id) : g_steal_pointer (&above);
+  return is_resource (self, resource) ? join_uri (above, get_id (self, resource))
+                                      : g_steal_pointer (&above);
 }
 
 static void
@@ -65,6 +86,25 @@ add_resource (LlmSchema     *self,
 }
 
 static void
+add_anchor (LlmSchema     *self,
+            const char    *anchor,
+            const LlmJson *node)
+{
+  g_autofree char *base = get_base (self, find_resource (self, node));
+
+  add_resource (self, g_strconcat (base, "#", anchor, NULL), node);
+}
+
+static void
+count_dynamic (LlmSchema  *self,
+               const char *name)
+{
+  guint n = GPOINTER_TO_UINT (g_hash_table_lookup (self->dynamic, name));
+
+  g_hash_table_insert (self->dynamic, g_strdup (name), GUINT_TO_POINTER (n + 1));
+}
+
+static void
 index_node (LlmSchema     *self,
             const LlmJson *node)
 {
@@ -72,16 +112,24 @@ index_node (LlmSchema     *self,
 
   if (node->kind == LLM_JSON_OBJECT)
     {
-      if (node->parent == NULL || get_string (node, "$id") != NULL)
-        add_resource (self, get_base (node), node);
+      const char *id = get_id (self, node);
+      const LlmJson *recursive = llm_json_get (node, "$recursiveAnchor");
+
+      if (node->parent == NULL || is_resource (self, node))
+        add_resource (self, get_base (self, node), node);
+      if (id != NULL && *id == '#' && self->draft <= 7)
+        add_anchor (self, id + 1, node);
       for (guint i = 0; i < G_N_ELEMENTS (anchors); i++)
         {
           const char *anchor = get_string (node, anchors[i]);
-          g_autofree char *base = anchor != NULL ? get_base (find_resource (node)) : NULL;
 
           if (anchor != NULL)
-            add_resource (self, g_strconcat (base, "#", anchor, NULL), node);
+            add_anchor (self, anchor, node);
+          if (anchor != NULL && i == 1)
+            count_dynamic (self, anchor);
         }
+      if (recursive != NULL && recursive->kind == LLM_JSON_TRUE)
+        count_dynamic (self, "");
     }
   for (guint i = 0; node->values != NULL && i < node->values->len; i++)
     {
@@ -132,7 +180,8 @@ follow_pointer (const LlmJson *node,
 const LlmJson *
 llm_schema_resolve (LlmSchema     *self,
                     const LlmJson *node,
-                    const LlmJson *ref)
+                    const LlmJson *ref,
+                    gboolean       is_dynamic)
 {
   g_autofree char *base = NULL;
   g_autofree char *uri = NULL;
@@ -141,7 +190,7 @@ llm_schema_resolve (LlmSchema     *self,
 
   if (ref->kind != LLM_JSON_STRING)
     return llm_schema_fail (self, ref, "a reference must be a string");
-  base = get_base (find_resource (node));
+  base = get_base (self, find_resource (self, node));
   uri = *ref->text == '#' ? g_strconcat (base, ref->text, NULL) : join_uri (base, ref->text);
   fragment = strchr (uri, '#');
   if (fragment != NULL && (fragment[1] == '/' || fragment[1] == '\0'))
@@ -154,9 +203,17 @@ llm_schema_resolve (LlmSchema     *self,
     {
       found = g_hash_table_lookup (self->resources, uri);
     }
+  if (is_dynamic
+      && GPOINTER_TO_UINT (g_hash_table_lookup (self->dynamic, fragment != NULL ? fragment + 1 : ""))
+           > 1)
+    return llm_schema_refuse (self, ref,
+                              "“%.80s” has several anchors, of which the way to it chooses: that is "
+                              "not supported", ref->text);
+  if (found == NULL && *ref->text == '#')
+    return llm_schema_fail (self, ref, "there is no “%.80s” in this schema", ref->text);
   if (found == NULL)
-    return llm_schema_fail (self, ref, "“%.80s” is not within this schema; nothing is fetched",
-                            ref->text);
+    return llm_schema_refuse (self, ref, "“%.80s” is not within this schema; nothing is fetched",
+                              ref->text);
   if (found->kind != LLM_JSON_OBJECT && found->kind != LLM_JSON_TRUE
       && found->kind != LLM_JSON_FALSE)
     return llm_schema_fail (self, ref, "“%.80s” is no schema", ref->text);

@@ -10,6 +10,8 @@
 
 /* Of all automata. */
 #define MAX_STATES LLM_GRAMMAR_MAX_STATES
+/* Of a string; more are counted by the grammar, not by states of their own. */
+#define MAX_CHARS 255
 
 /* A rule for the texts of strings (with quotes) or numbers: the same for the same automaton. */
 static gboolean
@@ -20,12 +22,12 @@ add_texts (LlmRules     *self,
            guint         from,
            guint         to)
 {
-  gpointer found = g_hash_table_lookup (self->texts, texts);
+  gpointer found = texts != NULL ? g_hash_table_lookup (self->texts, texts) : NULL;
   LlmAutomaton *written;
   guint32 rule;
 
-  if (llm_automaton_is_empty (texts))
-    return TRUE;
+  if (texts == NULL || llm_automaton_is_empty (texts))
+    return texts != NULL;
   if (are_strings && self->syntax != NULL)
     {
       rule = llm_rules_find_strings (self, texts, FALSE);
@@ -53,7 +55,7 @@ add_texts (LlmRules     *self,
         }
       if (written == NULL)
         {
-          llm_schema_fail (self->schema, NULL, "what it asks of strings or numbers is too large");
+          llm_schema_refuse (self->schema, NULL, "what it asks of strings or numbers is too large");
           return FALSE;
         }
       llm_grammar_builder_set (self->builder, rule, written);
@@ -71,6 +73,27 @@ add_texts (LlmRules     *self,
   return TRUE;
 }
 
+/* Large counts of characters are the grammar's, if nothing else is asked of strings. */
+static gboolean
+add_strings (LlmRules       *self,
+             LlmNfa         *nfa,
+             const LlmShape *shape,
+             guint           from,
+             guint           to)
+{
+  const LlmCharCount *chars = &shape->chars;
+  gboolean is_large = chars->min > MAX_CHARS || (chars->max != LLM_NO_MAX && chars->max > MAX_CHARS);
+  guint close;
+
+  if (!is_large || shape->strings != self->schema->strings || self->syntax != NULL
+      || self->is_python)
+    return add_texts (self, nfa, llm_rules_count_strings (self, shape), TRUE, from, to);
+  close = llm_nfa_add_state (nfa);
+  llm_nfa_add_bytes (nfa, close, '"', '"', to);
+  return llm_rules_add_counted (self, nfa, llm_nfa_add_text (nfa, from, "\"", 1),
+                                self->schema->character, chars->min, chars->max, close);
+}
+
 static void
 add_word (LlmNfa     *nfa,
           gboolean    has_it,
@@ -82,43 +105,95 @@ add_word (LlmNfa     *nfa,
     llm_nfa_add_empty (nfa, llm_nfa_add_text (nfa, from, word, strlen (word)), to, LLM_EDGE_FREE);
 }
 
-static gboolean
-make_rule (LlmRules *self,
-           LlmTerm   term,
-           guint    *n_states)
+/* (transfer full) (nullable): the texts of the values of @shape. */
+static LlmAutomaton *
+make_automaton (LlmRules       *self,
+                const LlmShape *shape)
 {
-  const LlmShape *shape = llm_term_get_shape (self->schema, term);
   g_autoptr(LlmNfa) nfa = llm_nfa_new ();
   guint start = llm_nfa_add_state (nfa);
   guint end = llm_nfa_add_state (nfa);
   LlmAutomaton *automaton;
 
-  if (shape == NULL)
-    return FALSE;
-  self->schema->at = llm_term_get_node (self->schema, term);
   add_word (nfa, shape->has_null, "null", start, end);
   add_word (nfa, shape->has_false, "false", start, end);
   add_word (nfa, shape->has_true, "true", start, end);
   if (self->is_python)
     llm_rules_add_words (nfa, shape, start, end);
   if (!add_texts (self, nfa, shape->numbers, FALSE, start, end)
-      || !add_texts (self, nfa, shape->strings, TRUE, start, end))
-    return FALSE;
+      || !add_strings (self, nfa, shape, start, end))
+    return NULL;
   for (guint i = 0; i < shape->arrays->len; i++)
     if (!llm_rules_add_array (self, nfa, g_ptr_array_index (shape->arrays, i), start, end))
-      return FALSE;
+      return NULL;
   if (!llm_rules_add_objects (self, nfa, shape->objects, NULL, start, end))
-    return FALSE;
+    return NULL;
   automaton = llm_nfa_determinize (nfa, start, end);
-  *n_states += automaton != NULL ? automaton->n_states : 0;
-  if (automaton == NULL || *n_states > MAX_STATES)
+  if (automaton == NULL || self->n_states + automaton->n_states > MAX_STATES)
     {
       g_clear_pointer (&automaton, llm_automaton_unref);
-      llm_schema_fail (self->schema, NULL, "it is too large: its automaton has too many states");
-      return FALSE;
+      return llm_schema_refuse (self->schema, NULL,
+                                "it is too large: its automaton has too many states");
     }
+  self->n_states += automaton->n_states;
+  return automaton;
+}
+
+/* All values of the types that are in @shape. */
+static const LlmShape *
+find_types (LlmSchema      *self,
+            const LlmShape *shape)
+{
+  LlmShape *types = llm_shape_new_any (self);
+
+  types->has_null = shape->has_null;
+  types->has_false = shape->has_false;
+  types->has_true = shape->has_true;
+  if (llm_automaton_is_empty (shape->numbers))
+    types->numbers = self->nothing;
+  if (llm_automaton_is_empty (shape->strings))
+    types->strings = self->nothing;
+  if (shape->arrays->len == 0)
+    g_ptr_array_set_size (types->arrays, 0);
+  if (shape->objects->len == 0)
+    g_ptr_array_set_size (types->objects, 0);
+  return types;
+}
+
+static gboolean
+make_rule (LlmRules *self,
+           LlmTerm   term)
+{
+  const LlmShape *shape = llm_term_get_shape (self->schema, term);
+  LlmAutomaton *automaton;
+
+  if (shape == NULL)
+    return FALSE;
+  self->schema->at = llm_term_get_node (self->schema, term);
+  automaton = make_automaton (self, shape);
+  if (automaton == NULL && llm_schema_leave_out (self->schema))
+    automaton = make_automaton (self, find_types (self->schema, shape));
+  if (automaton == NULL)
+    return FALSE;
   llm_grammar_builder_set (self->builder, llm_rules_find (self, term), automaton);
   return TRUE;
+}
+
+/* (transfer full) (nullable): the objects of @shape as arguments. */
+static LlmAutomaton *
+make_members (LlmRules       *self,
+              const LlmShape *shape)
+{
+  g_autoptr(LlmNfa) nfa = llm_nfa_new ();
+  guint start = llm_nfa_add_state (nfa);
+  guint end = llm_nfa_add_state (nfa);
+  LlmAutomaton *automaton = NULL;
+
+  if (llm_rules_add_objects (self, nfa, shape->objects, self->flat, start, end))
+    automaton = llm_nfa_determinize (nfa, start, end);
+  if (automaton == NULL)
+    llm_schema_refuse (self->schema, NULL, "it is too large: its automaton has too many states");
+  return automaton;
 }
 
 /* The arguments of @root as the texts of @rule. */
@@ -128,23 +203,18 @@ make_arguments (LlmRules *self,
                 guint32   rule)
 {
   const LlmShape *shape = llm_term_get_shape (self->schema, root);
-  g_autoptr(LlmNfa) nfa = llm_nfa_new ();
-  guint start = llm_nfa_add_state (nfa);
-  guint end = llm_nfa_add_state (nfa);
-  LlmAutomaton *automaton = NULL;
+  LlmAutomaton *automaton;
 
   if (shape == NULL)
     return FALSE;
   self->schema->at = llm_term_get_node (self->schema, root);
-  if (llm_rules_add_objects (self, nfa, shape->objects, self->flat, start, end))
-    automaton = llm_nfa_determinize (nfa, start, end);
+  automaton = make_members (self, shape);
+  if (automaton == NULL && llm_schema_leave_out (self->schema))
+    automaton = make_members (self, find_types (self->schema, shape));
   /* the values within are JSON */
   g_hash_table_remove_all (self->texts);
   if (automaton == NULL)
-    {
-      llm_schema_fail (self->schema, NULL, "it is too large: its automaton has too many states");
-      return FALSE;
-    }
+    return FALSE;
   llm_grammar_builder_set (self->builder, rule, automaton);
   return TRUE;
 }
@@ -160,11 +230,11 @@ llm_schema_make_rules (LlmSchema              *self,
   g_autoptr(GHashTable) texts = g_hash_table_new (NULL, NULL);
   g_autoptr(GArray) pending = g_array_new (FALSE, FALSE, sizeof (LlmTerm));
   g_autoptr(GHashTable) mixed = g_hash_table_new (NULL, NULL);
+  g_autoptr(GHashTable) counted = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
   gboolean is_nested = syntax != NULL && syntax->is_nested;
-  LlmRules made = { self, builder, rules, texts, mixed, is_nested ? syntax : NULL,
+  LlmRules made = { self, builder, rules, texts, mixed, counted, is_nested ? syntax : NULL,
                     is_nested ? NULL : syntax,
-                    syntax != NULL && g_str_equal (syntax->quote, "'"), pending };
-  guint n_states = 0;
+                    syntax != NULL && g_str_equal (syntax->quote, "'"), pending, 0 };
 
   if (made.flat != NULL)
     {
@@ -179,7 +249,7 @@ llm_schema_make_rules (LlmSchema              *self,
   for (guint i = 0; i < pending->len; i++)
     {
       self->at = NULL;
-      if (!make_rule (&made, g_array_index (pending, LlmTerm, i), &n_states)
+      if (!make_rule (&made, g_array_index (pending, LlmTerm, i))
           || builder->automata->len > LLM_GRAMMAR_MAX_RULES)
         {
           llm_schema_fail (self, NULL, "it is too large: it has too many parts");
@@ -187,5 +257,7 @@ llm_schema_make_rules (LlmSchema              *self,
         }
     }
   self->at = NULL;
-  return TRUE;
+  if (llm_shape_is_none (llm_term_get_shape (self, root)))
+    llm_schema_fail (self, self->emptied, "no text keeps to it: it leaves no value");
+  return self->error == NULL;
 }

@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#include "constraints/llm-json-values.h"
+
 /* Arrays, and objects, of one union. */
 #define MAX_ALTERNATIVES 200
 #define MAX_REGIONS 64
@@ -57,6 +59,7 @@ llm_shape_new_none (LlmSchema *self)
 
   shape->numbers = self->nothing;
   shape->strings = self->nothing;
+  shape->chars.max = LLM_NO_MAX;
   shape->arrays = g_ptr_array_new ();
   shape->objects = g_ptr_array_new ();
   return llm_schema_own (self, shape, free_shape);
@@ -223,7 +226,7 @@ not_array (LlmSchema           *self,
 
   if (shape->is_unique)
     {
-      llm_schema_fail (self, NULL, "uniqueItems is not supported within “not”, “if” and “oneOf”");
+      llm_schema_refuse (self, NULL, "uniqueItems is not supported within “not”, “if” and “oneOf”");
       return FALSE;
     }
   if (shape->min > 0)
@@ -327,8 +330,8 @@ and_objects (LlmSchema            *self,
           g_array_append_val (shape->regions, region);
       }
   if (shape->regions->len > MAX_REGIONS)
-    return llm_schema_fail (self, NULL, "its patterns for keys combine to more than %u",
-                            MAX_REGIONS);
+    return llm_schema_refuse (self, NULL, "its patterns for keys combine to more than %u",
+                              MAX_REGIONS);
   g_array_append_vals (shape->some, a->some->data, a->some->len);
   g_array_append_vals (shape->some, b->some->data, b->some->len);
   shape->min = MAX (a->min, b->min);
@@ -361,7 +364,7 @@ not_object (LlmSchema            *self,
 {
   if (shape->some->len > 0)
     {
-      llm_schema_fail (self, NULL, "this combination of “not” and objects is not supported");
+      llm_schema_refuse (self, NULL, "this combination of “not” and objects is not supported");
       return FALSE;
     }
   if (shape->min > 0)
@@ -411,6 +414,97 @@ not_object (LlmSchema            *self,
   return TRUE;
 }
 
+/* --- strings --- */
+
+static gboolean
+has_counts (const LlmShape *shape)
+{
+  return shape->chars.min > 0 || shape->chars.max != LLM_NO_MAX;
+}
+
+LlmAutomaton *
+llm_shape_count_strings (LlmSchema      *self,
+                         const LlmShape *shape)
+{
+  guint n = shape->chars.max != LLM_NO_MAX ? shape->chars.max : shape->chars.min;
+  g_autofree char *key = NULL;
+  LlmAutomaton *counts;
+
+  if (!has_counts (shape) || llm_automaton_is_empty (shape->strings))
+    return shape->strings;
+  key = g_strdup_printf ("%u %u", shape->chars.min, shape->chars.max);
+  counts = g_hash_table_lookup (self->counts, key);
+  if (counts == NULL && n <= LLM_AUTOMATON_MAX_STATES)
+    {
+      counts = llm_json_strings (shape->chars.min, shape->chars.max);
+      if (counts != NULL)
+        g_hash_table_insert (self->counts, g_steal_pointer (&key),
+                             llm_schema_own_automaton (self, counts));
+    }
+  if (counts == NULL)
+    return llm_schema_refuse (self, NULL,
+                              "counts of this many characters are not supported together with "
+                              "other conditions on strings");
+  return llm_schema_combine (self, shape->strings, counts, LLM_COMBINE_AND);
+}
+
+static void
+and_strings (LlmSchema      *self,
+             const LlmShape *a,
+             const LlmShape *b,
+             LlmShape       *to)
+{
+  to->strings = llm_schema_combine (self, a->strings, b->strings, LLM_COMBINE_AND);
+  to->chars.min = MAX (a->chars.min, b->chars.min);
+  to->chars.max = MIN (a->chars.max, b->chars.max);
+  if (to->chars.min > to->chars.max)
+    to->strings = self->nothing;
+}
+
+static void
+or_strings (LlmSchema      *self,
+            const LlmShape *a,
+            const LlmShape *b,
+            LlmShape       *to)
+{
+  const LlmShape *kept = llm_automaton_is_empty (a->strings) ? b : a;
+
+  if (llm_automaton_is_empty (a->strings) || llm_automaton_is_empty (b->strings)
+      || memcmp (&a->chars, &b->chars, sizeof a->chars) == 0)
+    {
+      to->strings = llm_schema_combine (self, a->strings, b->strings, LLM_COMBINE_OR);
+      to->chars = kept->chars;
+      return;
+    }
+  to->strings = llm_shape_count_strings (self, b);
+  if (to->strings != NULL)
+    to->strings = llm_schema_combine (self, llm_shape_count_strings (self, a), to->strings,
+                                      LLM_COMBINE_OR);
+}
+
+/* Of all strings, those of other counts. */
+static void
+not_strings (LlmSchema      *self,
+             const LlmShape *a,
+             LlmShape       *to)
+{
+  LlmAutomaton *counted = a->strings;
+
+  if (a->strings == self->strings && has_counts (a)
+      && (a->chars.min == 0 || a->chars.max == LLM_NO_MAX))
+    {
+      if (a->chars.min == 0)
+        to->chars.min = a->chars.max + 1;
+      else
+        to->chars.max = a->chars.min - 1;
+      return;
+    }
+  counted = llm_shape_count_strings (self, a);
+  to->strings = counted != NULL ? llm_schema_combine (self, self->strings, counted,
+                                                      LLM_COMBINE_WITHOUT)
+                                : NULL;
+}
+
 /* --- shapes --- */
 
 static gboolean
@@ -418,8 +512,8 @@ check_alternatives (LlmSchema      *self,
                     const LlmShape *shape)
 {
   if (shape->arrays->len > MAX_ALTERNATIVES || shape->objects->len > MAX_ALTERNATIVES)
-    llm_schema_fail (self, NULL, "its parts combine to more than %u alternatives",
-                     MAX_ALTERNATIVES);
+    llm_schema_refuse (self, NULL, "its parts combine to more than %u alternatives",
+                       MAX_ALTERNATIVES);
   return self->error == NULL;
 }
 
@@ -450,7 +544,8 @@ llm_shape_and (LlmSchema      *self,
   shape->has_false = a->has_false && b->has_false;
   shape->has_true = a->has_true && b->has_true;
   shape->numbers = llm_schema_combine (self, a->numbers, b->numbers, LLM_COMBINE_AND);
-  shape->strings = llm_schema_combine (self, a->strings, b->strings, LLM_COMBINE_AND);
+  and_strings (self, a, b, shape);
+  shape->is_loose = a->is_loose || b->is_loose;
   for (guint i = 0; i < a->arrays->len && check_alternatives (self, shape); i++)
     for (guint k = 0; k < b->arrays->len; k++)
       {
@@ -491,7 +586,8 @@ llm_shape_or (LlmSchema      *self,
   shape->has_false = a->has_false || b->has_false;
   shape->has_true = a->has_true || b->has_true;
   shape->numbers = llm_schema_combine (self, a->numbers, b->numbers, LLM_COMBINE_OR);
-  shape->strings = llm_schema_combine (self, a->strings, b->strings, LLM_COMBINE_OR);
+  or_strings (self, a, b, shape);
+  shape->is_loose = a->is_loose || b->is_loose;
   for (guint i = 0; i < a->arrays->len; i++)
     g_ptr_array_add (shape->arrays, g_ptr_array_index (a->arrays, i));
   for (guint i = 0; i < b->arrays->len; i++)
@@ -512,11 +608,17 @@ llm_shape_not (LlmSchema      *self,
   LlmShape *shape = llm_shape_new_any (self);
   const LlmShape *result;
 
+  /* of what holds too much, what is not in it is not known */
+  if (a->is_loose)
+    {
+      shape->is_loose = TRUE;
+      return shape;
+    }
   shape->has_null = !a->has_null;
   shape->has_false = !a->has_false;
   shape->has_true = !a->has_true;
   shape->numbers = llm_schema_combine (self, self->numbers, a->numbers, LLM_COMBINE_WITHOUT);
-  shape->strings = llm_schema_combine (self, self->strings, a->strings, LLM_COMBINE_WITHOUT);
+  not_strings (self, a, shape);
   if (shape->numbers == NULL || shape->strings == NULL)
     return NULL;
 

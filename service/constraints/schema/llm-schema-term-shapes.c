@@ -56,10 +56,18 @@ llm_term_get_shape (LlmSchema *self,
   if (llm_schema_get_term (self, term)->is_open)
     return llm_schema_fail (self, llm_term_get_node (self, term),
                             "it refers to itself, and to nothing else");
-  if (++self->depth > MAX_DEPTH || ++self->n_shapes > MAX_SHAPES || !llm_compile_work_count (100, 0))
-    return llm_schema_fail (self, llm_term_get_node (self, term), "it is too large or too deep");
+  if (self->depth >= MAX_DEPTH || ++self->n_shapes > MAX_SHAPES || !llm_compile_work_count (100, 0))
+    return llm_schema_refuse (self, llm_term_get_node (self, term), "it is too large or too deep");
+  self->depth++;
   llm_schema_get_term (self, term)->is_open = TRUE;
   shape = read_term (self, term);
+  if (self->error != NULL && llm_schema_leave_out (self))
+    {
+      LlmShape *loose = llm_shape_new_any (self);
+
+      loose->is_loose = TRUE;
+      shape = loose;
+    }
   llm_schema_get_term (self, term)->is_open = FALSE;
   self->depth--;
   llm_schema_get_term (self, term)->shape = shape;
@@ -130,6 +138,7 @@ llm_term_may_hold (LlmSchema *self,
   /* a schema that is being read, perhaps: what is wrong with it otherwise shows when its rule is
    * made */
   g_clear_error (&self->error);
+  self->is_unheld = FALSE;
   self->depth = before;
   self->at = at;
   return TRUE;

@@ -32,9 +32,9 @@ llm_schema_find_term (LlmSchema     *self,
       return GPOINTER_TO_UINT (found) - 1;
     }
   if (self->terms->len >= MAX_TERMS)
-    llm_schema_fail (self, NULL,
-                     "it is too large: its parts combine to more than %u sets of values",
-                     MAX_TERMS);
+    llm_schema_refuse (self, NULL,
+                       "it is too large: its parts combine to more than %u sets of values",
+                       MAX_TERMS);
   g_array_append_val (self->terms, term);
   g_hash_table_insert (self->ids, key, GUINT_TO_POINTER (self->terms->len));
   return self->terms->len - 1;

@@ -125,6 +125,17 @@ place_error (GError        **error,
   g_propagate_error (error, g_steal_pointer (&placed));
 }
 
+/* What the schema of @tool leaves out, with the place within the tools. */
+static void
+place_unheld (GPtrArray     *all,
+              const LlmTool *tool,
+              GPtrArray     *unheld)
+{
+  for (guint i = 0; i < unheld->len; i++)
+    g_ptr_array_add (all, g_strdup_printf ("%s: %s%s", tool->name, tool->pointer,
+                                           (const char *) g_ptr_array_index (unheld, i) + 1));
+}
+
 LlmGrammar *
 llm_tool_grammar_new (const LlmTools      *tools,
                       const LlmCallFormat *format,
@@ -134,6 +145,7 @@ llm_tool_grammar_new (const LlmTools      *tools,
   guint32 root = llm_grammar_builder_add (builder, NULL);
   g_autofree guint32 *rules = g_new0 (guint32, tools->tools->len);
   g_autoptr(GError) cause = NULL;
+  g_autoptr(GPtrArray) all_unheld = g_ptr_array_new_with_free_func (g_free);
   g_autoptr(GHashTable) kinds = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
   LlmAutomaton *answer;
   LlmGrammar *grammar;
@@ -141,15 +153,18 @@ llm_tool_grammar_new (const LlmTools      *tools,
   for (guint i = 0; i < tools->tools->len; i++)
     {
       const LlmTool *tool = g_ptr_array_index (tools->tools, i);
+      g_autoptr(GPtrArray) unheld = g_ptr_array_new_with_free_func (g_free);
       g_autoptr(GError) local = NULL;
 
       if (!llm_schema_add_rules (builder, tool->parameters, strlen (tool->parameters),
-                                 format->arguments, &rules[i], &local))
+                                 format->arguments, tool->is_strict ? NULL : unheld, &rules[i],
+                                 &local))
         {
           place_error (&local, tool);
           g_propagate_error (error, g_steal_pointer (&local));
           return NULL;
         }
+      place_unheld (all_unheld, tool, unheld);
       if (format->arguments != NULL && !format->arguments->is_nested)
         llm_schema_find_kinds (tool->parameters, strlen (tool->parameters), tool->name, kinds);
     }
@@ -162,6 +177,9 @@ llm_tool_grammar_new (const LlmTools      *tools,
     g_propagate_error (error,
                        llmsvc_error_new (cause->code, cause, "tools: #: %s", cause->message));
   else
-    grammar->kinds = g_steal_pointer (&kinds);
+    {
+      grammar->kinds = g_steal_pointer (&kinds);
+      llm_grammar_set_unheld (grammar, all_unheld);
+    }
   return grammar;
 }

@@ -6,7 +6,7 @@
 
 #include "base/llm-fail.h"
 #include "common/llmsvc-error-private.h"
-#include "constraints/llm-json-tree.h"
+#include "base/llm-json.h"
 
 #define MAX_LISTED 10
 
@@ -107,7 +107,7 @@ read_tool (LlmTools      *self,
            const LlmJson *node,
            GError       **error)
 {
-  const LlmJson *type, *function, *name, *description, *parameters;
+  const LlmJson *type, *function, *name, *description, *parameters, *strict;
   LlmTool *tool;
 
   if (node->kind != LLM_JSON_OBJECT)
@@ -126,6 +126,10 @@ read_tool (LlmTools      *self,
   description = llm_json_get (function, "description");
   if (description != NULL && description->kind != LLM_JSON_STRING)
     return fail (description, error, "it must be a string");
+  strict = llm_json_get (function, "strict");
+  if (strict != NULL && strict->kind != LLM_JSON_TRUE && strict->kind != LLM_JSON_FALSE
+      && strict->kind != LLM_JSON_NULL)
+    return fail (strict, error, "it must be true or false");
   for (guint i = 0; i < self->tools->len; i++)
     if (g_str_equal (((const LlmTool *) g_ptr_array_index (self->tools, i))->name, name->text))
       return fail (name, error, "another one has this name");
@@ -133,6 +137,7 @@ read_tool (LlmTools      *self,
   tool = g_new0 (LlmTool, 1);
   g_ptr_array_add (self->tools, tool);
   tool->name = g_strdup (name->text);
+  tool->is_strict = self->is_strict || (strict != NULL && strict->kind == LLM_JSON_TRUE);
   parameters = llm_json_get (function, "parameters");
   return read_parameters (tool, function, parameters, error);
 }
@@ -192,6 +197,7 @@ LlmTools *
 llm_tools_read (const char *tools,
                 const char *choice,
                 gboolean    is_parallel,
+                gboolean    is_strict,
                 GError    **error)
 {
   g_autoptr(GError) cause = NULL;
@@ -208,6 +214,7 @@ llm_tools_read (const char *tools,
   self = g_new0 (LlmTools, 1);
   self->tools = g_ptr_array_new_with_free_func ((GDestroyNotify) tool_free);
   self->is_parallel = is_parallel;
+  self->is_strict = is_strict;
   if (root->kind != LLM_JSON_ARRAY || root->values->len == 0 || root->values->len > LLM_TOOLS_MAX)
     {
       (void) fail (root, error, "it must be an array of 1 to 128 tools");

@@ -20,6 +20,7 @@ typedef struct
   char *name;            /* letters, digits, “_”, “-” and “.” */
   char *parameters;      /* JSON Schema of an object: its arguments. Where the schema only lists
                           * properties, there are no others */
+  gboolean is_strict;    /* what can't be held to is an error */
   char *pointer;         /* where the caller's schema lies: “#/0/function/parameters” */
 } LlmTool;
 
@@ -38,13 +39,16 @@ typedef struct
   LlmToolChoice choice;
   guint named;           /* which tool, if NAMED */
   gboolean is_parallel;  /* there may be several calls */
+  gboolean is_strict;    /* all tools are */
 } LlmTools;
 
-/* (transfer full) (nullable): @tools: JSON; @choice: “auto”, “none”, “required” or a name. @error,
+/* (transfer full) (nullable): @tools: JSON; @choice: “auto”, “none”, “required” or a name;
+ * @is_strict: all of them are, whatever they say. @error,
  * in LLMSVC_ERROR, names the option and, within the tools, has a JSON pointer. */
 LlmTools *llm_tools_read (const char *tools,
                           const char *choice,
                           gboolean    is_parallel,
+                          gboolean    is_strict,
                           GError    **error) G_GNUC_WARN_UNUSED_RESULT;
 void      llm_tools_free (LlmTools   *self);
 

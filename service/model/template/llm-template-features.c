@@ -26,6 +26,10 @@ static const LlmMessage question = { (char *) "user", (char *) "probe" };
 static const LlmMessage system_text = { (char *) "system", (char *) "probe" };
 static const LlmMessage call = { (char *) "assistant", (char *) "",
                                  (char *) CALLS (CALL (LLM_TEMPLATE_CALL_ID, NAME)) };
+/* An id as another engine gives it. */
+static const LlmMessage foreign_call = {
+  (char *) "assistant", (char *) "",
+  (char *) CALLS (CALL ("call_abcdefghijklmnop123456", NAME)) };
 static const LlmMessage two_calls = {
   (char *) "assistant", (char *) "",
   (char *) CALLS (CALL (LLM_TEMPLATE_CALL_ID, NAME) ", " CALL (LLM_TEMPLATE_NEXT_ID, OTHER_NAME)) };
@@ -208,6 +212,7 @@ find_calls (LlmTemplate *self)
 {
   const LlmMessage *const asked[] = { &question, NULL };
   const LlmMessage *const called[] = { &question, &call, NULL };
+  const LlmMessage *const called_by_another[] = { &question, &foreign_call, NULL };
   const LlmMessage *const answered[] = { &question, &call, &result, NULL };
   const LlmMessage *const twice[] = { &question, &two_calls, &result, &other_result, NULL };
   const LlmMessage *const called_twice[] = { &question, &two_calls, NULL };
@@ -247,6 +252,8 @@ find_calls (LlmTemplate *self)
         answer += n;
         break;
       }
+  features->needs_short_ids = !llm_template_probe (self, called_by_another, FALSE, TOOLS, NULL, &opened,
+                                                   NULL);
   find_texts (self, &out, answer);
   name_format (features, &out, answer);
   features->has_tool_results = llm_template_probe (self, answered, TRUE, TOOLS, NULL, &out, NULL)

@@ -4,54 +4,69 @@
 
 #include "model/template/llm-template-private.h"
 
-#include <json-glib/json-glib.h>
 #include <string.h>
 
 #include "base/llm-clock.h"
 #include "base/llm-fail.h"
+#include "base/llm-json.h"
 
 /* What its reasoning is called in the extras of a message. */
 #define REASONING "reasoning_content"
 
 /* Objects where there are strings that hold one, or the other way round: OpenAI's API has strings,
- * most templates are written for objects. Others stay as they are. */
+ * most templates are written for objects. No arguments are an empty object. Others stay as they
+ * are. */
 static void
-convert_arguments (JsonObject *call,
-                   gboolean    wants_text)
+convert_arguments (LlmJson  *function,
+                   gboolean  wants_text)
 {
-  JsonNode *node = json_object_get_member (call, "arguments");
+  const LlmJson *arguments = llm_json_get (function, "arguments");
+  g_autoptr(GString) text = g_string_new (NULL);
+  LlmJson *object;
 
-  if (node == NULL)
+  if (arguments == NULL)
     return;
-  if (wants_text && JSON_NODE_HOLDS_OBJECT (node))
-    {
-      g_autofree char *text = json_to_string (node, FALSE);
-
-      json_object_set_string_member (call, "arguments", text);
-    }
-  else if (!wants_text && JSON_NODE_HOLDS_VALUE (node)
-           && json_node_get_value_type (node) == G_TYPE_STRING)
-    {
-      JsonNode *object = json_from_string (json_node_get_string (node), NULL);
-
-      if (object != NULL && JSON_NODE_HOLDS_OBJECT (object))
-        json_object_set_member (call, "arguments", object);
-      else
-        g_clear_pointer (&object, json_node_unref);
-    }
+  if (llm_json_is (arguments, "") || arguments->kind == LLM_JSON_NULL)
+    g_string_append (text, "{}");
+  else if (arguments->kind == LLM_JSON_STRING)
+    g_string_append_len (text, arguments->text, (gssize) arguments->length);
+  else
+    llm_json_write (arguments, text);
+  if (wants_text && (arguments->kind != LLM_JSON_STRING || arguments->length == 0))
+    llm_json_set (function, "arguments", llm_json_new_string (text->str));
+  if (wants_text || arguments->kind == LLM_JSON_OBJECT)
+    return;
+  object = llm_json_read (text->str, text->len, NULL);
+  if (object != NULL && object->kind == LLM_JSON_OBJECT)
+    llm_json_set (function, "arguments", object);
+  else
+    g_clear_pointer (&object, llm_json_free);
 }
 
-/* To the name that the template has for it. @key: (nullable) */
+/* Templates of Mistral take ids of nine letters and digits, and no others; ids that are equal stay
+ * equal. */
 static void
-rename_reasoning (JsonObject *extras,
-                  const char *key)
+shorten_id (LlmJson    *object,
+            const char *key)
 {
-  JsonNode *reasoning = json_object_get_member (extras, REASONING);
+  static const char letters[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+  const LlmJson *id = llm_json_get (object, key);
+  g_autofree char *sum = NULL;
+  char text[LLM_TEMPLATE_ID_LENGTH + 1] = "";
+  gboolean is_short;
 
-  if (reasoning == NULL || key == NULL || g_str_equal (key, REASONING))
+  if (id == NULL || id->kind != LLM_JSON_STRING)
     return;
-  json_object_set_member (extras, key, json_node_copy (reasoning));
-  json_object_remove_member (extras, REASONING);
+  is_short = id->length == LLM_TEMPLATE_ID_LENGTH;
+  for (gsize i = 0; i < id->length && is_short; i++)
+    is_short = g_ascii_isalnum (id->text[i]);
+  if (is_short)
+    return;
+  sum = g_compute_checksum_for_data (G_CHECKSUM_SHA256, (const guchar *) id->text, id->length);
+  for (guint i = 0; i < LLM_TEMPLATE_ID_LENGTH; i++)
+    text[i] = letters[(g_ascii_xdigit_value (sum[2 * i]) * 16 + g_ascii_xdigit_value (sum[2 * i + 1]))
+                      % (int) strlen (letters)];
+  llm_json_set (object, key, llm_json_new_string (text));
 }
 
 /* (transfer full) (nullable): the extras of @message with its calls and its reasoning as the
@@ -61,33 +76,39 @@ convert_extras (const LlmTemplateFeatures *features,
                 const LlmMessage          *message)
 {
   const char *extras = message->extras;
-  g_autoptr(JsonNode) root = NULL;
-  JsonNode *calls;
+  g_autoptr(LlmJson) root = NULL;
+  g_autoptr(GString) text = NULL;
+  LlmJson *reasoning;
+  const LlmJson *calls;
 
-  if (extras == NULL
-      || (strstr (extras, "tool_calls") == NULL && strstr (extras, REASONING) == NULL))
+  if (extras == NULL || (strstr (extras, "tool_call") == NULL && strstr (extras, REASONING) == NULL))
     return NULL;
-  root = json_from_string (extras, NULL);
-  if (root == NULL || !JSON_NODE_HOLDS_OBJECT (root))
+  root = llm_json_read (extras, strlen (extras), NULL);
+  if (root == NULL || root->kind != LLM_JSON_OBJECT)
     return NULL;
-  rename_reasoning (json_node_get_object (root), features->reasoning_key);
-  calls = json_object_get_member (json_node_get_object (root), "tool_calls");
-  if (calls == NULL || !JSON_NODE_HOLDS_ARRAY (calls))
-    return json_to_string (root, FALSE);
-  for (guint i = 0; i < json_array_get_length (json_node_get_array (calls)); i++)
+  reasoning = features->reasoning_key != NULL && !g_str_equal (features->reasoning_key, REASONING)
+                ? llm_json_take (root, REASONING) : NULL;
+  if (reasoning != NULL)
+    llm_json_set (root, features->reasoning_key, reasoning);
+  if (features->needs_short_ids)
+    shorten_id (root, "tool_call_id");
+  calls = llm_json_get (root, "tool_calls");
+  for (guint i = 0; calls != NULL && calls->kind == LLM_JSON_ARRAY && i < calls->values->len; i++)
     {
-      JsonNode *call = json_array_get_element (json_node_get_array (calls), i);
-      JsonNode *function;
+      LlmJson *call = g_ptr_array_index (calls->values, i);
+      LlmJson *function = (LlmJson *) llm_json_get (call, "function");
 
-      if (!JSON_NODE_HOLDS_OBJECT (call))
-        continue;
-      function = json_object_get_member (json_node_get_object (call), "function");
-      if (function != NULL && JSON_NODE_HOLDS_OBJECT (function))
-        convert_arguments (json_node_get_object (function), features->needs_text_arguments);
+      if (features->needs_short_ids)
+        shorten_id (call, "id");
+      if (function != NULL && function->kind == LLM_JSON_OBJECT)
+        convert_arguments (function, features->needs_text_arguments);
     }
-  if (features->needs_null_content && (message->text == NULL || *message->text == '\0'))
-    json_object_set_null_member (json_node_get_object (root), "content");
-  return json_to_string (root, FALSE);
+  if (calls != NULL && calls->kind == LLM_JSON_ARRAY && features->needs_null_content
+      && (message->text == NULL || *message->text == '\0'))
+    llm_json_set (root, "content", llm_json_new_null ());
+  text = g_string_new (NULL);
+  llm_json_write (root, text);
+  return g_string_free (g_steal_pointer (&text), FALSE);
 }
 
 /* (nullable): for @call. */

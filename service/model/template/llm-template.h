@@ -107,6 +107,7 @@ typedef struct
                               * any answer */
   gboolean has_parallel_calls; /* several in one answer */
   gboolean needs_text_arguments; /* it wants the arguments of calls as a string */
+  gboolean needs_short_ids; /* ids of calls have LLM_TEMPLATE_ID_LENGTH letters and digits */
   gboolean needs_null_content; /* and their text to be null where there is none */
   gboolean has_thinking;    /* the model may reason before the answer; then there are: */
   char *think_begin;        /* (nullable): what stands before reasoning, */
@@ -132,6 +133,7 @@ typedef struct
                              * calls were given the ids below, and may be numbered: 0, 1 */
 } LlmTemplateFeatures;
 
+#define LLM_TEMPLATE_ID_LENGTH 9
 #define LLM_TEMPLATE_CALL_ID "call00001"
 #define LLM_TEMPLATE_NEXT_ID "call00002"
 

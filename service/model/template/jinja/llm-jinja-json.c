@@ -5,7 +5,11 @@
 #include "model/template/jinja/llm-jinja-private.h"
 
 #include <errno.h>
+#include <math.h>
 #include <string.h>
+
+/* Any double is told from all others by so many. */
+#define MAX_DOUBLE_DIGITS 17
 
 typedef struct
 {
@@ -115,6 +119,25 @@ read_string (Reader        *self,
   return TRUE;
 }
 
+/* Whether the number from @text to @end has no more digits than a double has: then it is written as
+ * Python writes doubles. */
+static gboolean
+is_double (double      number,
+           const char *text,
+           const char *end)
+{
+  gsize n_digits = 0, n_zeros = 0;
+
+  for (; text < end && *text != 'e' && *text != 'E'; text++)
+    {
+      if (!g_ascii_isdigit (*text) || (*text == '0' && n_digits == 0))
+        continue;
+      n_digits++;
+      n_zeros = *text == '0' ? n_zeros + 1 : 0;
+    }
+  return isfinite (number) && n_digits - n_zeros <= MAX_DOUBLE_DIGITS && (number != 0 || n_digits == 0);
+}
+
 static gboolean
 read_number (Reader        *self,
              LlmJinjaValue *value)
@@ -147,12 +170,18 @@ read_number (Reader        *self,
     }
   self->at = at;
   errno = 0;
-  if (is_float)
-    *value = llm_jinja_float (g_ascii_strtod (start, NULL), self->origin);
-  else
+  if (!is_float)
     *value = llm_jinja_int (g_ascii_strtoll (start, NULL, 10), self->origin);
-  if (!is_float && errno != 0)
-    llm_jinja_fail (self->jinja, "an integer in JSON is too large");
+  if (!is_float && errno == 0)
+    return TRUE;
+  *value = llm_jinja_float (g_ascii_strtod (start, NULL), self->origin);
+  if (!is_float || !is_double (value->number, start, at))
+    {
+      char *digits = llm_jinja_alloc (self->jinja, (gsize) (at - start) + 1);
+
+      memcpy (digits, start, (gsize) (at - start));
+      value->digits = digits;
+    }
   return TRUE;
 }
 

@@ -110,6 +110,8 @@ print_scalar (LlmJinja            *self,
       g_snprintf (buffer, sizeof buffer, "%" G_GINT64_FORMAT, value->integer);
       add (self, text, buffer, value->origin);
     }
+  else if (value->digits != NULL)
+    add (self, text, value->digits, value->origin);
   else
     add (self, text, llm_jinja_format_float (value->number, buffer), value->origin);
 }
@@ -400,7 +402,7 @@ print_json (JsonPrinter         *self,
         break_line (self);
       add (self->jinja, self->text, "]", value->origin);
     }
-  else if (value->type == LLM_JINJA_FLOAT && !isfinite (value->number))
+  else if (value->type == LLM_JINJA_FLOAT && value->digits == NULL && !isfinite (value->number))
     {
       add (self->jinja, self->text, isnan (value->number) ? "NaN"
                                     : value->number > 0 ? "Infinity" : "-Infinity", value->origin);

@@ -66,7 +66,12 @@ typedef struct
   {
     gboolean boolean;
     gint64 integer;
-    double number;
+    struct
+    {
+      double number;
+      const char *digits;   /* (nullable): of a number of JSON, as written, which @number can't hold:
+                             * what is calculated with it is rounded */
+    };
     LlmJinjaString string;
     LlmJinjaList *list;
     LlmJinjaDict *dict;     /* and of a namespace */

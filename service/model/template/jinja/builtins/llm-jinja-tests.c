@@ -45,16 +45,19 @@ is_false (const LlmJinjaValue *value)
 }
 
 static gboolean
-is_integer (const LlmJinjaValue *value)
+is_float (const LlmJinjaValue *value)
 {
-  return value->type == LLM_JINJA_INT;
+  return value->type == LLM_JINJA_FLOAT
+         && (value->digits == NULL || strpbrk (value->digits, ".eE") != NULL);
 }
 
 static gboolean
-is_float (const LlmJinjaValue *value)
+is_integer (const LlmJinjaValue *value)
 {
-  return value->type == LLM_JINJA_FLOAT;
+  /* whole numbers have any number of digits */
+  return value->type == LLM_JINJA_INT || (value->type == LLM_JINJA_FLOAT && !is_float (value));
 }
+
 
 static gboolean
 is_string (const LlmJinjaValue *value)

@@ -3,7 +3,7 @@
 /*
  * JSON as a tree that keeps what matters to a schema: numbers as they are written, strings with
  * their length, the order of members, and where each value lies. Untrusted text; limits on its
- * depth and size. Immutable once read; any thread.
+ * depth and size. One thread, or any while it does not change.
  */
 
 #pragma once
@@ -42,6 +42,16 @@ LlmJson *llm_json_read        (const char    *text,
                                gsize          length,
                                GError       **error) G_GNUC_WARN_UNUSED_RESULT;
 void     llm_json_free        (LlmJson       *self);
+/* (transfer full) */
+LlmJson *llm_json_new_string  (const char    *text);
+LlmJson *llm_json_new_null    (void);
+/* Gives an object the member, instead of the one with this key or as the last. Takes @value. */
+void     llm_json_set         (LlmJson       *self,
+                               const char    *key,
+                               LlmJson       *value);
+/* (transfer full) (nullable): the member, which the object then has no longer. */
+LlmJson *llm_json_take        (LlmJson       *self,
+                               const char    *key);
 /* (nullable): the member with this key, if it is an object that has one. */
 LlmJson *llm_json_get         (const LlmJson *self,
                                const char    *key);

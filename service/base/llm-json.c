@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-#include "constraints/llm-json-tree.h"
+#include "base/llm-json.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -33,6 +33,70 @@ new_value (LlmJsonKind kind)
   if (kind == LLM_JSON_OBJECT)
     self->keys = g_ptr_array_new_with_free_func ((GDestroyNotify) llm_json_free);
   return self;
+}
+
+LlmJson *
+llm_json_new_string (const char *text)
+{
+  LlmJson *self = new_value (LLM_JSON_STRING);
+
+  self->text = g_strdup (text);
+  self->length = strlen (text);
+  return self;
+}
+
+LlmJson *
+llm_json_new_null (void)
+{
+  return new_value (LLM_JSON_NULL);
+}
+
+/* The place of a member, or how many there are. */
+static guint
+find_member (const LlmJson *self,
+             const char    *key)
+{
+  guint i = 0;
+
+  while (i < self->keys->len && !llm_json_is (g_ptr_array_index (self->keys, i), key))
+    i++;
+  return i;
+}
+
+void
+llm_json_set (LlmJson    *self,
+              const char *key,
+              LlmJson    *value)
+{
+  guint i = find_member (self, key);
+
+  value->parent = self;
+  value->place = i;
+  if (i < self->values->len)
+    {
+      llm_json_free (g_ptr_array_index (self->values, i));
+      g_ptr_array_index (self->values, i) = value;
+      return;
+    }
+  g_ptr_array_add (self->keys, llm_json_new_string (key));
+  g_ptr_array_add (self->values, value);
+}
+
+LlmJson *
+llm_json_take (LlmJson    *self,
+               const char *key)
+{
+  guint i = find_member (self, key);
+  LlmJson *value;
+
+  if (i == self->values->len)
+    return NULL;
+  g_ptr_array_remove_index (self->keys, i);
+  value = g_ptr_array_steal_index (self->values, i);
+  value->parent = NULL;
+  for (; i < self->values->len; i++)
+    ((LlmJson *) g_ptr_array_index (self->values, i))->place = i;
+  return value;
 }
 
 /* --- reading what is known to be JSON --- */

@@ -139,6 +139,9 @@ static const LlmsvcOptionInfo table[] = {
     .summary = N_("Whether the model reasons before it answers, with which effort, or for how many "
                   "tokens at most."),
     .feature = "thinking", .since = 6 },
+  { .id = LLMSVC_OPTION_TEMPLATE, .key = "template", .type = "s",
+    .calls = CALLS_PROMPT | LLMSVC_CALL_APPEND, .min = 1, .max = 64,
+    .summary = N_("Which of the model's chat templates, where its file has several."), .since = 6 },
 
   { .id = LLMSVC_OPTION_LOGPROBS, .key = "logprobs", .type = "u", .calls = CALLS_PROMPT,
     .min = 0, .max = LLMSVC_MAX_LOGPROBS,

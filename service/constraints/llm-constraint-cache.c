@@ -34,11 +34,15 @@ compile_regex (const char  *text,
 char *
 llm_constraint_write_tools (const char *tools,
                             const char *choice,
+                            const char *template_name,
                             gboolean    is_parallel,
                             gboolean    is_strict)
 {
-  /* the length tells the two texts apart */
-  return g_strdup_printf ("%d %d %zu %s%s", is_parallel, is_strict, strlen (choice), choice, tools);
+  const char *name = template_name != NULL ? template_name : "";
+
+  /* the lengths tell the texts apart */
+  return g_strdup_printf ("%d %d %zu %zu %s%s%s", is_parallel, is_strict, strlen (name),
+                          strlen (choice), name, choice, tools);
 }
 
 static LlmGrammar *
@@ -46,20 +50,26 @@ compile_tools (LlmModel    *model,
                const char  *text,
                GError     **error)
 {
-  /* a model without a template answers raw prompts */
-  LlmTemplate *template = model != NULL ? llm_model_get_template (model, NULL) : NULL;
-  g_autoptr(LlmCallFormat) format = llm_call_format_new (
-    template != NULL ? llm_template_get_features (template) : NULL,
-    model != NULL ? llm_model_get_tokenizer (model) : NULL);
+  g_autoptr(LlmCallFormat) format = NULL;
   g_autoptr(LlmTools) tools = NULL;
   g_autofree char *choice = NULL;
+  g_autofree char *name = NULL;
+  LlmTemplate *template = NULL;
   char *at;
   gboolean is_parallel = strtoul (text, &at, 10) != 0;
   gboolean is_strict = strtoul (at, &at, 10) != 0;
+  gsize name_length = strtoul (at, &at, 10);
   gsize length = strtoul (at, &at, 10);
 
-  choice = g_strndup (at + 1, length);
-  tools = llm_tools_read (at + 1 + length, choice, is_parallel, is_strict, error);
+  name = g_strndup (at + 1, name_length);
+  at += 1 + name_length;
+  choice = g_strndup (at, length);
+  /* a model without a template answers raw prompts */
+  if (model != NULL)
+    template = llm_model_choose_template (model, *name != '\0' ? name : NULL, TRUE, NULL);
+  format = llm_call_format_new (template != NULL ? llm_template_get_features (template) : NULL,
+                                model != NULL ? llm_model_get_tokenizer (model) : NULL);
+  tools = llm_tools_read (at + length, choice, is_parallel, is_strict, error);
   return tools != NULL ? llm_tool_grammar_new (tools, format, error) : NULL;
 }
 

@@ -22,9 +22,11 @@ typedef enum
   LLM_CONSTRAINT_LOOSE_SCHEMA, /* what can't be held to is left out, and named by the grammar */
 } LlmConstraintKind;
 
-/* (transfer full): the text for LLM_CONSTRAINT_TOOLS; see llm_tools_read(). */
+/* (transfer full): the text for LLM_CONSTRAINT_TOOLS; see llm_tools_read(). @template_name: (nullable):
+ * as in llm_model_choose_template(). */
 char               *llm_constraint_write_tools (const char          *tools,
                                                 const char          *choice,
+                                                const char          *template_name,
                                                 gboolean             is_parallel,
                                                 gboolean             is_strict);
 

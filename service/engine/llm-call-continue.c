@@ -108,9 +108,7 @@ void
 llm_call_fill_continue (LlmCall    *call,
                         LlmRequest *request)
 {
-  const char *tools = llm_call_options_get_string (call->options, LLMSVC_OPTION_TOOLS, NULL);
-  g_autofree char *identity =
-    llm_context_get_token_identity (call->model, tools, llm_engine_read_thinking (call->options));
+  g_autofree char *identity = llm_call_get_token_identity (call);
   const char *text = get_last_message (call)->text;
 
   if (*text != '\0' || has_own_tokens (call, identity))

@@ -58,11 +58,15 @@ on_model (GObject      *source,
   LlmPrepareInput *input;
   LlmConstraintKind kind = LLM_CONSTRAINT_JSON;
   g_autofree char *constraint = NULL;
-  const char *tools = NULL;
+  const char *tools = NULL, *name = NULL;
   LlmThinking thinking = LLM_THINKING_AUTO;
 
   call->model = g_task_propagate_pointer (G_TASK (result), &error);
-  if (call->model != NULL && call->generation != NULL)
+  if (call->options != NULL)
+    name = llm_call_options_get_string (call->options, LLMSVC_OPTION_TEMPLATE, NULL);
+  if (call->model != NULL && name != NULL)
+    (void) llm_model_choose_template (call->model, name, FALSE, &error);
+  if (call->model != NULL && call->generation != NULL && error == NULL)
     llm_engine_read_constraint (call->options, &kind, &constraint, &error);
   if (!check_wanted (task, error))
     return;
@@ -71,8 +75,10 @@ on_model (GObject      *source,
       tools = llm_call_options_get_string (call->options, LLMSVC_OPTION_TOOLS, NULL);
       thinking = llm_engine_read_thinking (call->options);
     }
-  input = llm_context_make_input (call->context, call->model, tools, thinking,
-                                  call->counts_held ? NULL : call->messages, call->slides);
+  input = llm_context_make_input (call->context, call->model,
+                                  call->counts_held ? llm_model_get_template (call->model, NULL)
+                                                    : llm_call_get_template (call),
+                                  tools, thinking, call->counts_held ? NULL : call->messages, call->slides);
   input->raw = g_strdup (call->raw);
   if (call->options != NULL)
     input->suffix =

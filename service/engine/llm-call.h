@@ -178,13 +178,16 @@ void             llm_context_leave       (LlmContext         *self,
 
 /* (transfer full): what tells the tokens of @self that an answer settled, by @model and with @tools
  * (nullable) and @thinking: with others they are others from the start. */
-char            *llm_context_get_token_identity (LlmModel   *model,
-                                                 const char *tools,
-                                                 LlmThinking thinking);
-/* The prompt for @messages (nullable) after what @self (nullable) holds, with @tools (nullable) and
- * @thinking. @counts_system: the tokens of the system messages that all begins with are counted. */
+/* (nullable): the template that the call's messages are written with. */
+LlmTemplate     *llm_call_get_template (const LlmCall  *self);
+/* (transfer full): what the tokens of its turn are valid for: the model, and what of the options
+ * changes the text of all turns. */
+char            *llm_call_get_token_identity (const LlmCall *call);
+/* The prompt for @messages (nullable) after what @self (nullable) holds, with @template (nullable: the
+ * model has none), @tools (nullable) and @thinking. @counts_system: the tokens of the system messages that all begins with are counted. */
 LlmPrepareInput *llm_context_make_input  (LlmContext         *self,
                                           LlmModel           *model,
+                                          LlmTemplate        *template,
                                           const char         *tools,
                                           LlmThinking         thinking,
                                           GVariant           *messages,

@@ -27,9 +27,7 @@ llm_context_set_levels (LlmContext *self,
                         LlmCall    *call,
                         LlmRequest *request)
 {
-  const char *tools = llm_call_options_get_string (call->options, LLMSVC_OPTION_TOOLS, NULL);
-  g_autofree char *identity =
-    llm_context_get_token_identity (call->model, tools, llm_engine_read_thinking (call->options));
+  g_autofree char *identity = llm_call_get_token_identity (call);
   g_autoptr(GArray) settled = g_array_new (FALSE, FALSE, sizeof (gint32));
   guint first;
 
@@ -162,15 +160,28 @@ llm_context_load_finish (LlmContext   *self,
 
 /* --- its prompt --- */
 
-char *
-llm_context_get_token_identity (LlmModel   *model,
-                                const char *tools,
-                                LlmThinking thinking)
+LlmTemplate *
+llm_call_get_template (const LlmCall *call)
+{
+  const LlmCallOptions *options = call->options;
+
+  return options == NULL
+           ? llm_model_get_template (call->model, NULL)
+           : llm_model_choose_template (
+               call->model, llm_call_options_get_string (options, LLMSVC_OPTION_TEMPLATE, NULL),
+               llm_call_options_has (options, LLMSVC_OPTION_TOOLS), NULL);
+}
+
+static char *
+get_token_identity (LlmModel    *model,
+                    LlmTemplate *template,
+                    const char  *tools,
+                    LlmThinking  thinking)
 {
   static const char *const modes[LLM_N_THINKING] = {
     "", "+thinking-off", "+thinking-on", "+thinking-low", "+thinking-medium", "+thinking-high",
   };
-  LlmTemplate *template = llm_model_get_template (model, NULL);
+  const char *name = llm_model_get_template_name (model, template);
   const char *identity = llm_model_get_identity (model);
   const LlmTemplateFeatures *features =
     template != NULL ? llm_template_get_features (template) : NULL;
@@ -179,8 +190,20 @@ llm_context_get_token_identity (LlmModel   *model,
   g_autofree char *sum =
     tools != NULL ? g_compute_checksum_for_string (G_CHECKSUM_SHA256, tools, -1) : NULL;
 
-  return sum != NULL ? g_strdup_printf ("%s+%.16s%s", identity, sum, mode)
-                     : g_strconcat (identity, mode, NULL);
+  if (sum != NULL)
+    sum[16] = '\0';
+
+  return g_strconcat (identity, sum != NULL ? "+" : "", sum != NULL ? sum : "", mode,
+                      name != NULL ? "+template-" : "", name, NULL);
+}
+
+char *
+llm_call_get_token_identity (const LlmCall *call)
+{
+  return get_token_identity (
+    call->model, llm_call_get_template (call),
+    llm_call_options_get_string (call->options, LLMSVC_OPTION_TOOLS, NULL),
+    llm_engine_read_thinking (call->options));
 }
 
 /* (transfer full) (nullable): what of a message's extras the template sees, as JSON. */
@@ -234,6 +257,7 @@ add_message (LlmPrepareInput *input,
 LlmPrepareInput *
 llm_context_make_input (LlmContext *self,
                         LlmModel   *model,
+                        LlmTemplate *template,
                         const char *tools,
                         LlmThinking thinking,
                         GVariant   *messages,
@@ -242,7 +266,7 @@ llm_context_make_input (LlmContext *self,
   LlmPrepareInput *input = llm_prepare_input_new ();
   LlmConversation *conversation = self != NULL ? self->conversation : NULL;
   guint n = conversation != NULL ? conversation->messages->len : 0;
-  g_autofree char *identity = llm_context_get_token_identity (model, tools, thinking);
+  g_autofree char *identity = get_token_identity (model, template, tools, thinking);
   guint first = 0;
   GVariantIter iter;
   const char *role;
@@ -270,6 +294,7 @@ llm_context_make_input (LlmContext *self,
         add_message (input, role, text, extras);
     }
 
+  input->template = template;
   input->tools = g_strdup (tools);
   input->thinking = thinking;
   input->counts_system = counts_system;

@@ -78,6 +78,7 @@ llm_engine_read_constraint (LlmCallOptions    *options,
       *kind = LLM_CONSTRAINT_TOOLS;
       *text = llm_constraint_write_tools (
         tools, choice != NULL ? choice : "auto",
+        llm_call_options_get_string (options, LLMSVC_OPTION_TEMPLATE, NULL),
         llm_call_options_get_boolean (options, LLMSVC_OPTION_PARALLEL_TOOLS, TRUE),
         llm_call_options_get_boolean (options, LLMSVC_OPTION_STRICT, FALSE));
     }

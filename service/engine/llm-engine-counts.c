@@ -113,8 +113,9 @@ on_read (GObject      *source,
   count->revision = context->revision;
   count->n_turns = context->conversation->turns->len;
   llm_prepare_async (count->model,
-                     llm_context_make_input (context, count->model, NULL, LLM_THINKING_AUTO, NULL,
-                                             FALSE),
+                     llm_context_make_input (context, count->model,
+                                             llm_model_get_template (count->model, NULL), NULL,
+                                             LLM_THINKING_AUTO, NULL, FALSE),
                      on_prepared, count);
 }
 

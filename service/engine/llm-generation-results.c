@@ -158,7 +158,7 @@ static gboolean
 keeps_reasoning (LlmGeneration          *self,
                  const LlmRequestResult *result)
 {
-  LlmTemplate *template = llm_model_get_template (self->call->model, NULL);
+  LlmTemplate *template = llm_call_get_template (self->call);
 
   return result->n_reasoning == 0
          || (llm_template_get_features (template)->keeps_reasoning
@@ -217,10 +217,7 @@ make_turn (LlmGeneration          *self,
       && (result->finish == LLM_FINISH_STOP || result->finish == LLM_FINISH_LENGTH ||
           result->finish == LLM_FINISH_CONTEXT_FULL))
     {
-      const char *tools = llm_call_options_get_string (call->options, LLMSVC_OPTION_TOOLS, NULL);
-      g_autofree char *identity =
-        llm_context_get_token_identity (call->model, tools,
-                                        llm_engine_read_thinking (call->options));
+      g_autofree char *identity = llm_call_get_token_identity (call);
       guint n_settled = llm_call_count_settled (call, identity);
 
       turn->tokens = g_array_new (FALSE, FALSE, sizeof (gint32));

@@ -64,7 +64,7 @@ set_tools (LlmGeneration *self,
 
   if (!llm_call_options_has (call->options, LLMSVC_OPTION_TOOLS) || g_str_equal (choice, "none"))
     return;
-  template = llm_model_get_template (call->model, NULL);
+  template = llm_call_get_template (call);
   call->format =
     llm_call_format_new (template != NULL ? llm_template_get_features (template) : NULL,
                          llm_model_get_tokenizer (call->model));
@@ -80,7 +80,7 @@ static void
 set_reasoning (LlmCall    *call,
                LlmRequest *request)
 {
-  LlmTemplate *template = llm_model_get_template (call->model, NULL);
+  LlmTemplate *template = llm_call_get_template (call);
 
   if (call->raw != NULL || template == NULL || call->thought == LLM_THOUGHT_OVER)
     return;

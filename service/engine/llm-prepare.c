@@ -67,16 +67,18 @@ llm_prepare_input_add_message (LlmPrepareInput *input,
 /* Appends the tokens of what @call renders. @thought: (out) (optional): where that ends. */
 static gboolean
 encode_messages (LlmModel              *model,
+                 LlmTemplate           *template,
                  const LlmTemplateCall *call,
                  GArray                *tokens,
                  LlmThought            *thought,
                  GError               **error)
 {
-  LlmTemplate *template = llm_model_get_template (model, error);
   g_autoptr(LlmPrompt) prompt = NULL;
   const LlmTextPart *parts;
   guint n_parts;
 
+  if (template == NULL)
+    template = llm_model_get_template (model, error);
   if (template == NULL)
     return FALSE;
   prompt = llm_template_render (template, call, error);
@@ -109,7 +111,7 @@ count_system (LlmModel              *model,
   for (guint i = 0; i < input->n_system; i++)
     messages[i] = g_array_index (input->messages, LlmMessage, i);
   messages[input->n_system] = (LlmMessage) { (char *) "user", (char *) "" };
-  if (!encode_messages (model, &call, alone, NULL, error))
+  if (!encode_messages (model, input->template, &call, alone, NULL, error))
     return FALSE;
 
   while (n < MIN (alone->len, tokens->len)
@@ -122,14 +124,11 @@ count_system (LlmModel              *model,
 /* Tools as the template takes them: @shown is what it gets, and @written (out) (nullable) holds
  * it, where it does not know them. */
 static gboolean
-show_tools (LlmModel         *model,
-            LlmPrepareInput  *shown,
+show_tools (LlmPrepareInput  *shown,
             LlmTools        **tools,
             LlmToolMessages **written,
             GError          **error)
 {
-  LlmTemplate *template = llm_model_get_template (model, NULL);
-
   if (shown->tools != NULL)
     {
       *tools = llm_tools_read (shown->tools, "auto", TRUE, FALSE, error);
@@ -137,9 +136,9 @@ show_tools (LlmModel         *model,
         return FALSE;
       shown->tools = (*tools)->text;
     }
-  if (template == NULL || shown->raw != NULL)
+  if (shown->template == NULL || shown->raw != NULL)
     return TRUE;
-  *written = llm_tool_messages_new (llm_template_get_features (template), shown->messages,
+  *written = llm_tool_messages_new (llm_template_get_features (shown->template), shown->messages,
                                     shown->n_settled, shown->n_system, shown->tools);
   if (*written == NULL)
     return TRUE;
@@ -168,7 +167,9 @@ llm_prepare (LlmModel              *model,
   gboolean is_there = asked->continues && asked->n_settled == asked->messages->len;
   guint n = 0;
 
-  if (!show_tools (model, &shown, &tools, &written, error))
+  if (shown.template == NULL)
+    shown.template = llm_model_get_template (model, NULL);
+  if (!show_tools (&shown, &tools, &written, error))
     return NULL;
   call = (LlmTemplateCall) {
     .messages = (const LlmMessage *) (void *) input->messages->data,
@@ -201,7 +202,8 @@ llm_prepare (LlmModel              *model,
 
       llm_tokenizer_encode (tokenizer, &part, 1, TRUE, tokens);
     }
-  else if ((!is_there && !encode_messages (model, &call, tokens, &asked->thought, error))
+  else if ((!is_there
+            && !encode_messages (model, input->template, &call, tokens, &asked->thought, error))
            || (input->counts_system && !count_system (model, input, tokens, &n, error)))
     return NULL;
 

@@ -23,6 +23,7 @@ typedef struct
   LlmPoint point;        /* where those end */
   GArray *messages;      /* (element-type LlmMessage) (owned): all of the conversation, in order */
   guint n_settled;       /* of these that are settled already: templates look at them */
+  LlmTemplate *template; /* (nullable) (unowned): of the model; NULL: its default */
   char *tools;           /* (nullable) (owned): JSON, as in LlmTemplateCall */
   char *variables;       /* (nullable) (owned): likewise */
   LlmThinking thinking;

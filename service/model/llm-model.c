@@ -4,8 +4,21 @@
 
 #include <xxhash.h>
 
+#include "base/llm-fail.h"
 #include "common/llmsvc-error.h"
 #include "model/architectures/llm-operator.h"
+
+/* The default one has no name. */
+#define TEMPLATE_KEY "tokenizer.chat_template"
+#define TEMPLATE_FOR_TOOLS "tool_use"
+#define MAX_NAMED 16
+
+typedef struct
+{
+  char *name;
+  LlmTemplate *template;    /* (nullable): NULL with */
+  GError *error;
+} NamedTemplate;
 
 struct _LlmModel
 {
@@ -16,6 +29,7 @@ struct _LlmModel
   LlmTokenizer *tokenizer;
   LlmTemplate *template;    /* (nullable) */
   GError *template_error;   /* (nullable): why there is no template */
+  GPtrArray *named;         /* (element-type NamedTemplate): others of the file */
   char identity[17];
   gsize has_weight_identity; /* g_once_init_enter() */
   char weight_identity[17];
@@ -37,6 +51,49 @@ llm_model_open (const char  *path,
   return gguf != NULL ? llm_model_new_for_gguf (gguf, error) : NULL;
 }
 
+static void
+named_template_free (gpointer data)
+{
+  NamedTemplate *self = data;
+
+  g_free (self->name);
+  g_clear_pointer (&self->template, llm_template_free);
+  g_clear_error (&self->error);
+  g_free (self);
+}
+
+/* Those that the file lists by name. */
+static gboolean
+read_named_templates (LlmModel  *self,
+                      GError   **error)
+{
+  gsize n = 0;
+  g_autoptr(GError) local_error = NULL;
+  g_autofree LlmGgufString *names =
+    llm_gguf_get_strings (self->gguf, TEMPLATE_KEY "s", TRUE, &n, &local_error);
+
+  if (local_error != NULL)
+    {
+      g_propagate_error (error, g_steal_pointer (&local_error));
+      return FALSE;
+    }
+  for (gsize i = 0; i < MIN (n, MAX_NAMED); i++)
+    {
+      NamedTemplate *named = g_new0 (NamedTemplate, 1);
+      g_autofree char *key = NULL;
+      g_autofree char *source = NULL;
+
+      g_ptr_array_add (self->named, named);
+      named->name = g_utf8_make_valid (names[i].text, (gssize) names[i].length);
+      key = g_strconcat (TEMPLATE_KEY ".", named->name, NULL);
+      source = llm_gguf_get_string (self->gguf, key, TRUE, &named->error);
+      if (named->error == NULL)
+        named->template =
+          llm_template_new (source, self->tokenizer, self->gguf->path, &named->error);
+    }
+  return TRUE;
+}
+
 static LlmModel *
 new_model (LlmGguf   *gguf,
            gboolean   takes_any_tokenizer,
@@ -54,6 +111,7 @@ new_model (LlmGguf   *gguf,
 
   g_atomic_ref_count_init (&self->ref_count);
   self->gguf = llm_gguf_ref (gguf);
+  self->named = g_ptr_array_new_with_free_func (named_template_free);
   print_identity (XXH3_64bits (parts, sizeof parts), self->identity);
 
   if (!llm_hparams_read (gguf, &self->hparams, error) ||
@@ -72,14 +130,14 @@ new_model (LlmGguf   *gguf,
                                self->hparams.n_vocab);
 
   /* A template that is not known only stops chats; one that can't be read is an error. */
-  source = llm_gguf_get_string (gguf, "tokenizer.chat_template", TRUE, &local_error);
+  source = llm_gguf_get_string (gguf, TEMPLATE_KEY, TRUE, &local_error);
   if (local_error != NULL)
     {
       g_propagate_error (error, g_steal_pointer (&local_error));
       return NULL;
     }
   self->template = llm_template_new (source, self->tokenizer, gguf->path, &self->template_error);
-  return g_steal_pointer (&self);
+  return read_named_templates (self, error) ? g_steal_pointer (&self) : NULL;
 }
 
 LlmModel *
@@ -111,6 +169,7 @@ llm_model_unref (LlmModel *self)
 
   g_clear_pointer (&self->template, llm_template_free);
   g_clear_error (&self->template_error);
+  g_ptr_array_unref (self->named);
   g_clear_pointer (&self->tokenizer, llm_tokenizer_free);
   g_clear_pointer (&self->gguf, llm_gguf_unref);
   g_free (self);
@@ -141,6 +200,59 @@ llm_model_get_template (LlmModel  *self,
   if (self->template == NULL)
     g_propagate_error (error, g_error_copy (self->template_error));
   return self->template;
+}
+
+LlmTemplate *
+llm_model_choose_template (LlmModel    *self,
+                           const char  *name,
+                           gboolean     has_tools,
+                           GError     **error)
+{
+  const char *wanted = name != NULL ? name : has_tools ? TEMPLATE_FOR_TOOLS : "default";
+  g_autoptr(GString) names = g_string_new ("default");
+
+  for (guint i = 0; i < self->named->len; i++)
+    {
+      const NamedTemplate *named = g_ptr_array_index (self->named, i);
+
+      if (g_str_equal (named->name, wanted) && (named->template != NULL || name != NULL))
+        {
+          if (named->template == NULL)
+            g_propagate_error (error, g_error_copy (named->error));
+          return named->template;
+        }
+      g_string_append_printf (names, ", %s", named->name);
+    }
+  if (name == NULL || g_str_equal (name, "default"))
+    return llm_model_get_template (self, error);
+  return llm_fail_null (error, LLMSVC_ERROR_INVALID_OPTION,
+                        "template: the model has none of the name “%.64s”; it has %s", name,
+                        names->str);
+}
+
+const char *
+llm_model_get_template_name (LlmModel          *self,
+                             const LlmTemplate *template)
+{
+  for (guint i = 0; i < self->named->len; i++)
+    {
+      const NamedTemplate *named = g_ptr_array_index (self->named, i);
+
+      if (named->template == template && template != NULL)
+        return named->name;
+    }
+  return NULL;
+}
+
+char *
+llm_model_list_templates (LlmModel *self)
+{
+  g_autoptr(GString) names = g_string_new (NULL);
+
+  for (guint i = 0; i < self->named->len; i++)
+    g_string_append_printf (names, "%s%s", i > 0 ? ", " : "",
+                            ((const NamedTemplate *) g_ptr_array_index (self->named, i))->name);
+  return g_string_free (g_steal_pointer (&names), FALSE);
 }
 
 const char *

@@ -65,6 +65,7 @@ typedef struct
   LlmModelInfo *info;      /* (owned) */
   LlmModel *model;         /* (nullable) (owned) */
   char *template;          /* (nullable) (owned): what it can express; NULL: raw prompts only */
+  char *templates;         /* (nullable) (owned): names of others */
   gboolean is_usable;
   GError *error;           /* (nullable) (owned): why it can't be used, or without a template */
   guint64 weight_bytes;
@@ -82,6 +83,7 @@ verdict_clear (Verdict *self)
   g_clear_pointer (&self->info, llm_model_info_unref);
   g_clear_pointer (&self->model, llm_model_unref);
   g_clear_pointer (&self->template, g_free);
+  g_clear_pointer (&self->templates, g_free);
   g_clear_pointer (&self->companion, llm_companion_unref);
   g_clear_error (&self->companion_error);
   g_clear_error (&self->error);
@@ -141,6 +143,7 @@ examine (Verdict *self,
   self->is_usable = TRUE;
   template = llm_model_get_template (self->model, &self->error);
   self->template = template != NULL ? llm_template_describe (template) : NULL;
+  self->templates = llm_model_list_templates (self->model);
   examine_companion (self);
 }
 
@@ -236,7 +239,8 @@ print_verdict (const Verdict *self)
     }
   printf ("identity: %s\n", llm_model_get_identity (self->model));
   if (self->template != NULL)
-    printf ("usable: yes, template with %s\n", self->template);
+    printf ("usable: yes, template with %s%s%s\n", self->template,
+            *self->templates != '\0' ? "; other templates: " : "", self->templates);
   else
     printf ("usable: with raw prompts only: %s\n", self->error->message);
   print_sub_models (self);

@@ -136,6 +136,13 @@ static const BadCall calls[] = {
   { "earlier messages with an unknown role", NULL, "", "Complete",
     "('hi', {'messages': <@a(ssa{sv}) [('wizard', 'abracadabra', {})]>})", 0, "InvalidArgument",
     "wizard" },
+  { "a call of an earlier answer with broken arguments", NULL, "", "Complete",
+    "('hi', {'messages': <@a(ssa{sv}) [('assistant', '', {'tool-calls': <'[{\"function\": {\"name\": "
+    "\"clock\", \"arguments\": \"{\\\\\"zone\\\\\": \"}}]'>})]>})",
+    0, "InvalidArgument", "Call 0 of message 0, of “clock”" },
+  { "calls of an earlier answer that are no list", NULL, "", "Complete",
+    "('hi', {'messages': <@a(ssa{sv}) [('assistant', '', {'tool-calls': <'clock()'>})]>})",
+    0, "InvalidArgument", "tool-calls" },
   { "earlier messages of a wrong type", NULL, "", "Complete", "('hi', {'messages': <['hi']>})", 0,
     "InvalidOption", "messages" },
   { "more text than a call may bring", NULL, "", "Complete", "('LONG', @a{sv} {})", 210000,

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 #include "engine/llm-prepare.h"
+#include <string.h>
+
+#include "common/llmsvc-error.h"
 #include "support/llm-test-gguf.h"
 
 /* A tiny model; with @adds_eos its file asks for an EOS behind every text. */
@@ -143,6 +146,64 @@ test_system (void)
     }
 }
 
+/* (transfer full): the text of the prompt for one question. */
+static char *
+write_prompt (LlmModel    *model,
+              LlmTemplate *template,
+              const char  *tools)
+{
+  g_autoptr(LlmPrepareInput) input = llm_prepare_input_new ();
+  g_autoptr(GArray) tokens = NULL;
+  g_autoptr(GString) text = g_string_new (NULL);
+
+  input->template = template;
+  input->tools = g_strdup (tools);
+  llm_prepare_input_add_message (input, "user", "Hello", NULL);
+  tokens = prepare (model, input);
+  for (guint i = 0; i < tokens->len; i++)
+    llm_tokenizer_decode_token (llm_model_get_tokenizer (model), g_array_index (tokens, gint32, i),
+                                FALSE, text);
+  return g_string_free (g_steal_pointer (&text), FALSE);
+}
+
+/* Of several templates the one for tools where there are tools, and any by its name. */
+static void
+test_templates (void)
+{
+  static const char tools[] = "[{\"function\": {\"name\": \"f\"}}]";
+  const LlmTestModel shape = { .seed = 1, .has_templates = TRUE };
+  g_autoptr(GBytes) bytes = llm_test_model_new (&shape);
+  g_autoptr(LlmGguf) gguf = llm_gguf_new_for_bytes (bytes, "test.gguf", NULL);
+  g_autoptr(LlmModel) model = llm_model_new_for_gguf (gguf, NULL);
+  g_autoptr(LlmModel) plain = new_model (FALSE);
+  LlmTemplate *own = llm_model_get_template (model, NULL);
+  LlmTemplate *for_tools = llm_model_choose_template (model, NULL, TRUE, NULL);
+  LlmTemplate *rag = llm_model_choose_template (model, "rag", TRUE, NULL);
+  g_autofree char *names = llm_model_list_templates (model);
+  g_autofree char *with_tools = write_prompt (model, for_tools, tools);
+  g_autofree char *with_rag = write_prompt (model, rag, NULL);
+  g_autofree char *without = write_prompt (model, own, NULL);
+  g_autoptr(GError) error = NULL;
+
+  g_assert_cmpstr (names, ==, "tool_use, rag, broken");
+  g_assert_nonnull (strstr (with_tools, "tool_useHello"));
+  g_assert_nonnull (strstr (with_rag, "ragHello"));
+  g_assert_null (strstr (without, "tool_use"));
+  g_assert_cmpstr (llm_model_get_template_name (model, rag), ==, "rag");
+  g_assert_null (llm_model_get_template_name (model, own));
+  g_assert_true (llm_model_choose_template (model, NULL, FALSE, NULL) == own);
+  g_assert_true (llm_model_choose_template (model, "default", TRUE, NULL) == own);
+  g_assert_true (llm_model_choose_template (plain, NULL, TRUE, NULL)
+                 == llm_model_get_template (plain, NULL));
+
+  g_assert_null (llm_model_choose_template (model, "broken", FALSE, &error));
+  g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED);
+  g_clear_error (&error);
+  g_assert_null (llm_model_choose_template (model, "none", FALSE, &error));
+  g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION);
+  g_assert_nonnull (strstr (error->message, "“none”; it has default, tool_use, rag, broken"));
+}
+
 int
 main (int    argc,
       char **argv)
@@ -151,5 +212,6 @@ main (int    argc,
   g_test_add_func ("/prepare/no-eos", test_no_eos);
   g_test_add_func ("/prepare/settled", test_settled);
   g_test_add_func ("/prepare/system", test_system);
+  g_test_add_func ("/prepare/templates", test_templates);
   return g_test_run ();
 }

@@ -123,7 +123,7 @@ LLVMFuzzerTestOneInput (const uint8_t *data,
     {
       char *tools = text;
 
-      text = llm_constraint_write_tools (tools, "required", TRUE, FALSE);
+      text = llm_constraint_write_tools (tools, "required", NULL, TRUE, FALSE);
       g_free (tools);
     }
   grammar = llm_constraint_compile (NULL,

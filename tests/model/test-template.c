@@ -610,6 +610,54 @@ test_arguments (void)
     }
 }
 
+/* What an app says of earlier calls reaches the template as it is: digits that no double has, no
+ * arguments, and ids of another engine. */
+static void
+test_foreign_calls (void)
+{
+  static const struct
+  {
+    const char *arguments;
+    const char *text;
+  } cases[] = {
+    { "{\"a\": 12345678901234567890123}", "{\"a\": 12345678901234567890123}" },
+    { "{\"a\": -18446744073709551615, \"b\": 1e22}", "{\"a\": -18446744073709551615, \"b\": 1e+22}" },
+    { "{\"a\": 0.12345678901234567890123}", "{\"a\": 0.12345678901234567890123}" },
+    { "{\"a\": 1e400, \"b\": 1e-400, \"c\": 0.0, \"d\": 0.10000000000000001}",
+      "{\"a\": 1e400, \"b\": 1e-400, \"c\": 0.0, \"d\": 0.1}" },
+    { "\"{\\\"a\\\": 18446744073709551615}\"", "{\"a\": 18446744073709551615}" },
+    { "\"\"", "{}" },
+    { "null", "{}" },
+  };
+  g_autoptr(LlmTemplate) qwen = open_template ("public/Qwen-Qwen2.5-7B-Instruct");
+  g_autoptr(LlmTemplate) mistral = open_template ("public/mistralai-Mistral-Nemo-Instruct-2407");
+
+  g_assert_false (llm_template_get_features (qwen)->needs_short_ids);
+  g_assert_true (llm_template_get_features (mistral)->needs_short_ids);
+  for (guint i = 0; i < G_N_ELEMENTS (cases); i++)
+    {
+      g_autofree char *extras = g_strdup_printf (
+        "{\"tool_calls\": [{\"id\": \"call_0123456789abcdefABCDEF\", \"type\": \"function\", "
+        "\"function\": {\"name\": \"f\", \"arguments\": %s}}]}", cases[i].arguments);
+      const LlmMessage messages[] = {
+        { (char *) "user", (char *) "Hi" }, { (char *) "assistant", (char *) "", extras },
+        { (char *) "tool", (char *) "2",
+          (char *) "{\"tool_call_id\": \"call_0123456789abcdefABCDEF\"}" } };
+      g_autofree char *text = render (qwen, LLM_POINT_START, messages, 3, 0, TRUE);
+      g_autofree char *other = render (mistral, LLM_POINT_START, messages, 3, 0, TRUE);
+      const char *id = strstr (other, "\"id\": \"");
+      const char *again = strstr (other, "\"call_id\": \"");
+
+      g_test_message ("%s", text);
+      g_assert_nonnull (strstr (text, cases[i].text));
+      g_test_message ("%s", other);
+      g_assert_nonnull (strstr (other, cases[i].text));
+      g_assert_true (id != NULL && again != NULL);
+      g_assert_cmpmem (id + strlen ("\"id\": \""), 10, again + strlen ("\"call_id\": \""), 10);
+      g_assert_cmpint (id[strlen ("\"id\": \"") + 9], ==, '"');
+    }
+}
+
 /* --- tokens --- */
 
 static LlmTokenizer *
@@ -793,6 +841,7 @@ main (int    argc,
   g_test_add_func ("/template/merged-system", test_merged_system);
   g_test_add_func ("/template/features", test_features);
   g_test_add_func ("/template/arguments", test_arguments);
+  g_test_add_func ("/template/foreign-calls", test_foreign_calls);
   g_test_add_func ("/template/token-texts", test_token_texts);
   g_test_add_func ("/template/tokens-of-growth", test_tokens_of_growth);
   g_test_add_func ("/template/shipped", test_shipped);

@@ -115,6 +115,8 @@ typedef struct
   gboolean is_untied;       /* write output.weight */
   gboolean has_rope_factors;
   gboolean adds_eos;        /* tokenizer.ggml.add_eos_token */
+  gboolean has_templates;   /* chat templates with the names “tool_use”, “rag” and “broken”, which write
+                             * their name and all contents */
   double rope_base;         /* [10000] */
   guint64 seed;
 } LlmTestModel;

@@ -75,6 +75,7 @@ static void
 add_vocabulary (const LlmTestModel *shape,
                 LlmTestGguf        *gguf)
 {
+  static const char *const names[] = { "tool_use", "rag", "broken" };
   g_autoptr(GPtrArray) tokens = g_ptr_array_new_with_free_func (g_free);
   g_autofree float *scores = g_new0 (float, shape->n_vocab);
   g_autofree gint64 *types = g_new0 (gint64, shape->n_vocab);
@@ -120,6 +121,17 @@ add_vocabulary (const LlmTestModel *shape,
   llm_test_gguf_add_int (gguf, "tokenizer.ggml.add_bos_token", LLM_GGUF_BOOL, 1);
   llm_test_gguf_add_int (gguf, "tokenizer.ggml.add_eos_token", LLM_GGUF_BOOL, shape->adds_eos);
   llm_test_gguf_add_string (gguf, "tokenizer.chat_template", chatml);
+  for (guint i = 0; shape->has_templates && i < G_N_ELEMENTS (names); i++)
+    {
+      g_autofree char *key = g_strconcat ("tokenizer.chat_template.", names[i], NULL);
+      g_autofree char *source = g_strdup_printf (
+        "%s{%% for m in messages %%}{{ m.content }}{%% endfor %%}{{ %s | string | length }}%s", names[i],
+        i == 0 ? "tools" : "messages", i == 2 ? "{% nothing %}" : "");
+
+      llm_test_gguf_add_string (gguf, key, source);
+    }
+  if (shape->has_templates)
+    llm_test_gguf_add_strings (gguf, "tokenizer.chat_templates", names, G_N_ELEMENTS (names));
 }
 
 static void

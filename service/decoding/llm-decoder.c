@@ -123,11 +123,12 @@ close_reasoning (PlainDecoder *self)
   return take_forced (self);
 }
 
-/* Whether what the answer is held to would find no room if the reasoning went on. */
+/* Whether what the answer is held to would find no room if the reasoning went on. Where the answer
+ * may be empty, as where it may call tools, it may also be cut before it begins. */
 static gboolean
 needs_room (PlainDecoder *self)
 {
-  return self->constraint != NULL
+  return self->constraint != NULL && llm_constraint_get_min_bytes (self->constraint) > 0
          && self->max_tokens <= llm_reasoning_get_n_closing (self->reasoning) * 2
                                   + llm_constraint_get_min_bytes (self->constraint) + 1;
 }

@@ -103,7 +103,7 @@ llm_engine_check_room (const LlmRequest *request,
   guint64 min_tokens = (min_bytes + (guint64) max_bytes - 1) / max_bytes + 1;
   guint max_tokens = request->max_tokens;
 
-  if (request->reasoning != NULL
+  if (request->reasoning != NULL && min_bytes > 0
       && llm_reasoning_get_thought (request->reasoning) == LLM_THOUGHT_INSIDE)
     min_tokens += llm_reasoning_get_n_closing (request->reasoning);
   if (min_tokens > max_tokens)

@@ -201,6 +201,27 @@ check_year (const Answer *answer)
   g_assert_cmpint (json_object_get_int_member (json_node_get_object (root), "year"), <=, 2000);
 }
 
+/* Where an answer may call tools, or not, it needs no room of its own. */
+static void
+test_few_tokens (Fixture      *fixture,
+                 gconstpointer data)
+{
+  static const char tools[] = "[{\"function\": {\"name\": \"f\"}}]";
+
+  for (guint n = 1; n < 10; n++)
+    for (guint is_none = 0; is_none < 2; is_none++)
+      {
+        g_autofree char *options = g_strdup_printf (
+          "{'temperature': <0.0>, 'thinking': <'on'>, 'tools': <'%s'>, 'tool-choice': <'%s'>, "
+          "'max-tokens': <uint32 %u>}", tools, is_none ? "none" : "auto", n);
+        g_autoptr(Answer) answer = finish (fixture, PROMPT, options);
+
+        check_whole (answer);
+        g_assert_cmpstr (result_string (answer, "finish-reason"), ==, "length");
+        g_assert_cmpuint (result_uint (answer, "output-tokens"), ==, n);
+      }
+}
+
 /* Also where the model would end its answer while it thinks, and where tokens are few. */
 static void
 test_schema (Fixture      *fixture,
@@ -504,6 +525,7 @@ main (int    argc,
   ADD ("modes", test_modes);
   ADD ("stops", test_stops);
   ADD ("schema", test_schema);
+  ADD ("few-tokens", test_few_tokens);
   ADD ("tools", test_tools);
   ADD ("several", test_several);
   ADD ("drafts", test_drafts);

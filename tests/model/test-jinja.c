@@ -154,7 +154,7 @@ test_places (void)
     { "{# a", "a comment has no end" },
     { "{% raw %}", "“raw” has no “endraw”" },
     { "{{ (a] }}", "this bracket closes none" },
-    { "{{ f(*a) }}", "not supported" },
+    { "{{ f(**a, *b) }}", "one list of arguments" },
     { "{% break %}", "a loop around this was expected" },
     { "\n\n{{ 'x' | wordwrap }}", "line 3, column 10: the filter “wordwrap” is not supported" },
     { "{{ 'x' is nonsense }}", "the test “nonsense” is not supported" },
@@ -197,7 +197,7 @@ test_limits (void)
     { "{{ '' * 9999999999 }}{{ 'a' * 9999999999 }}", "MiB of memory" },
     { "{{ range(99999) | list * 99999 }}", "MiB of memory" },
     { "{% set l = range(9999) | list %}{{ l | select('in', l) | list | length }}", "steps" },
-    { "{% set ns = namespace(x=[]) %}{% for i in range(999) %}{% set ns.x = [ns.x] %}{% endfor %}"
+    { "{% set ns = namespace(x=[]) %}{% for i in range(9999) %}{% set ns.x = [ns.x] %}{% endfor %}"
       "{{ ns.x }}", "nested deeper" },
     { "{{ range(9999999) }}", "more than 100000" },
     { "{{ '{:9999}'.format(1) }}", "too large" },
@@ -224,6 +224,62 @@ test_limits (void)
   for (guint i = 0; i < 5000; i++)
     g_string_append (nested, "{% if a %}");
   g_assert_null (llm_jinja_template_new (nested->str, NULL));
+}
+
+/* (transfer full): @n times @part between @begin and @end. */
+static char *
+repeat (const char *begin,
+        guint       n,
+        const char *part,
+        const char *end)
+{
+  GString *text = g_string_new (begin);
+
+  for (guint i = 0; i < n; i++)
+    g_string_append (text, part);
+  return g_string_free (g_string_append (text, end), FALSE);
+}
+
+/* As deep as python3-jinja2 goes, in a thread. */
+static gpointer
+run_deep (gpointer unused)
+{
+#define NEST "{% set ns = namespace(x=[]) %}{% for i in range(987) %}{% set ns.x = [ns.x] %}{% endfor %}"
+  g_autofree char *brackets = repeat ("{{ ((((", 70, "[", "1");
+  char *sources[] = {
+    g_strdup ("{% macro m(n) %}{% if n > 0 %}{{ m(n - 1) }}{% endif %}{% endmacro %}{{ m(197) }}"),
+    g_strdup (NEST "{{ ns.x | tojson | length }}{{ ns.x | string | length }}"),
+    g_strdup ("{% set ns = namespace(x=[]) %}{% for i in range(197) %}{% set ns.x = [ns.x] %}{% endfor %}"
+              "{% for a in ns.x recursive %}{{ loop(a) }}{% endfor %}"),
+    repeat ("{{ ", 490, "not ", "1 }}"),
+    repeat ("{{ 1", 490, " + 1", " }}"),
+    repeat ("{{ 1", 327, " | abs", " }}"),
+    repeat (brackets, 70, "]", ")))) }}"),
+    repeat ("", 98, "{% if 1 %}", "x"),
+  };
+  g_autofree char *ifs = repeat (sources[7], 98, "{% endif %}", "");
+
+  for (guint i = 0; i < G_N_ELEMENTS (sources); i++)
+    {
+      g_autoptr(GError) error = NULL;
+      g_autoptr(LlmJinjaTemplate) template =
+        llm_jinja_template_new (i == 7 ? ifs : sources[i], &error);
+      const LlmJinjaInput input = { NULL };
+      g_auto(LlmJinjaOutput) out = { NULL };
+
+      g_assert_no_error (error);
+      g_assert_true (llm_jinja_template_render (template, &input, &out, &error));
+      g_assert_no_error (error);
+    }
+  for (guint i = 0; i < G_N_ELEMENTS (sources); i++)
+    g_free (sources[i]);
+  return NULL;
+}
+
+static void
+test_deep (void)
+{
+  g_thread_join (g_thread_new ("deep", run_deep, NULL));
 }
 
 /* What a builtin touches of a long text counts: however it is asked, a loop over it ends, by steps or by
@@ -368,6 +424,7 @@ main (int    argc,
   g_test_add_func ("/jinja/public", test_public);
   g_test_add_func ("/jinja/places", test_places);
   g_test_add_func ("/jinja/limits", test_limits);
+  g_test_add_func ("/jinja/deep", test_deep);
   g_test_add_func ("/jinja/long-texts", test_long_texts);
   g_test_add_func ("/jinja/origins", test_origins);
   return g_test_run ();

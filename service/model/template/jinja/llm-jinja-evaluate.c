@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#include <string.h>
+
 static LlmJinjaValue *
 evaluate_items (LlmJinja            *self,
                 const LlmJinjaNodes *items,
@@ -20,6 +22,71 @@ evaluate_items (LlmJinja            *self,
 }
 
 /* @caller (nullable): one more, with the name of that function. */
+static const char **
+copy_names (LlmJinja           *self,
+            const LlmJinjaArgs *args,
+            guint               n_more)
+{
+  const char **names = llm_jinja_alloc (self, (args->n_names + n_more) * sizeof *names);
+
+  for (guint i = 0; i < args->n_names; i++)
+    names[i] = args->names[i];
+  return names;
+}
+
+/* Names are compared by address. One that the template does not have is none of its parameters. */
+static const char *
+find_name (LlmJinja             *self,
+           const LlmJinjaString *string)
+{
+  char *name = llm_jinja_alloc (self, string->length + 1);
+  const char *known;
+
+  if (string->length > 0)
+    memcpy (name, string->bytes, string->length);
+  known = g_hash_table_lookup (self->names, name);
+  return known != NULL ? known : name;
+}
+
+/* @args with those of the list behind the other ones without a name, and those of the dict behind
+ * all. There is room for one more. */
+static LlmJinjaArgs
+spread_args (LlmJinja           *self,
+             const LlmJinjaNode *node,
+             const LlmJinjaArgs *args)
+{
+  LlmJinjaValue list = node->b != NULL ? llm_jinja_evaluate (self, node->b)
+                                       : llm_jinja_list_new (self, LLM_JINJA_LIST_LIST);
+  LlmJinjaValue dict = node->c != NULL ? llm_jinja_evaluate (self, node->c)
+                                       : llm_jinja_dict_new (self);
+  const LlmJinjaList *more = llm_jinja_iterate (self, &list);
+  guint n_positions = args->n_values - args->n_names;
+  LlmJinjaArgs all = { .n_names = args->n_names };
+
+  if (dict.type != LLM_JINJA_DICT)
+    llm_jinja_fail (self, "what is behind “**” must be a dict");
+  llm_jinja_step (self, more->n_items + dict.dict->n_entries);
+  all.values = llm_jinja_alloc (self, (args->n_values + more->n_items + dict.dict->n_entries + 1)
+                                        * sizeof *all.values);
+  all.names = copy_names (self, args, dict.dict->n_entries + 1);
+  for (guint i = 0; i < n_positions; i++)
+    all.values[all.n_values++] = args->values[i];
+  for (guint i = 0; i < more->n_items; i++)
+    all.values[all.n_values++] = more->items[i];
+  for (guint i = n_positions; i < args->n_values; i++)
+    all.values[all.n_values++] = args->values[i];
+  for (guint i = 0; i < dict.dict->n_entries; i++)
+    {
+      const LlmJinjaValue *key = &dict.dict->entries[i].key;
+
+      if (key->type != LLM_JINJA_STRING)
+        llm_jinja_fail (self, "the names of arguments must be strings");
+      all.names[all.n_names++] = find_name (self, &key->string);
+      all.values[all.n_values++] = dict.dict->entries[i].value;
+    }
+  return all;
+}
+
 static LlmJinjaArgs
 evaluate_args (LlmJinja            *self,
                const LlmJinjaNode  *node,
@@ -29,11 +96,12 @@ evaluate_args (LlmJinja            *self,
                         .n_values = node->items.n_items,
                         .names = node->names, .n_names = node->n_names };
 
+  if (node->b != NULL || node->c != NULL)
+    args = spread_args (self, node, &args);
+  else if (caller != NULL)
+    args.names = copy_names (self, &args, 1);
   if (caller == NULL)
     return args;
-  args.names = llm_jinja_alloc (self, (node->n_names + 1) * sizeof *args.names);
-  for (guint i = 0; i < node->n_names; i++)
-    args.names[i] = node->names[i];
   args.names[args.n_names++] = caller->function->name;
   args.values[args.n_values++] = *caller;
   return args;

@@ -297,6 +297,14 @@ lex_number (Lexer *self)
   gsize n = 0;
   gsize exponent;
 
+  /* behind a point it is an item: a.0.1 */
+  if (start > 0 && self->text[start - 1] == '.')
+    {
+      add_token (self, LLM_JINJA_TOKEN_INTEGER, start)->value = llm_jinja_int (
+        g_ascii_strtoll (self->text + start, NULL, 10), 0);
+      self->at = at;
+      return;
+    }
   if (at + 1 < self->end && self->text[at] == '.' && g_ascii_isdigit (self->text[at + 1]))
     {
       is_float = TRUE;

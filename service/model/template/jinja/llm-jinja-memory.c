@@ -12,7 +12,7 @@
 #define BLOCK_BYTES (16 * 1024)
 /* Of the work between two looks at the clock, some microseconds. */
 #define STEPS_BETWEEN_TIMES 1000
-#define MAX_DEPTH 160
+#define MAX_DEPTH 1500
 
 void *
 llm_jinja_alloc (LlmJinja *self,

@@ -8,6 +8,10 @@
 
 #include <string.h>
 
+/* Of operators, filters, attributes and calls: as many as Python takes, and no more than can be
+ * evaluated. */
+#define MAX_CHAIN 500
+
 static gboolean
 is_operator (LlmJinjaParser *self,
              const char     *name)
@@ -193,11 +197,19 @@ llm_jinja_parse_arguments (LlmJinjaParser *self,
             break;
         }
       is_first = FALSE;
-      if (is_operator (self, "*") || is_operator (self, "**"))
+      if (skip_operator (self, "*"))
         {
-          self->jinja->at = self->token->at;
-          llm_jinja_fail (self->jinja, "arguments from a list or a dict (“*”, “**”) are not "
-                          "supported");
+          if (node->b != NULL || node->c != NULL)
+            llm_jinja_parser_fail (self, "one list of arguments");
+          node->b = llm_jinja_parse_expression (self, TRUE);
+          continue;
+        }
+      if (skip_operator (self, "**"))
+        {
+          if (node->c != NULL)
+            llm_jinja_parser_fail (self, "one dict of arguments");
+          node->c = llm_jinja_parse_expression (self, TRUE);
+          continue;
         }
       if (self->token->kind == LLM_JINJA_TOKEN_NAME
           && self->token[1].kind == LLM_JINJA_TOKEN_OPERATOR
@@ -208,7 +220,7 @@ llm_jinja_parse_arguments (LlmJinjaParser *self,
           node->names[node->n_names++] = self->token->name;
           self->token += 2;
         }
-      else if (node->n_names > 0)
+      else if (node->n_names > 0 || node->b != NULL || node->c != NULL)
         {
           llm_jinja_parser_fail (self, "an argument with a name, as those before it");
         }
@@ -261,7 +273,7 @@ parse_postfix (LlmJinjaParser *self,
 {
   for (guint n = 0;; n++)
     {
-      if (n > 64)
+      if (n > MAX_CHAIN)
         llm_jinja_parser_fail (self, "a shorter chain of attributes and calls");
       if (skip_operator (self, "."))
         {
@@ -344,7 +356,7 @@ llm_jinja_parse_filters (LlmJinjaParser *self,
 {
   for (guint n = 0;; n++)
     {
-      if (n > 64)
+      if (n > MAX_CHAIN)
         llm_jinja_parser_fail (self, "a shorter chain of filters");
       if ((is_chain && n == 0) || skip_operator (self, "|"))
         node = parse_filter (self, node);
@@ -427,7 +439,7 @@ parse_binary (LlmJinjaParser *self,
     {
       LlmJinjaNode *node = new_node (self, LLM_JINJA_NODE_BINARY, left, parse_side (self));
 
-      if (n > 100)
+      if (n > MAX_CHAIN)
         llm_jinja_parser_fail (self, "a shorter chain of operators");
       node->op = op;
       node->at = at;

@@ -162,7 +162,7 @@ typedef enum
   LLM_JINJA_NODE_ATTRIBUTE, /* a.name */
   LLM_JINJA_NODE_ITEM,      /* a[b] */
   LLM_JINJA_NODE_SLICE,     /* a[items 0:1:2], each may be NULL */
-  LLM_JINJA_NODE_CALL,      /* a (items) */
+  LLM_JINJA_NODE_CALL,      /* a (items, *b, **c), as in the next two */
   LLM_JINJA_NODE_FILTER,    /* a | name (items); a NULL: the body of a block */
   LLM_JINJA_NODE_TEST,      /* a is name (items) */
   LLM_JINJA_NODE_NOT,

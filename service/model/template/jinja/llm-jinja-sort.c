@@ -28,7 +28,9 @@ merge (LlmJinja      *self,
       llm_jinja_step (self, 1);
       if (left < half && right < n)
         {
-          int order = llm_jinja_compare (self, &spare[left].key, &spare[right].key);
+          const LlmJinjaValue *a = &spare[left].key, *b = &spare[right].key;
+          /* what is equal need not be comparable: None and None */
+          int order = llm_jinja_equal (self, a, b) ? 0 : llm_jinja_compare (self, a, b);
 
           takes_left = is_reverse ? order >= 0 : order <= 0;
         }

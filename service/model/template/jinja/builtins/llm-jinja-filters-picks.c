@@ -28,6 +28,15 @@ skip_args (const LlmJinjaArgs *args,
   return (LlmJinjaArgs) { args->values + n, args->n_values - n, args->names, args->n_names };
 }
 
+/* What is walked over: nothing where @subject is false, as in Jinja. */
+static const LlmJinjaList *
+iterate_true (LlmJinja            *self,
+              const LlmJinjaValue *subject)
+{
+  return llm_jinja_is_true (subject) ? llm_jinja_iterate (self, subject)
+                                     : llm_jinja_list_new (self, LLM_JINJA_LIST_LIST).list;
+}
+
 static LlmJinjaValue
 map_attribute (LlmJinja            *self,
                const LlmJinjaValue *subject,
@@ -35,7 +44,7 @@ map_attribute (LlmJinja            *self,
 {
   static const char *const names[] = { "attribute", "default", NULL };
   LlmJinjaValue arg[G_N_ELEMENTS (names)];
-  const LlmJinjaList *over = llm_jinja_iterate (self, subject);
+  const LlmJinjaList *over = iterate_true (self, subject);
   LlmJinjaValue result = llm_jinja_list_new (self, LLM_JINJA_LIST_GENERATOR);
 
   llm_jinja_args_take (self, "map", args, 1, names, arg);
@@ -63,7 +72,7 @@ filter_map (LlmJinja            *self,
 
   if (n_positions == 0)
     return map_attribute (self, subject, args);
-  over = llm_jinja_iterate (self, subject);
+  over = iterate_true (self, subject);
   result = llm_jinja_list_new (self, LLM_JINJA_LIST_GENERATOR);
   name = take_name (self, "map", &args->values[0]);
   rest = skip_args (args, 1);
@@ -82,7 +91,7 @@ pick (LlmJinja            *self,
       gboolean             wanted,
       const char          *function)
 {
-  const LlmJinjaList *over = llm_jinja_iterate (self, subject);
+  const LlmJinjaList *over = iterate_true (self, subject);
   LlmJinjaValue result = llm_jinja_list_new (self, LLM_JINJA_LIST_GENERATOR);
   LlmJinjaValue attribute = llm_jinja_none ();
   guint n_positions = args->n_values - args->n_names;

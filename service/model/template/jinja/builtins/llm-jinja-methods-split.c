@@ -33,8 +33,7 @@ split_words (LlmJinja             *self,
         }
       if (max == 0)
         {
-          llm_jinja_list_add (self, result.list, llm_jinja_string_trim (&rest.string, NULL, FALSE,
-                                                                       TRUE));
+          llm_jinja_list_add (self, result.list, rest);
           break;
         }
       max -= max > 0;
@@ -42,6 +41,30 @@ split_words (LlmJinja             *self,
       rest = llm_jinja_string_cut (&rest.string, at, rest.string.length);
       rest = llm_jinja_string_trim (&rest.string, NULL, TRUE, FALSE);
     }
+  return result;
+}
+
+/* The last @max words, and what is before them. */
+static LlmJinjaValue
+split_words_from_end (LlmJinja             *self,
+                      const LlmJinjaString *string,
+                      gint64                max)
+{
+  LlmJinjaValue words = split_words (self, string, -1);
+  LlmJinjaValue result;
+  const LlmJinjaString *last;
+  guint n = words.list->n_items;
+
+  if (max < 0 || max >= n)
+    return words;
+  result = llm_jinja_list_new (self, LLM_JINJA_LIST_LIST);
+  last = &words.list->items[n - 1 - (guint) max].string;
+  /* words are views of the string */
+  llm_jinja_list_add (self, result.list,
+                      llm_jinja_string_cut (string, 0, (gsize) (last->bytes + last->length
+                                                                - string->bytes)));
+  for (guint i = n - (guint) max; i < n; i++)
+    llm_jinja_list_add (self, result.list, words.list->items[i]);
   return result;
 }
 
@@ -108,9 +131,8 @@ run_split (LlmJinja            *self,
   max = llm_jinja_arg_given (&arg[1]) ? llm_jinja_need_int (self, "split", &arg[1]) : -1;
   if (!llm_jinja_arg_given (&arg[0]) || arg[0].type == LLM_JINJA_NONE)
     {
-      if (from_end && max >= 0)
-        llm_jinja_fail (self, "“rsplit” of words with a limit is not supported");
-      return split_words (self, &subject->string, max);
+      return from_end ? split_words_from_end (self, &subject->string, max)
+                      : split_words (self, &subject->string, max);
     }
   separator = llm_jinja_need_string (self, "split", &arg[0]);
   if (separator->length == 0)

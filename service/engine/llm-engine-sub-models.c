@@ -9,6 +9,9 @@
 
 #include "common/llmsvc-error.h"
 
+/* As of “least-sub-model”. */
+#define LEAST_PERCENT 20
+
 void
 llm_engine_take_levels (LlmEngine       *self,
                         const LlmLevels *levels,
@@ -58,6 +61,10 @@ llm_engine_choose_sub_model (LlmEngine       *self,
                                                                                    options));
   const LlmSubModels *table;
 
+  if (percent != 0 && percent < LEAST_PERCENT)
+    return llm_fail (error, LLMSVC_ERROR_INVALID_OPTION,
+                     "sub-model: %u percent of a model are none; it must be 0, which lets the service "
+                     "choose, or from %d to 100", percent, LEAST_PERCENT);
   if (percent != 0 && llm_call_options_has (options, LLMSVC_OPTION_LEAST_SUB_MODEL)
       && least > percent)
     return llm_fail (error, LLMSVC_ERROR_INVALID_OPTION,

@@ -51,10 +51,8 @@ find_states (const LlmRequest *request)
   return states;
 }
 
-/* The last token of the prompt is computed in any case: its logits choose the first token of the
- * answer. */
-static guint
-count_reusable (const LlmRequest *request)
+guint
+llm_request_count_reusable (const LlmRequest *request)
 {
   return request->decoder != NULL ? request->prompt->len - 1 : request->prompt->len;
 }
@@ -70,7 +68,7 @@ open_session (LlmRequest *request)
   if (session->is_attached
       && !llm_session_is_usable (session, request->prompt, request->states,
                                  llm_request_get_n_sinks (request), n_slid,
-                                 count_reusable (request)))
+                                 llm_request_count_reusable (request)))
     llm_session_drop (session);
   if (session->seq == NULL)
     llm_session_open (session);
@@ -107,8 +105,8 @@ tighten (double *target_ms,
   *target_ms = *target_ms > 0 ? MIN (*target_ms, ms) : ms;
 }
 
-/* Fractions are of what this request takes alone, on this machine, with the whole model, whichever
- * sub-model computes it. Before that is known, the targets of its class hold. What a whole call may
+/* Fractions are of what the whole model takes for the whole prompt, alone, on this machine, whichever
+ * sub-model computes it and whatever of it is there. Before that is known, the targets of its class hold. What a whole call may
  * take is no target of its tokens, but says when they are due. */
 static void
 resolve_fractions (LlmRequest *request)
@@ -116,7 +114,7 @@ resolve_fractions (LlmRequest *request)
   LlmRequestResult *result = &request->result;
   double whole_us, token_us;
 
-  llm_scheduler_price (request->runner->scheduler, &request->entry, 0, &whole_us, &token_us);
+  llm_request_price_whole (request, &whole_us, &token_us);
   result->whole_ttft_ms = whole_us / 1000;
   result->whole_tpot_ms = token_us / 1000;
   if (request->ttft_share > 0)
@@ -164,7 +162,7 @@ set_overloaded (const LlmSlo *slo,
 static void
 look_up (LlmRequest *request)
 {
-  request->n_known = find_cached (request, count_reusable (request));
+  request->n_known = find_cached (request, llm_request_count_reusable (request));
   request->entry = (LlmSchedEntry) {
     .app = request->app,
     .slo = request->result.slo,
@@ -185,7 +183,8 @@ choose_level (LlmRequest *request,
   gboolean is_first = TRUE;
   guint lacking;
 
-  while ((lacking = llm_request_choose_lacking (request)) != request->entry.lacking
+  while ((lacking = llm_request_choose_lacking (request, is_new && session->id != 0))
+           != request->entry.lacking
          && (is_first || lacking > request->entry.lacking))
     {
       is_first = FALSE;
@@ -193,7 +192,7 @@ choose_level (LlmRequest *request,
       look_up (request);
       if (!is_new || session->id == 0 || session->tokens->len > 0)
         continue;
-      llm_request_share_prefix (request, count_reusable (request));
+      llm_request_share_prefix (request, llm_request_count_reusable (request));
       look_up (request);
     }
 }

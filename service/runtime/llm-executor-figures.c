@@ -61,6 +61,7 @@ add_runner (LlmExecutorFigures *figures,
   figures->scratch_bytes += llm_instance_get_scratch (runner->instance);
   figures->backed_bytes += weights->backed;
   figures->is_backed = figures->is_backed || runner->is_backed;
+  figures->given_tail_bytes += runner->given_tail_bytes;
   if (!llm_executor_is_running (runner->executor, runner))
     {
       figures->page_bytes += llm_weights_get_resident (instance->weights);
@@ -100,8 +101,7 @@ void
 llm_executor_publish (LlmExecutor *self)
 {
   LlmExecutorFigures figures = {
-    .kv = self->earlier, .stream = self->earlier_stream, .given_tail_bytes = self->tail_bytes,
-    .sub_model = 100,
+    .kv = self->earlier, .stream = self->earlier_stream, .sub_model = 100,
   };
   gboolean is_urgent = FALSE;
 

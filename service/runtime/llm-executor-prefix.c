@@ -15,17 +15,18 @@
 #define CAPACITY_PARTS 4
 
 static void
-look_at (LlmRequest  *request,
-         LlmSession  *session,
-         guint        n_max,
-         gboolean     any,
-         LlmSession **best,
-         guint       *n_best)
+look_at (LlmRequest       *request,
+         LlmSession       *session,
+         const GByteArray *states,
+         guint             n_max,
+         gboolean          any,
+         LlmSession      **best,
+         guint            *n_best)
 {
   guint n = 0;
 
   if (session != request->session && session->app == request->session->app)
-    n = llm_session_count_shareable (session, request->prompt, request->states, n_max, any);
+    n = llm_session_count_shareable (session, request->prompt, states, n_max, any);
   if (n > *n_best)
     {
       *n_best = n;
@@ -33,21 +34,45 @@ look_at (LlmRequest  *request,
     }
 }
 
-/* Never of another application: how long the first token takes would tell what others said. */
+/* Returns how many tokens @best (out) (nullable) has. Never of another application: how long the first
+ * token takes would tell what others said. */
+static guint
+find_shareable (LlmRequest       *request,
+                const GByteArray *states,
+                guint             n_max,
+                LlmSession      **best)
+{
+  LlmRunner *runner = request->runner;
+  guint n_best = 0;
+
+  *best = NULL;
+  for (GList *l = runner->prefixes.tail; l != NULL; l = l->prev)
+    look_at (request, l->data, states, n_max, FALSE, best, &n_best);
+  for (int any = FALSE; any <= request->shares_any; any++)
+    LLM_EACH_VALUE (LlmSession, session, runner->sessions)
+      look_at (request, session, states, n_max, any, best, &n_best);
+  return n_best;
+}
+
+guint
+llm_request_count_shareable (LlmRequest       *request,
+                             const GByteArray *states,
+                             guint             n_max)
+{
+  LlmSession *best;
+
+  return find_shareable (request, states, n_max, &best);
+}
+
 void
 llm_request_share_prefix (LlmRequest *request,
                           guint       n_max)
 {
   LlmRunner *runner = request->runner;
-  LlmSession *best = NULL;
-  guint n_best = 0;
+  LlmSession *best;
+  guint n_best = find_shareable (request, request->states, n_max, &best);
   GList *kept;
 
-  for (GList *l = runner->prefixes.tail; l != NULL; l = l->prev)
-    look_at (request, l->data, n_max, FALSE, &best, &n_best);
-  for (int any = FALSE; any <= request->shares_any; any++)
-    LLM_EACH_VALUE (LlmSession, session, runner->sessions)
-      look_at (request, session, n_max, any, &best, &n_best);
   if (best == NULL)
     return;
 

@@ -46,6 +46,7 @@ typedef struct _LlmRunner
                              * end, */
   guint64 ahead_end;        /* which is here */
   guint64 n_moved;          /* how often weights were given or taken */
+  guint64 given_tail_bytes; /* of weights behind the level in use, are given back now */
   gboolean is_backed;       /* the kernel may take the memory of its weights */
   gboolean is_measured;     /* what restoring costs here */
   gint64 measure_us;        /* not before, as it failed; 0: it has not */
@@ -105,7 +106,6 @@ struct _LlmExecutor
   gboolean is_pressed;      /* atomic: the system is under memory pressure */
   guint64 keep_bytes;       /* atomic: of weights, stay between steps */
   guint keep_percent;       /* atomic: of each model, stays in memory in any case */
-  guint64 tail_bytes;       /* of weights behind the level in use, were given so far */
   GThreadPool *measurer;    /* one thread, which asks the kernel what it has of the weights */
   gint64 measure_us;        /* atomic: when it is asked again; G_MAXINT64 while it is */
   LlmExecutorFigures figures; /* guarded by figures_lock */
@@ -226,11 +226,25 @@ void        llm_request_set_lacking  (LlmRequest    *request,
                                       guint          lacking);
 /* Whether a smaller sub-model than its own may compute it, to be in time. */
 gboolean    llm_request_has_choice   (const LlmRequest *request);
-/* What computes a request with such an entry, which the scheduler does not know yet. */
-guint       llm_request_choose_lacking (LlmRequest  *request);
+/* What computes a request with such an entry, which the scheduler does not know yet. @may_share: its
+ * session, where it has nothing of the prompt, may begin with another's memory. */
+guint       llm_request_choose_lacking (LlmRequest  *request,
+                                        gboolean     may_share);
+/* What the whole model takes for the whole prompt, alone, nothing of it being there: parts are of
+ * that. */
+void        llm_request_price_whole  (const LlmRequest *request,
+                                      double       *first_us,
+                                      double       *token_us);
+/* Tokens of the prompt that it may use again: all but the last one, whose logits choose the first
+ * token of the answer. */
+guint       llm_request_count_reusable (const LlmRequest *request);
 /* Chooses again before its first row is computed: it may have waited longer than was forecast. */
 void        llm_request_review_level (LlmRequest    *request);
 
+/* How many of the first @n_max tokens, computed as @states say, it could have from others. */
+guint       llm_request_count_shareable (LlmRequest *request,
+                                      const GByteArray *states,
+                                      guint          n_max);
 void        llm_request_share_prefix (LlmRequest    *request,
                                       guint          n_max);
 /* Keeps what the first prompt of a context left, for others of its application. */

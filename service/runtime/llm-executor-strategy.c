@@ -150,12 +150,42 @@ find_wait (LlmRequest          *request,
   return waited_us + MAX (forecast.first_us - forecast.alone_us, 0);
 }
 
-/* Of the levels that the request allows, by its @entry. */
-static guint
-choose (LlmRequest          *request,
-        const LlmSchedEntry *entry,
-        gboolean             is_queued)
+void
+llm_request_price_whole (const LlmRequest *request,
+                         double           *first_us,
+                         double           *token_us)
 {
+  const LlmSchedEntry whole = {
+    .n_prompt = request->prompt->len - llm_request_get_n_slid (request, request->prompt->len),
+  };
+
+  llm_scheduler_price (request->runner->scheduler, &whole, 0, first_us, token_us);
+}
+
+/* How many tokens of the prompt would be there for a request that lacks @lacking. */
+static guint
+count_known (LlmRequest *request,
+             guint       lacking,
+             gboolean    may_share)
+{
+  g_autoptr(GByteArray) states = g_byte_array_sized_new (request->states->len);
+  guint first = request->levels != NULL ? MIN (request->levels->len, request->states->len) : 0;
+  guint n_max = llm_request_count_reusable (request);
+  guint n;
+
+  g_byte_array_append (states, request->states->data, request->states->len);
+  memset (states->data + first, llm_row_state (lacking), states->len - first);
+  n = llm_session_count_common (request->session, request->prompt, states, n_max);
+  return n == 0 && may_share ? llm_request_count_shareable (request, states, n_max) : n;
+}
+
+/* Of the levels that the request allows, each with what of the prompt would be there for it. */
+static guint
+choose (LlmRequest *request,
+        gboolean    is_queued,
+        gboolean    may_share)
+{
+  const LlmSchedEntry *entry = &request->entry;
   const LlmSubModels *table = get_table (request);
   const LlmLevels *levels = request->runner->instance->weights->levels;
   LlmScheduler *scheduler = request->runner->scheduler;
@@ -166,7 +196,7 @@ choose (LlmRequest          *request,
   double whole_us, whole_token_us;
   guint n = 0;
 
-  llm_scheduler_price (scheduler, entry, 0, &whole_us, &whole_token_us);
+  llm_request_price_whole (request, &whole_us, &whole_token_us);
   find_limits (request, whole_us, whole_token_us, &limits);
   if (levels != NULL)
     memcpy (losses, levels->companion->losses, sizeof losses);
@@ -177,6 +207,14 @@ choose (LlmRequest          *request,
       LlmSchedEntry like = *entry;
       LlmStrategy *strategy = &strategies[n++];
 
+      /* a window that has slid, and rows that wait, are as they are */
+      if (lacking != entry->lacking && !is_queued
+          && llm_request_get_n_slid (request, request->prompt->len) == 0)
+        {
+          like.depth = count_known (request, lacking, may_share);
+          like.n_prompt = request->prompt->len - (guint) like.depth;
+          like.restore_bytes = 0;
+        }
       like.lacking = lacking;
       *strategy = (LlmStrategy) {
         .prompt_level = 100,
@@ -184,15 +222,16 @@ choose (LlmRequest          *request,
         .loss = losses[level],
         .wait_us = find_wait (request, &like, is_queued),
       };
-      llm_scheduler_price (scheduler, entry, lacking, &strategy->alone_us, &strategy->token_us);
+      llm_scheduler_price (scheduler, &like, lacking, &strategy->alone_us, &strategy->token_us);
     }
   return find_lacking (request, strategies[llm_strategy_choose (strategies, n, &limits)].sub_model);
 }
 
 guint
-llm_request_choose_lacking (LlmRequest *request)
+llm_request_choose_lacking (LlmRequest *request,
+                            gboolean    may_share)
 {
-  return choose (request, &request->entry, FALSE);
+  return choose (request, FALSE, may_share);
 }
 
 void
@@ -203,5 +242,5 @@ llm_request_review_level (LlmRequest *request)
   /* tokens of the turn that were found have the level that computed them */
   if (request->started_us == 0 && request->entry.n_prompt > 0
       && request->session->tokens->len <= n_settled && llm_request_has_choice (request))
-    llm_request_set_lacking (request, choose (request, &request->entry, TRUE));
+    llm_request_set_lacking (request, choose (request, TRUE, FALSE));
 }

@@ -130,6 +130,7 @@ llm_runner_take_weights (LlmRunner *self,
                          "(“llmctl doctor”)", missing);
     }
   self->n_moved++;
+  self->given_tail_bytes -= MIN (self->given_tail_bytes, missing);
   llm_weights_take (weights, bytes);
   /* Without room for all of them, those that are read ahead would drive out those in use. */
   self->ahead = weights->backed <= llm_ledger_get_headroom (ledger) ? 0 : G_MAXUINT64;
@@ -342,7 +343,7 @@ drop_tail (LlmRunner *self,
     return 0;
   self->n_moved++;
   self->ahead = G_MAXUINT64;
-  self->executor->tail_bytes += freed;
+  self->given_tail_bytes += freed;
   if (weights->backed > 0)
     measure (self, NULL, 0, NULL);
   return freed;

@@ -220,7 +220,7 @@ typedef struct
   guint64 tail_bytes;       /* of weights, behind the level that running requests use */
 
   guint64 missing_bytes;    /* of weights, were reclaimed */
-  guint64 given_tail_bytes; /* of weights behind the level in use, were given so far */
+  guint64 given_tail_bytes; /* of weights behind the level in use, are given back now */
   guint sub_model;          /* percent of the service's own model that is held */
   guint64 backed_bytes;     /* of weights that are files', in memory or not */
   gboolean is_backed;       /* the weights are files' */

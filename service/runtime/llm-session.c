@@ -168,12 +168,11 @@ llm_session_attach (LlmSession       *self,
   self->n_settled = n;
 }
 
-/* Of the first @n_max tokens of @prompt. */
-static guint
-count_common (LlmSession       *self,
-              const GArray     *prompt,
-              const GByteArray *states,
-              guint             n_max)
+guint
+llm_session_count_common (LlmSession       *self,
+                          const GArray     *prompt,
+                          const GByteArray *states,
+                          guint             n_max)
 {
   guint n_common = 0;
 
@@ -200,7 +199,7 @@ llm_session_count_shareable (LlmSession       *self,
 
   n_max = MIN (n_max, MIN (self->n_settled, any ? llm_kv_seq_count_any (self->seq)
                                                 : llm_kv_seq_count_exact (self->seq)));
-  n_common = count_common (self, prompt, states, n_max);
+  n_common = llm_session_count_common (self, prompt, states, n_max);
   return n_common - n_common % self->seq->store->layout.chunk_slots;
 }
 
@@ -258,7 +257,7 @@ llm_session_is_usable (LlmSession       *self,
   return n_gone <= n_slid
          && (n_gone == 0
              || (self->seq->n_sinks == n_sinks
-                 && count_common (self, prompt, states, n_max) >= n_sinks + n_gone));
+                 && llm_session_count_common (self, prompt, states, n_max) >= n_sinks + n_gone));
 }
 
 void
@@ -298,7 +297,7 @@ llm_session_rewind (LlmSession       *self,
                     const GByteArray *states,
                     guint             n_max)
 {
-  guint n_common = count_common (self, prompt, states, n_max);
+  guint n_common = llm_session_count_common (self, prompt, states, n_max);
 
   llm_session_cut (self, n_common);
   return n_common;

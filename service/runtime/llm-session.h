@@ -58,6 +58,11 @@ void         llm_session_attach  (LlmSession       *self,
                                   guint             n_sinks,
                                   guint             n_slid,
                                   guint             n_max);
+/* Of the first @n_max tokens of @prompt, computed as @states say: how many its memory begins with. */
+guint        llm_session_count_common (LlmSession  *self,
+                                  const GArray     *prompt,
+                                  const GByteArray *states,
+                                  guint             n_max);
 /* How many of the first @n_max tokens of @prompt another session could have from this one and be
  * none the worse: whole chunks, computed alike and not quantized since; with @any quantized ones too. */
 guint        llm_session_count_shareable (LlmSession *self,

@@ -11,6 +11,8 @@
 /* A level costs no more than so many times what is expected of it, and no less. */
 #define MAX_ERROR 2.0
 #define MAX_STEPS 1000000
+/* A smaller level costs less than a larger one, by this at least: what was seen of each has noise. */
+#define LESS 0.999
 /* Parts that were written and read again. */
 #define SAME 1e-6
 
@@ -55,8 +57,12 @@ llm_level_costs_get_ratio (const LlmLevelCosts *self,
                            LlmCostKind          kind,
                            guint                lacking)
 {
+  double ratio = 1;
+
   g_assert (lacking < self->n_levels);
-  return self->ratios[kind][lacking];
+  for (guint i = 1; i <= lacking; i++)
+    ratio = MIN (self->ratios[kind][i], ratio * LESS);
+  return ratio;
 }
 
 static void

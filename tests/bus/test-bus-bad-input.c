@@ -122,6 +122,8 @@ static const BadCall calls[] = {
     "('hi', {'on-overflow': <'spill'>})", 0, "InvalidOption", "on-overflow" },
   { "a sub-model of a model that has none", NULL, "", "Complete",
     "('hi', {'sub-model': <uint32 50>})", 0, "Unsupported", "sub-model" },
+  { "a sub-model that none can be", NULL, "", "Complete",
+    "('hi', {'sub-model': <uint32 10>})", 0, "InvalidOption", "sub-model: 10" },
   { "a smallest sub-model that none can be", NULL, "", "Complete",
     "('hi', {'least-sub-model': <uint32 10>})", 0, "InvalidOption", "least-sub-model" },
   { "a sub-model smaller than the smallest", NULL, "", "Complete",

@@ -65,7 +65,7 @@ test_answers (Elastic       *self,
   g_autofree char *whole = complete_by (self, 100, 100);
   g_autofree char *chosen = complete_by (self, 0, 100);
   g_autofree char *small = complete_by (self, 40, 40);
-  g_autofree char *smaller = complete_by (self, 1, 40);
+  g_autofree char *smaller = complete_by (self, 20, 40);
   g_autofree char *between = complete_by (self, 41, 70);
   g_auto(GStrv) levels = llm_engine_list_sub_models (
     self->fixture.engine, llm_engine_get_active_model (self->fixture.engine));

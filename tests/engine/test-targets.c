@@ -168,6 +168,31 @@ test_milliseconds (Elastic       *self,
     }
 }
 
+/* A part is of the whole prompt, also where most of it is there already. */
+static void
+test_whole_prompt (Elastic       *self,
+                   gconstpointer  data)
+{
+  g_autofree char *prompt = g_strnfill (1200, 'c');
+  g_autoptr(LlmContext) context = create (&self->fixture, "{}");
+  double whole_ms[2] = { 0 };
+
+  for (gsize i = 3; i < strlen (prompt); i += 4)
+    prompt[i] = ' ';
+  for (guint i = 0; i < 4; i++)
+    check_level (self, 100, SHORT);
+  for (guint turn = 0; turn < 2; turn++)
+    {
+      g_autoptr(Answer) answer = begin_ask (&self->fixture, context, turn == 0 ? prompt : "And?",
+                                            "{" QUIET ", 'ttft-share': <1.0>, 'max-tokens': <uint32 2>}");
+
+      WAIT_FOR (answer->is_finished);
+      g_assert_no_error (answer->error);
+      g_assert_true (g_variant_lookup (answer->results, "whole-ttft-ms", "d", &whole_ms[turn]));
+    }
+  g_assert_cmpfloat (whole_ms[1], >, 0.8 * whole_ms[0]);
+}
+
 /* A call that waits so long before its first row that what was chosen would be late is computed by
  * less of the model (E7). The clock is stopped, and nothing is learned meanwhile. */
 static void
@@ -243,6 +268,7 @@ main (int   argc,
   ADD ("parts", NULL, test_parts);
   ADD ("least", NULL, test_least);
   ADD ("milliseconds", NULL, test_milliseconds);
+  ADD ("whole-prompt", NULL, test_whole_prompt);
   ADD ("replaced", NULL, test_replaced);
   ADD ("contradiction", NULL, test_contradiction);
   ADD ("parts-without", "none", test_parts_without);

@@ -50,8 +50,36 @@ test_guesses (void)
     g_assert_cmpfloat (llm_level_costs_get_ratio (&levels, kind, 0), ==, 1);
   g_assert_cmpfloat (llm_level_costs_get_ratio (&levels, LLM_COST_PREFILL, 2), ==, 0.5);
   g_assert_cmpfloat (llm_level_costs_get_ratio (&levels, LLM_COST_DECODE, 2), ==, 0.6);
-  g_assert_cmpfloat (llm_level_costs_get_ratio (&levels, LLM_COST_PREFILL, 3), ==, 1);
-  g_assert_cmpfloat (llm_level_costs_get_ratio (&levels, LLM_COST_DECODE, 3), ==, 1);
+  /* what is not known of a smaller one is no reason for more */
+  g_assert_cmpfloat_with_epsilon (llm_level_costs_get_ratio (&levels, LLM_COST_PREFILL, 3), 0.5, 0.01);
+  g_assert_cmpfloat_with_epsilon (llm_level_costs_get_ratio (&levels, LLM_COST_DECODE, 3), 0.6, 0.01);
+}
+
+/* Whatever was seen of them, a smaller level costs less: it is the one that misses a target by least. */
+static void
+test_monotone (void)
+{
+  LlmLevelCosts levels;
+  LlmCostModel costs;
+  double before = 1;
+
+  make_levels (&levels);
+  llm_cost_model_init (&costs);
+  step (&levels, &costs, 0, 20, WHOLE_US);
+  for (guint i = 0; i < 30; i++)
+    {
+      step (&levels, &costs, 0, 1, WHOLE_US);
+      step (&levels, &costs, 1, 1, 0.7 * WHOLE_US);
+      step (&levels, &costs, 2, 1, 0.9 * WHOLE_US);
+    }
+  for (guint lacking = 1; lacking < 3; lacking++)
+    {
+      double ratio = llm_level_costs_get_ratio (&levels, LLM_COST_PREFILL, lacking);
+
+      g_assert_cmpfloat (ratio, <, before);
+      before = ratio;
+    }
+  g_assert_cmpfloat_with_epsilon (before, 0.7, 0.01);
 }
 
 /* Steps of the whole model in between: the level is what differs from what was expected. */
@@ -386,6 +414,7 @@ main (int    argc,
   g_test_init (&argc, &argv, NULL);
 
   g_test_add_func ("/levels/guesses", test_guesses);
+  g_test_add_func ("/levels/monotone", test_monotone);
   g_test_add_func ("/levels/learns", test_learns);
   g_test_add_func ("/levels/hour", test_hour);
   g_test_add_func ("/levels/level-first", test_level_first);

@@ -184,13 +184,13 @@ test_whole_prompt (Elastic       *self,
   for (guint turn = 0; turn < 2; turn++)
     {
       g_autoptr(Answer) answer = begin_ask (&self->fixture, context, turn == 0 ? prompt : "And?",
-                                            "{" QUIET ", 'ttft-share': <1.0>, 'max-tokens': <uint32 2>}");
+                                            "{" QUIET ", 'ttft-share': <1.0>}");
 
       WAIT_FOR (answer->is_finished);
       g_assert_no_error (answer->error);
       g_assert_true (g_variant_lookup (answer->results, "whole-ttft-ms", "d", &whole_ms[turn]));
     }
-  g_assert_cmpfloat (whole_ms[1], >, 0.8 * whole_ms[0]);
+  g_assert_cmpfloat (whole_ms[1], >, 0.3 * whole_ms[0]);
 }
 
 /* A call that waits so long before its first row that what was chosen would be late is computed by

@@ -48,17 +48,34 @@ is_lowered (const LlmEngine  *self,
     }
 }
 
+/* The smallest level of @percent or more that solves about as many tasks as the whole model; in percent.
+ * Perplexity does not tell: a level that costs 6 % of it may make no valid call of a tool, and what a
+ * prompt asks for in words nobody sees. */
+static guint
+find_harmless (const LlmEngine *self,
+               guint            percent)
+{
+  const LlmSubModels *table = llm_engine_get_sub_models (self);
+  guint level;
+
+  if (table == NULL)
+    return 100;
+  level = llm_sub_models_find_level (table, percent);
+  while (level + 1 < table->n_levels
+         && self->companion->task_losses[level] > LLM_COMPANION_MAX_TASK_LOSS)
+    level++;
+  return table->percent[level];
+}
+
 void
 llm_engine_lower_call (LlmEngine  *self,
                        LlmRequest *request)
 {
-  const LlmSubModels *table = llm_engine_get_sub_models (self);
   guint percent;
 
-  if (table == NULL || !is_lowered (self, request))
+  if (!is_lowered (self, request))
     return;
-  percent = MAX (least[request->slo.class], request->least_sub_model);
-  percent = table->percent[llm_sub_models_find_level (table, percent)];
+  percent = find_harmless (self, MAX (least[request->slo.class], request->least_sub_model));
   if (percent >= request->sub_model)
     return;
   request->sub_model = percent;
@@ -73,19 +90,27 @@ llm_engine_get_held_sub_model (LlmEngine          *self,
 }
 
 void
+llm_engine_keep_level (LlmEngine *self)
+{
+  llm_executor_keep_level (self->executor,
+                           self->lowered == LLM_LOWERED_NONE
+                             ? 100 : find_harmless (self, least[LLM_SLO_BACKGROUND]));
+}
+
+void
 llm_engine_set_lowered (LlmEngine       *self,
                         LlmMemoryLowered lowered)
 {
   if (lowered == self->lowered)
     return;
-  if (llm_engine_get_sub_models (self) == NULL)
-    g_debug ("Calls that may have a sub-model: level %u, and the model has none", lowered);
+  if (find_harmless (self, least[LLM_SLO_BACKGROUND]) == 100)
+    g_debug ("Calls that may have a sub-model: level %u, and the model has none that is known to solve "
+             "tasks as well", lowered);
   else if (lowered == LLM_LOWERED_NONE)
     g_message ("Memory is no longer short: new calls have the whole model again");
   else
     g_message ("Memory is short: new calls%s in the background are answered by less of the model",
                lowered >= LLM_LOWERED_RESPONSIVE ? " of the class “responsive” and those" : "");
   self->lowered = lowered;
-  llm_executor_keep_level (self->executor,
-                           lowered == LLM_LOWERED_NONE ? 100 : least[LLM_SLO_BACKGROUND]);
+  llm_engine_keep_level (self);
 }

@@ -276,6 +276,8 @@ guint          llm_engine_get_least_sub_model   (const LlmRequest     *request,
  * least_sub_model. The model is loaded. */
 void           llm_engine_lower_call            (LlmEngine            *self,
                                                  LlmRequest           *request);
+/* What of the weights stays in memory for the calls that are lowered, or all. */
+void           llm_engine_keep_level            (LlmEngine            *self);
 /* What the governor says about it. */
 void           llm_engine_set_lowered           (LlmEngine            *self,
                                                  LlmMemoryLowered      lowered);

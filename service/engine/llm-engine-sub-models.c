@@ -24,6 +24,8 @@ llm_engine_take_levels (LlmEngine       *self,
   self->levels_error = error;
   if (error != NULL)
     g_message ("The sub-models of a model can't be used: %s", error->message);
+  if (levels != NULL && self->lowered != LLM_LOWERED_NONE)
+    llm_engine_keep_level (self);
 }
 
 const LlmSubModels *

@@ -190,12 +190,13 @@ check_shares (LlmCompanion  *self,
   return TRUE;
 }
 
-/* Files of before have none: then a level is the better the more of the model it has. */
+/* One of each level to @to, which stays as it is where the file has none. */
 static gboolean
 read_losses (LlmCompanion *self,
+             const char   *key,
+             double       *to,
              GError      **error)
 {
-  static const char key[] = "llmsvc.levels.losses";
   guint n_levels = self->sub_models->n_levels;
   gsize n = 0;
   g_autoptr(GError) cause = NULL;
@@ -206,8 +207,6 @@ read_losses (LlmCompanion *self,
       g_propagate_error (error, g_steal_pointer (&cause));
       return FALSE;
     }
-  for (guint level = 0; level < n_levels; level++)
-    self->losses[level] = 1 - self->sub_models->percent[level] / 100.0;
   if (losses == NULL)
     return TRUE;
   if (n != n_levels)
@@ -219,9 +218,26 @@ read_losses (LlmCompanion *self,
         return llm_gguf_fail (self->gguf, error, LLMSVC_ERROR_INVALID_MODEL,
                               "%s says %g of level %u, which is no loss", key, losses[level],
                               self->sub_models->percent[level]);
-      self->losses[level] = losses[level];
+      to[level] = losses[level];
     }
   return TRUE;
+}
+
+/* Files of before have no losses: then a level is the better the more of the model it has. What was not
+ * tried with tasks is taken for the worst. */
+static gboolean
+read_all_losses (LlmCompanion *self,
+                 GError      **error)
+{
+  guint n_levels = self->sub_models->n_levels;
+
+  for (guint level = 0; level < n_levels; level++)
+    {
+      self->losses[level] = 1 - self->sub_models->percent[level] / 100.0;
+      self->task_losses[level] = level + 1 < n_levels;
+    }
+  return read_losses (self, "llmsvc.levels.losses", self->losses, error)
+         && read_losses (self, "llmsvc.levels.task_losses", self->task_losses, error);
 }
 
 LlmCompanion *
@@ -254,7 +270,7 @@ llm_companion_new_for_gguf (LlmGguf   *gguf,
       return NULL;
   if (!self->has_sub_models)
     return add_adapters (self, error) ? g_steal_pointer (&self) : NULL;
-  if (!read_losses (self, error)
+  if (!read_all_losses (self, error)
       || !add_adapters (self, error)
       || !check_shares (self, "llmsvc.levels.weights", G_STRUCT_OFFSET (LlmSubModelCost, weights),
                         error)

@@ -14,6 +14,8 @@
 #include "model/llm-thresholds.h"
 
 #define LLM_COMPANION_SUFFIX ".llmsvc.gguf"
+/* A level that loses more of the tasks answers those who asked for it, and nobody else. */
+#define LLM_COMPANION_MAX_TASK_LOSS 0.05
 
 typedef struct
 {
@@ -26,6 +28,8 @@ typedef struct
   double losses[LLM_MAX_LEVELS];           /* of each level, with its adapter, measured when it was made: mean
                                             * negative log-likelihood of a token; of a file without
                                             * them, numbers that fall in the same way */
+  double task_losses[LLM_MAX_LEVELS];      /* of each level: the part of what the whole model solves of tasks
+                                            * that it does not; of a file without them 1, which is all */
   LlmThresholds *thresholds;               /* (nullable) (owned) */
 } LlmCompanion;
 

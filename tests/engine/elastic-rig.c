@@ -103,14 +103,19 @@ add_sub_models (LlmTestGguf        *gguf,
                 LlmModel           *model,
                 const LlmSubModels *table,
                 const guint        *groups,
-                const guint        *channels)
+                const guint        *channels,
+                gboolean            is_tried)
 {
+  static const float task_losses[ELASTIC_N_LEVELS] = { 0.04f, 0.01f, 0 };
   const LlmHparams *hparams = llm_model_get_hparams (model);
 
   add_counts (gguf, "llmsvc.levels.percent", percent, ELASTIC_N_LEVELS);
   add_counts (gguf, "llmsvc.levels.groups", groups, hparams->n_layers * ELASTIC_N_LEVELS);
   add_counts (gguf, "llmsvc.levels.channels", channels, hparams->n_layers * ELASTIC_N_LEVELS);
   add_shares (gguf, model, table);
+  if (is_tried)
+    llm_test_gguf_add_floats (gguf, "llmsvc.levels.task_losses", LLM_GGUF_FLOAT32, task_losses,
+                              ELASTIC_N_LEVELS);
   llm_test_gguf_add_string (gguf, "adapter.type", "lora");
   llm_test_gguf_add_double (gguf, "adapter.lora.alpha", LLM_GGUF_FLOAT32, 4);
   add_adapter (gguf, "level.40.blk.1.ffn_up.weight.lora_a", hparams->n_embd, RANK);
@@ -143,6 +148,7 @@ write_companion (const char *folder,
                  const char *what)
 {
   gboolean is_active = g_strcmp0 (what, "active") == 0, is_both = g_strcmp0 (what, "both") == 0;
+  gboolean is_untried = g_strcmp0 (what, "untried") == 0;
   g_autofree char *from = g_build_filename (folder, ELASTIC_MODEL, NULL);
   g_autofree char *path = g_build_filename (folder, COMPANION, NULL);
   g_autoptr(GError) error = NULL;
@@ -164,12 +170,12 @@ write_companion (const char *folder,
   llm_test_gguf_add_string (gguf, "general.architecture", "llama");
   llm_test_gguf_add_int (gguf, "llmsvc.companion.version", LLM_GGUF_UINT32, 1);
   llm_test_gguf_add_string (gguf, "llmsvc.companion.weights",
-                            what != NULL && !is_active && !is_both
+                            what != NULL && !is_active && !is_both && !is_untried
                               ? what : llm_model_get_weight_identity (model));
   if (is_active || is_both)
     add_thresholds (gguf, hparams);
   if (!is_active)
-    add_sub_models (gguf, model, table, groups, channels);
+    add_sub_models (gguf, model, table, groups, channels, !is_untried);
   bytes = llm_test_gguf_end (gguf);
   g_assert_true (g_file_set_contents (path, g_bytes_get_data (bytes, NULL),
                                       (gssize) g_bytes_get_size (bytes), &error));

@@ -194,6 +194,21 @@ test_tail (Elastic      *self,
     }
 }
 
+/* A level that was not tried with tasks answers who asks for it, and nobody because memory is short. */
+static void
+test_untried (Elastic      *self,
+              gconstpointer data)
+{
+  guint64 calls = get_statistic (self, "lowered-calls");
+
+  llm_engine_set_lowered (self->fixture.engine, LLM_LOWERED_RESPONSIVE);
+  g_free (complete_by (self, BACKGROUND, 100));
+  g_free (complete_by (self, RESPONSIVE, 100));
+  g_free (complete_by (self, BACKGROUND ", 'sub-model': <uint32 40>", 40));
+  g_assert_cmpuint (get_statistic (self, "lowered-calls"), ==, calls);
+  g_assert_cmpuint (get_statistic (self, "unused-tail-bytes"), ==, 0);
+}
+
 /* (transfer full) */
 static char *
 take_text (Answer *answer,
@@ -312,6 +327,8 @@ main (int   argc,
 {
   g_test_init (&argc, &argv, NULL);
   g_test_add ("/lowering/classes", Elastic, GUINT_TO_POINTER (IN_FILE), set_up_at, test_classes,
+              tear_down_elastic);
+  g_test_add ("/lowering/untried", Elastic, "untried", set_up_elastic, test_untried,
               tear_down_elastic);
   g_test_add ("/lowering/short", Elastic, NULL, set_up_short, test_short, tear_down_elastic);
   ADD ("tail", test_tail);

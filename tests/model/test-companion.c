@@ -207,8 +207,10 @@ test_losses (void)
     { { INFINITY, 2.25f, 2 }, 3, "no loss" },
   };
 
-  for (guint i = 0; i < G_N_ELEMENTS (cases); i++)
+  for (guint k = 0; k < 2 * G_N_ELEMENTS (cases); k++)
     {
+      guint i = k / 2;
+      gboolean of_tasks = k % 2 != 0;
       g_autoptr(LlmModel) model = make_model (1);
       g_autoptr(LlmTestGguf) gguf = llm_test_gguf_new (3);
       g_autoptr(GError) error = NULL;
@@ -216,7 +218,8 @@ test_losses (void)
       g_autoptr(LlmCompanion) companion = NULL;
 
       if (cases[i].n > 0)
-        llm_test_gguf_add_floats (gguf, "llmsvc.levels.losses", LLM_GGUF_FLOAT32, cases[i].losses,
+        llm_test_gguf_add_floats (gguf,
+                                  of_tasks ? "llmsvc.levels.task_losses" : "llmsvc.levels.losses", LLM_GGUF_FLOAT32, cases[i].losses,
                                   cases[i].n);
       bytes = finish (gguf, model);
       companion = open_bytes (bytes, model, &error);
@@ -228,7 +231,11 @@ test_losses (void)
         }
       g_assert_no_error (error);
       for (guint level = 0; level < N_LEVELS; level++)
-        if (cases[i].n > 0)
+        if (cases[i].n > 0 && of_tasks)
+          g_assert_cmpfloat (companion->task_losses[level], ==, cases[i].losses[level]);
+        else if (of_tasks)
+          g_assert_cmpfloat (companion->task_losses[level], ==, level + 1 < N_LEVELS);
+        else if (cases[i].n > 0)
           g_assert_cmpfloat (companion->losses[level], ==, cases[i].losses[level]);
         else if (level > 0)
           g_assert_cmpfloat (companion->losses[level], <, companion->losses[level - 1]);

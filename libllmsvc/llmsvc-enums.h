@@ -43,6 +43,7 @@ typedef enum
  * @LLMSVC_FINISH_REASON_LENGTH: `max-tokens` was reached
  * @LLMSVC_FINISH_REASON_CONTEXT_FULL: the context has no room left
  * @LLMSVC_FINISH_REASON_CANCELLED: cancelled, and kept because of `on-cancel`
+ * @LLMSVC_FINISH_REASON_REPEATS: it said the same again and again, see `end-repeats`
  * @LLMSVC_FINISH_REASON_STALLED: its reader did not read, and kept because of `on-cancel`
  *
  * Why an answer ended.
@@ -57,6 +58,7 @@ typedef enum
   LLMSVC_FINISH_REASON_CONTEXT_FULL,
   LLMSVC_FINISH_REASON_CANCELLED,
   LLMSVC_FINISH_REASON_STALLED,
+  LLMSVC_FINISH_REASON_REPEATS,
 } LlmsvcFinishReason;
 
 /**

@@ -49,12 +49,14 @@ llmctl_commands_offer (LlmctlCompletion           *completion,
 
 const GOptionEntry *const *
 llmctl_option_list (const LlmctlCommand *command,
-                    const GOptionEntry  *tables[3])
+                    const GOptionEntry  *tables[LLMCTL_N_TABLES])
 {
   gsize n = 0;
 
   if (command != NULL && command->options != NULL)
     tables[n++] = command->options;
+  if (command != NULL && command->more_options != NULL)
+    tables[n++] = command->more_options;
   tables[n++] = llmctl_common_options;
   tables[n] = NULL;
   return tables;
@@ -65,7 +67,7 @@ llmctl_option_find (const LlmctlCommand *command,
                     const char          *word)
 {
   gsize length = g_str_has_prefix (word, "--") ? strcspn (word + 2, "=") : 0;
-  const GOptionEntry *tables[3];
+  const GOptionEntry *tables[LLMCTL_N_TABLES];
 
   if (word[0] != '-' || word[1] == '\0' || strcmp (word, "--") == 0)
     return NULL;
@@ -85,7 +87,7 @@ gboolean
 llmctl_option_awaits_value (const LlmctlCommand *command,
                             const char          *word)
 {
-  const GOptionEntry *tables[3];
+  const GOptionEntry *tables[LLMCTL_N_TABLES];
 
   return llmsvc_command_line_awaits_value (word, llmctl_option_list (command, tables));
 }
@@ -128,7 +130,8 @@ llmctl_suggest (const char        *word,
 {
   gsize length = strlen (word);
   const char *best = NULL;
-  guint best_edits = (guint) length / 3 + 1;
+  /* few of the letters, and not of the dashes in front of an option */
+  guint best_edits = (guint) (length - strspn (word, "-")) / 3;
 
   if (length == 0 || length > MAX_SUGGEST_LENGTH)
     return NULL;

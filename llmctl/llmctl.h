@@ -62,6 +62,7 @@ struct _LlmctlCommand
   const char *description;               /* (nullable) N_(): more, for --help */
   const GOptionEntry *options;           /* (nullable): its own, none hidden, N_(); ends with an
                                           * empty one */
+  const GOptionEntry *more_options;      /* (nullable): likewise: what it has in common with others */
   const LlmctlCommand *const *commands;  /* (nullable): subcommands, ends with NULL; then no run */
 
   /* The arguments that main() lets pass. */
@@ -192,10 +193,11 @@ const LlmctlCommand *llmctl_command_find  (const LlmctlCommand *const *commands,
 /* For completion: those that are not hidden. */
 void                 llmctl_commands_offer (LlmctlCompletion           *completion,
                                             const LlmctlCommand *const *commands);
+#define LLMCTL_N_TABLES 4
 /* Tables of the options of @command (nullable) and of those that every command takes; ends with
  * NULL. Returns @tables. */
 const GOptionEntry *const *llmctl_option_list (const LlmctlCommand    *command,
-                                               const GOptionEntry     *tables[3]);
+                                               const GOptionEntry     *tables[LLMCTL_N_TABLES]);
 /* (nullable): the option of @command (nullable), or of all of them, that @word is:
  * "--name", "--name=…" or "-n". */
 const GOptionEntry  *llmctl_option_find   (const LlmctlCommand        *command,

@@ -82,7 +82,7 @@ complain_option (const LlmctlCommand *command,
                  const GError        *error)
 {
   g_autoptr(GPtrArray) names = g_ptr_array_new_null_terminated (16, g_free, TRUE);
-  const GOptionEntry *tables[3];
+  const GOptionEntry *tables[LLMCTL_N_TABLES];
   g_autofree char *word = NULL;
   const char *suggestion;
 
@@ -116,7 +116,7 @@ read_options (const LlmctlCommand   *command,
 {
   g_autoptr(GOptionContext) context = g_option_context_new (NULL);
   g_auto(GStrv) before = g_strdupv (*words);
-  const GOptionEntry *tables[3];
+  const GOptionEntry *tables[LLMCTL_N_TABLES];
   g_autoptr(GError) error = NULL;
 
   g_option_context_set_help_enabled (context, FALSE);

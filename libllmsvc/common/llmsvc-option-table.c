@@ -103,6 +103,8 @@ static const LlmsvcOptionInfo table[] = {
   { .id = LLMSVC_OPTION_STOP, .key = "stop", .type = "as", .calls = CALLS_PROMPT,
     .min = 1, .max = 256, .max_entries = 16,
     .summary = N_("The answer ends before the first of these strings."), .since = 1 },
+  { .id = LLMSVC_OPTION_END_REPEATS, .key = "end-repeats", .type = "b", .calls = CALLS_PROMPT,
+    .summary = N_("Whether an answer ends that says the same again and again."), .since = 6 },
   { .id = LLMSVC_OPTION_RESPONSE_FORMAT, .key = "response-format", .type = "s",
     .calls = CALLS_PROMPT, .choices = format_choices,
     .summary = N_("What the answer must look like."),

@@ -35,6 +35,7 @@ static const char *const reasons[] = {
   [LLMSVC_FINISH_REASON_CONTEXT_FULL] = "context-full",
   [LLMSVC_FINISH_REASON_CANCELLED] = "cancelled",
   [LLMSVC_FINISH_REASON_STALLED] = "stalled",
+  [LLMSVC_FINISH_REASON_REPEATS] = "repeats",
 };
 
 G_DEFINE_FINAL_TYPE (LlmsvcAnswer, llmsvc_answer, G_TYPE_OBJECT)

@@ -64,13 +64,14 @@ LlmsvcContext *
 llmctl_contexts_open_or_create (LlmsvcClient  *client,
                                 const char    *name,
                                 const char    *system,
+                                LlmsvcOptions *options,
                                 GError       **error)
 {
   g_autoptr(GError) local_error = NULL;
   g_autoptr(LlmsvcContext) context = llmctl_contexts_open (client, name, &local_error);
 
   if (g_error_matches (local_error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_FOUND))
-    return llmctl_contexts_create (client, name, system, NULL, NULL, error);
+    return llmctl_contexts_create (client, name, system, NULL, options, error);
   if (context == NULL)
     {
       g_propagate_error (error, g_steal_pointer (&local_error));

@@ -29,10 +29,11 @@ LlmsvcContext *llmctl_contexts_create         (LlmsvcClient      *client,
                                                LlmsvcOptions     *options,
                                                GError           **error) G_GNUC_WARN_UNUSED_RESULT;
 /* (transfer full): the one kept under @name, made if there is none. @system (nullable) is for a
- * new one only: LLMSVC_ERROR_INVALID_ARGUMENT otherwise. */
+ * new one only: LLMSVC_ERROR_INVALID_ARGUMENT otherwise; @options (nullable), too, but left out. */
 LlmsvcContext *llmctl_contexts_open_or_create (LlmsvcClient      *client,
                                                const char        *name,
                                                const char        *system,
+                                               LlmsvcOptions     *options,
                                                GError           **error) G_GNUC_WARN_UNUSED_RESULT;
 
 G_END_DECLS

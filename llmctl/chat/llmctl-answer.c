@@ -194,6 +194,7 @@ llmctl_answer_describe_end (LlmsvcAnswer *answer)
     [LLMSVC_FINISH_REASON_CONTEXT_FULL] = N_("cut off because the context is full"),
     [LLMSVC_FINISH_REASON_CANCELLED] = N_("stopped"),
     [LLMSVC_FINISH_REASON_STALLED] = N_("stopped because nobody read it"),
+    [LLMSVC_FINISH_REASON_REPEATS] = N_("ended because it said the same again and again"),
   };
   guint end = llmsvc_answer_get_finish_reason (answer);
   const char *reason = "";

@@ -22,6 +22,7 @@ llmctl_chat_clear (LlmctlChat *self)
   g_clear_object (&self->context);
   g_clear_object (&self->client);
   g_clear_object (&self->options);
+  g_clear_object (&self->made);
   g_clear_object (&self->last_options);
   g_clear_object (&self->input);
   g_clear_pointer (&self->name, g_free);
@@ -82,7 +83,7 @@ llmctl_chat_open (LlmctlChat  *self,
            !g_error_matches (local_error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_FOUND))
     g_propagate_error (error, g_steal_pointer (&local_error));
   else
-    context = llmctl_contexts_create (self->client, name, self->system, NULL, NULL, error);
+    context = llmctl_contexts_create (self->client, name, self->system, NULL, self->made, error);
   if (context == NULL)
     return FALSE;
 
@@ -108,9 +109,9 @@ llmctl_chat_ensure (LlmctlChat  *self,
     return TRUE;
 
   context = self->name != NULL
-                ? llmctl_contexts_open_or_create (self->client, self->name, NULL, error)
+                ? llmctl_contexts_open_or_create (self->client, self->name, NULL, self->made, error)
                 : llmctl_contexts_create (self->client, NULL, self->system,
-                                          self->said->len > 0 ? said : NULL, NULL, error);
+                                          self->said->len > 0 ? said : NULL, self->made, error);
   if (context == NULL)
     return FALSE;
   if (self->name != NULL)

@@ -17,6 +17,7 @@ typedef struct
 {
   LlmsvcClient *client;      /* (owned) */
   LlmsvcOptions *options;    /* (owned): of each turn */
+  LlmsvcOptions *made;       /* (owned): of each context that is made */
   LlmsvcContext *context;    /* (nullable) (owned) */
   char *name;                /* (nullable) (owned): of a context that is kept */
   char *system;              /* (nullable) (owned): system text of a new context */

@@ -16,35 +16,20 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/llmsvc-json.h"
 #include "llmctl/chat/llmctl-answer.h"
+#include "llmctl/chat/llmctl-call-options.h"
 #include "llmctl/bus/llmctl-contexts.h"
-#include "llmctl/llmctl-options.h"
 #include "llmctl/output/llmctl-progress.h"
 #include "llmctl/output/llmctl-term.h"
 #include "llmctl/bus/llmctl-wait.h"
 
 /* The service's own limit is lower or the administrator's choice. */
 #define MAX_STDIN_BYTES (16 * 1024 * 1024)
-#define MAX_FILE_BYTES (1024 * 1024)
 
 static char *context_name;
 static char *system_text;
-static char *max_tokens;
-static char *temperature;
-static char *seed;
-static char *slo;
-static char *ttft_share;
-static char *tpot_share;
-static char *call_share;
-static char *sub_model;
-static char *least_sub_model;
-static char *schema_file;
-static char *tools_file;
-static char *thinking;
 static char *logprobs;
 static char *suffix;
-static char **assignments;
 static gboolean continues;
 static gboolean is_raw;
 static gboolean shows_thinking;
@@ -57,31 +42,6 @@ static const GOptionEntry options[] = {
     N_("Go on in the context of this name; it is made when it is not there"), N_("NAME") },
   { "system", 's', 0, G_OPTION_ARG_FILENAME, &system_text,
     N_("The system text of a new context"), N_("TEXT") },
-  { "max-tokens", 'n', 0, G_OPTION_ARG_STRING, &max_tokens, N_("The most tokens that the answer may have"), N_("N") },
-  { "temperature", 't', 0, G_OPTION_ARG_STRING, &temperature,
-    N_("Sampling temperature; 0 always takes the most probable token"), N_("X") },
-  { "seed", 0, 0, G_OPTION_ARG_STRING, &seed, N_("Seed of the sampling, to get the same answer again"), N_("N") },
-  { "slo", 0, 0, G_OPTION_ARG_STRING, &slo,
-    N_("Latency class (SLO): interactive, responsive or background"), N_("CLASS") },
-  { "ttft-share", 0, 0, G_OPTION_ARG_STRING, &ttft_share,
-    N_("Have the first word in this part of the whole model's time, by less of the model if need "
-       "be"), N_("PERCENT") },
-  { "tpot-share", 0, 0, G_OPTION_ARG_STRING, &tpot_share,
-    N_("The same of each further word"), N_("PERCENT") },
-  { "call-share", 0, 0, G_OPTION_ARG_STRING, &call_share,
-    N_("The same of the whole answer"), N_("PERCENT") },
-  { "sub-model", 0, 0, G_OPTION_ARG_STRING, &sub_model,
-    N_("Answer with this share of the model"), N_("PERCENT") },
-  { "least-sub-model", 0, 0, G_OPTION_ARG_STRING, &least_sub_model,
-    N_("Never answer with less of the model, however soon it is wanted"), N_("PERCENT") },
-  { "schema", 0, 0, G_OPTION_ARG_FILENAME, &schema_file,
-    N_("Hold the answer to the JSON schema in FILE"), N_("FILE") },
-  { "tools", 0, 0, G_OPTION_ARG_FILENAME, &tools_file,
-    N_("Let the answer call the functions in FILE (JSON); calls are printed as JSON"), N_("FILE") },
-  { "thinking", 0, 0, G_OPTION_ARG_STRING, &thinking,
-    N_("Whether the model thinks before it answers: auto, off, on, low, medium, high, or for N tokens at "
-       "most"),
-    N_("MODE") },
   { "show-thinking", 0, 0, G_OPTION_ARG_NONE, &shows_thinking,
     N_("Print what it thinks before the answer, as on a terminal"), NULL },
   { "logprobs", 0, 0, G_OPTION_ARG_STRING, &logprobs,
@@ -91,8 +51,6 @@ static const GOptionEntry options[] = {
   { "suffix", 0, 0, G_OPTION_ARG_FILENAME, &suffix,
     N_("Write what stands between the prompt and TEXT, with a model that can; not streamed"),
     N_("TEXT") },
-  { "option", 'o', 0, G_OPTION_ARG_FILENAME_ARRAY, &assignments,
-    N_("Any other option of the call; may be given several times"), N_("KEY=VALUE") },
   { "raw", 0, 0, G_OPTION_ARG_NONE, &is_raw,
     N_("Take the prompt as it is, without the model's template; not streamed"), NULL },
   { "no-progress", 0, 0, G_OPTION_ARG_NONE, &hides_progress,
@@ -104,21 +62,24 @@ static const GOptionEntry options[] = {
 
 /* --- what is asked --- */
 
-/* (transfer full): the prompt with what comes through a pipe or file before it. */
+/* (transfer full): the prompt with what comes through a pipe or file before it. @argument: (nullable):
+ * without one, that is the prompt. */
 static char *
 read_prompt (const char  *argument,
              GError     **error)
 {
-  gboolean is_input = strcmp (argument, "-") == 0;
+  gboolean is_input = argument == NULL || strcmp (argument, "-") == 0;
   g_autofree char *input = NULL;
 
-  if (!g_utf8_validate (argument, -1, NULL))
+  if (!is_input && !g_utf8_validate (argument, -1, NULL))
     return llmctl_set_invalid_null (error, _("The prompt is not valid UTF-8 text"));
+  if (!is_input && strspn (argument, " \t\n") == strlen (argument))
+    return llmctl_set_invalid_null (error, _("The prompt is empty"));
   if (!is_input && isatty (STDIN_FILENO))
     return g_strdup (argument);
 
   input = llmctl_term_read ("-", MAX_STDIN_BYTES, error);
-  if (input == NULL || (is_input && *input != '\0'))
+  if (input == NULL || (is_input && strspn (input, " \t\n") < strlen (input)))
     return g_steal_pointer (&input);
   if (!is_input)
     return *input == '\0' ? g_strdup (argument) : g_strconcat (input, "\n\n", argument, NULL);
@@ -126,104 +87,23 @@ read_prompt (const char  *argument,
   return llmctl_set_invalid_null (error, _("The standard input is empty: there is no prompt"));
 }
 
-/* Whether @text, of the file at @path, is JSON: what the service says of it has no name of a file. */
-static gboolean
-check_json (const char *path,
-            const char *text,
-            GError    **error)
-{
-  const LlmsvcJsonLimits limits = { LLMSVC_JSON_MAX_DEPTH, G_MAXUINT, G_MAXUINT };
-  const char *at = text;
-  const char *fault;
-  guint line = 1, column = 1;
-
-  if (!g_utf8_validate (text, -1, NULL))
-    return llmctl_set_invalid (error, _("%s: it is not UTF-8 text"), path);
-  fault = llmsvc_json_find_fault (text, strlen (text), &limits, &at);
-  if (fault == NULL)
-    return TRUE;
-  for (const char *before = text; before < at && *before != '\0';
-       before = g_utf8_next_char (before))
-    {
-      line += *before == '\n';
-      column = *before == '\n' ? 1 : column + 1;
-    }
-  return llmctl_set_invalid (error, _("%s: line %u, column %u: %s"), path, line, column, fault);
-}
-
-/* The option @key is the text of the file at @path (nullable), which is JSON. */
-static gboolean
-set_from_file (LlmsvcOptions *collected,
-               const char    *key,
-               const char    *path,
-               GError       **error)
-{
-  g_autofree char *text = NULL;
-
-  if (path == NULL)
-    return TRUE;
-  text = llmctl_term_read (path, MAX_FILE_BYTES, error);
-  return text != NULL && check_json (path, text, error)
-         && llmsvc_options_set_value (collected, key, g_variant_new_string (text), error);
-}
-
-/* The option @key is the part that @percent (nullable) names. */
-static gboolean
-set_part (LlmsvcOptions *collected,
-          const char    *key,
-          const char    *percent,
-          GError       **error)
-{
-  char *end;
-  double number;
-
-  if (percent == NULL)
-    return TRUE;
-  number = g_ascii_strtod (percent, &end);
-  if (end == percent || *end != '\0' || !(number >= 1 && number <= 100))
-    return llmctl_set_invalid (error, _("--%s is “%s”; it must be from 1 to 100 percent"), key,
-                               percent);
-  return llmsvc_options_set_value (collected, key, g_variant_new_double (number / 100), error);
-}
-
 /* (transfer full) */
 static LlmsvcOptions *
 collect_options (GError **error)
 {
-  const char *const pairs[][2] = {
-    { "max-tokens", max_tokens }, { "temperature", temperature }, { "seed", seed }, { "slo", slo },
-    { "thinking", thinking }, { "logprobs", logprobs }, { "sub-model", sub_model },
-    { "least-sub-model", least_sub_model },
-  };
-  g_autoptr(LlmsvcOptions) collected = llmsvc_options_new ();
+  g_autoptr(LlmsvcOptions) collected = llmctl_call_options_collect (error);
   g_autofree char *request_id = g_uuid_string_random ();
-  gboolean is_set = TRUE;
+  gboolean is_set = collected != NULL;
 
-  for (gsize i = 0; i < G_N_ELEMENTS (pairs); i++)
-    if (pairs[i][1] != NULL &&
-        !llmsvc_options_set_from_string (collected, pairs[i][0], pairs[i][1], error))
-      return NULL;
-  if (!set_part (collected, "ttft-share", ttft_share, error)
-      || !set_part (collected, "tpot-share", tpot_share, error)
-      || !set_part (collected, "call-share", call_share, error)
-      || !llmctl_options_add_all (collected, assignments, error))
-    return NULL;
-
-  if (schema_file != NULL
-      && !llmsvc_options_set_value (collected, "response-format",
-                                    g_variant_new_string ("json-schema"), error))
-    return NULL;
-  if (!set_from_file (collected, "schema", schema_file, error)
-      || !set_from_file (collected, "tools", tools_file, error))
-    return NULL;
-  if (continues
-      && !llmsvc_options_set_value (collected, "continue", g_variant_new_boolean (TRUE), error))
-    return NULL;
-  if (suffix != NULL)
+  if (is_set && logprobs != NULL)
+    is_set = llmsvc_options_set_from_string (collected, "logprobs", logprobs, error);
+  if (is_set && continues)
+    is_set = llmsvc_options_set_value (collected, "continue", g_variant_new_boolean (TRUE), error);
+  if (is_set && suffix != NULL)
     is_set = llmsvc_options_set_value (collected, "suffix", g_variant_new_string (suffix), error);
-  else if (is_raw)
+  else if (is_set && is_raw)
     is_set = llmsvc_options_set_value (collected, "raw", g_variant_new_boolean (TRUE), error);
-  else if (llmsvc_options_get_value (collected, "request-id") == NULL)
+  else if (is_set && llmsvc_options_get_value (collected, "request-id") == NULL)
     is_set = llmsvc_options_set_value (collected, "request-id", g_variant_new_string (request_id),
                                        error);
   return is_set ? g_steal_pointer (&collected) : NULL;
@@ -240,20 +120,23 @@ is_standalone (void)
 
 /* (transfer full) */
 static LlmsvcContext *
-get_context (LlmsvcClient *client,
-             GError      **error)
+get_context (LlmsvcClient  *client,
+             LlmsvcOptions *made,
+             GError       **error)
 {
   if (continues)
     return llmctl_contexts_open (client, context_name, error);
   return context_name != NULL
-           ? llmctl_contexts_open_or_create (client, context_name, system_text, error)
-           : llmctl_contexts_create (client, NULL, system_text, NULL, NULL, error);
+           ? llmctl_contexts_open_or_create (client, context_name, system_text, made, error)
+           : llmctl_contexts_create (client, NULL, system_text, NULL, made, error);
 }
 
-/* (transfer full): its text written, piece by piece where there is a context. */
+/* (transfer full): its text written, piece by piece where there is a context; @made: options of one that
+ * is made. */
 static LlmsvcAnswer *
 ask (LlmsvcClient   *client,
      const char     *prompt,
+     LlmsvcOptions  *made,
      LlmsvcOptions  *call_options,
      LlmctlAnswer   *output,
      GError        **error)
@@ -271,7 +154,7 @@ ask (LlmsvcClient   *client,
                  : NULL;
     }
 
-  context = get_context (client, error);
+  context = get_context (client, made, error);
   if (context != NULL && continues)
     generation = llmsvc_context_generate_sync (context, NULL, 0, call_options, cancellable, error);
   else if (context != NULL)
@@ -324,6 +207,14 @@ tell_results (LlmsvcAnswer *answer)
 
   summary = llmctl_answer_summarize (answer);
   harmless = llmctl_output_make_harmless (summary);
+  if (is_verbose && llmsvc_answer_get_kv_bits (answer) > 0)
+    {
+      g_autofree char *before = g_steal_pointer (&harmless);
+
+      /* Translators: behind how many tokens there were and how long they took */
+      harmless = g_strdup_printf (_("%s; KV cache of %.1f bits"), before,
+                                  llmsvc_answer_get_kv_bits (answer));
+    }
   is_dim = llmctl_output_has_colour (STDERR_FILENO);
   g_printerr ("%s[%s]%s\n", is_dim ? "\033[2m" : "", harmless, is_dim ? "\033[0m" : "");
 }
@@ -336,6 +227,7 @@ run (int       argc,
   g_auto(LlmctlAnswer) output = { .is_json = llmctl_globals.is_json,
                                   .shows_reasoning = shows_thinking };
   g_autoptr(LlmsvcOptions) call_options = NULL;
+  g_autoptr(LlmsvcOptions) made = NULL;
   g_autofree char *prompt = NULL;
   g_autoptr(LlmsvcClient) client = NULL;
   g_autoptr(LlmsvcAnswer) answer = NULL;
@@ -343,7 +235,7 @@ run (int       argc,
 
   if (argc > 2)
     return llmctl_complain_usage (_("There is more than one prompt: put it into quotes"));
-  if (argc < 2 && !continues)
+  if (argc < 2 && !continues && isatty (STDIN_FILENO))
     return llmctl_complain_usage (_("There is no prompt"));
   if (is_standalone () && (context_name != NULL || system_text != NULL || continues))
     return llmctl_complain_usage (_("--raw and --suffix take the prompt as it is: leave --context, "
@@ -365,14 +257,16 @@ run (int       argc,
   if (client == NULL)
     return LLMCTL_EXIT_FAILED;
 
+  if (!is_standalone ())
+    made = llmctl_call_options_split (call_options);
   llmctl_progress_begin (!hides_progress);
   llmctl_progress_await_model (client);
-  answer = ask (client, prompt, call_options, &output, &local_error);
+  answer = ask (client, prompt, made, call_options, &output, &local_error);
   if (answer == NULL && may_ask_again (&output, local_error))
     {
       g_clear_error (&local_error);
       output.n_repeated = 0;
-      answer = ask (client, prompt, call_options, &output, &local_error);
+      answer = ask (client, prompt, made, call_options, &output, &local_error);
     }
   if (answer == NULL)
     {
@@ -392,12 +286,13 @@ const LlmctlCommand llmctl_ask_command = {
   .name = "ask",
   .parameters = N_("[PROMPT|-]"),
   .summary = N_("Ask, and print the answer as it comes"),
-  .description = N_("With “-” the prompt is read from the standard input; otherwise what comes "
-                    "there is put before the prompt: git diff | llmctl ask \"One line on "
+  .description = N_("With “-”, or without a prompt, it is read from the standard input; otherwise what "
+                    "comes there is put before the prompt: git diff | llmctl ask \"One line on "
                     "this\". With --continue there is no prompt.\n"
                     "--json: lines {\"t\":\"…\"} with pieces of the text, before them "
                     "{\"reasoning\":\"…\"} with what the model thinks, then {\"done\":{…}} with the "
                     "results."),
   .options = options,
+  .more_options = llmctl_call_options,
   .run = run,
 };

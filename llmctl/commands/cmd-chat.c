@@ -13,9 +13,9 @@
 
 #include "llmctl/bus/llmctl-service.h"
 #include "llmctl/bus/llmctl-wait.h"
+#include "llmctl/chat/llmctl-call-options.h"
 #include "llmctl/chat/llmctl-chat-line.h"
 #include "llmctl/chat/llmctl-chat.h"
-#include "llmctl/llmctl-options.h"
 #include "llmctl/output/llmctl-progress.h"
 
 #define BLOCK "\"\"\""
@@ -23,7 +23,6 @@
 
 static char *context_name;
 static char *system_text;
-static char **assignments;
 static gboolean hides_progress;
 
 /* Texts are of type FILENAME: GLib would have strings in the locale's charset. */
@@ -32,8 +31,6 @@ static const GOptionEntry options[] = {
     N_("Go on in the context of this name; it is made when it is not there"), N_("NAME") },
   { "system", 's', 0, G_OPTION_ARG_FILENAME, &system_text,
     N_("The system text of a new conversation"), N_("TEXT") },
-  { "option", 'o', 0, G_OPTION_ARG_FILENAME_ARRAY, &assignments,
-    N_("An option of every turn; may be given several times"), N_("KEY=VALUE") },
   { "no-progress", 0, 0, G_OPTION_ARG_NONE, &hides_progress,
     N_("Draw no line of progress on the terminal"), NULL },
   G_OPTION_ENTRY_NULL
@@ -224,14 +221,16 @@ run (int       argc,
       (context_name != NULL && !g_utf8_validate (context_name, -1, NULL)))
     return llmctl_complain_usage (_("--context and --system take UTF-8 text"));
 
-  self.options = llmsvc_options_new ();
+  self.options = llmctl_call_options_collect (error);
+  if (self.options == NULL)
+    return LLMCTL_EXIT_FAILED;
+  self.made = llmctl_call_options_split (self.options);
   self.system = g_strdup (system_text);
   self.said = g_ptr_array_new_with_free_func ((GDestroyNotify) g_variant_unref);
   self.is_interactive =
       isatty (STDIN_FILENO) && isatty (STDOUT_FILENO) && !llmctl_globals.is_json;
   self.input = g_data_input_stream_new (input);
-  if (llmctl_options_add_all (self.options, assignments, error))
-    self.client = llmctl_wait_client (error);
+  self.client = llmctl_wait_client (error);
   llmctl_progress_begin (!hides_progress && self.is_interactive);
   if (self.client == NULL || !llmctl_chat_open (&self, context_name, error))
     return LLMCTL_EXIT_FAILED;
@@ -258,5 +257,6 @@ const LlmctlCommand llmctl_chat_command = {
                     "{\"error\":{\"name\",\"message\"}}; every line of the input is a turn, also "
                     "one with “/”."),
   .options = options,
+  .more_options = llmctl_call_options,
   .run = run,
 };

@@ -88,7 +88,7 @@ offer_option (LlmctlCompletion    *self,
 {
   const char *equals = strchr (self->word, '=');
   const GOptionEntry *option = equals != NULL ? llmctl_option_find (command, self->word) : NULL;
-  const GOptionEntry *tables[3];
+  const GOptionEntry *tables[LLMCTL_N_TABLES];
   g_autofree char *prefix = NULL;
 
   if (option != NULL && llmsvc_command_line_takes_value (option))

@@ -47,7 +47,7 @@ static void
 append_options (GString             *out,
                 const LlmctlCommand *command)
 {
-  const GOptionEntry *tables[3];
+  const GOptionEntry *tables[LLMCTL_N_TABLES];
   guint columns = 0;
 
   llmctl_option_list (command, tables);
@@ -63,9 +63,11 @@ append_options (GString             *out,
 
   for (gsize i = 0; tables[i] != NULL; i++)
     {
-      g_string_append_printf (out, "\n%s\n", tables[i] == llmctl_common_options
-                                                 ? _("Options of every command:")
-                                                 : _("Options:"));
+      gboolean is_common = tables[i] == llmctl_common_options;
+
+      if (i == 0 || is_common)
+        g_string_append_printf (out, "\n%s\n",
+                                is_common ? _("Options of every command:") : _("Options:"));
       for (const GOptionEntry *option = tables[i]; option->long_name != NULL; option++)
         {
           g_autofree char *name = make_option_name (option);
@@ -150,22 +152,31 @@ translate (const char *text)
   return text != NULL ? _(text) : NULL;
 }
 
-static GVariant *
-describe_options (const GOptionEntry *options)
+static void
+add_options (GVariantBuilder    *builder,
+             const GOptionEntry *options)
 {
-  GVariantBuilder builder;
-
-  g_variant_builder_init (&builder, G_VARIANT_TYPE ("aa{sv}"));
   for (const GOptionEntry *option = options; option != NULL && option->long_name != NULL; option++)
     {
       const char short_name[] = { option->short_name, '\0' };
 
-      g_variant_builder_add_value (&builder, llmctl_json_object (
+      g_variant_builder_add_value (builder, llmctl_json_object (
           "long:s", option->long_name, "short:s", *short_name != '\0' ? short_name : NULL,
           "argument:s", translate (option->arg_description),
           "repeatable:b", option->arg == G_OPTION_ARG_FILENAME_ARRAY,
           "help:s", _(option->description), NULL));
     }
+}
+
+static GVariant *
+describe_options (const GOptionEntry *options,
+                  const GOptionEntry *more)
+{
+  GVariantBuilder builder;
+
+  g_variant_builder_init (&builder, G_VARIANT_TYPE ("aa{sv}"));
+  add_options (&builder, options);
+  add_options (&builder, more);
 
   return g_variant_builder_end (&builder);
 }
@@ -180,7 +191,7 @@ describe_commands (const LlmctlCommand *const *commands)
     g_variant_builder_add_value (&builder, llmctl_json_object (
         "name:s", command->name, "parameters:s", translate (command->parameters),
         "summary:s", _(command->summary), "description:s", translate (command->description),
-        "hidden:b", command->is_hidden, "options:*", describe_options (command->options),
+        "hidden:b", command->is_hidden, "options:*", describe_options (command->options, command->more_options),
         "commands:*", command->commands != NULL ? describe_commands (command->commands) : NULL,
         NULL));
 
@@ -227,7 +238,7 @@ run (int       argc,
     {
       llmctl_output_json (llmctl_json_object (
           "name:s", "llmctl", "program-version:s", LLM_VERSION,
-          "options:*", describe_options (llmctl_common_options),
+          "options:*", describe_options (llmctl_common_options, NULL),
           "commands:*", describe_commands (llmctl_commands), NULL));
       return LLMCTL_EXIT_OK;
     }

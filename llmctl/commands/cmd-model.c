@@ -152,13 +152,62 @@ static const LlmctlCommand list_command = {
 
 /* --- show --- */
 
-/* (transfer full) (nullable): the model called @id, or the one in use for NULL. */
-static LlmsvcModel *
-find_model (LlmsvcClient  *client,
+/* (transfer full): the id that people mean with @text, which may be a file's name or path. */
+static char *
+find_id (const char *text)
+{
+  g_autofree char *name = g_path_get_basename (text);
+  char *end = NULL;
+
+  if (!g_str_has_suffix (name, ".gguf"))
+    return g_strdup (text);
+  name[strlen (name) - strlen (".gguf")] = '\0';
+  /* of several files the first one's name */
+  end = g_strrstr (name, "-of-");
+  if (end != NULL && end - name > 6 && strspn (end + 4, "0123456789") == strlen (end + 4)
+      && end[-6] == '-' && strspn (end - 5, "0123456789") == 5)
+    end[-6] = '\0';
+  return g_strdup (name);
+}
+
+/* There is no model @id, which was given as @text; FALSE: nothing is known that would help. */
+static gboolean
+set_absent (LlmsvcClient  *client,
+            const char    *text,
             const char    *id,
             GError       **error)
 {
   GListModel *models = llmsvc_client_get_models (client);
+  g_autoptr(GPtrArray) ids = g_ptr_array_new_null_terminated (8, g_free, TRUE);
+  const char *suggestion;
+
+  for (guint i = 0; i < g_list_model_get_n_items (models); i++)
+    {
+      g_autoptr(LlmsvcModel) model = g_list_model_get_item (models, i);
+
+      g_ptr_array_add (ids, g_strdup (llmsvc_model_get_id (model)));
+    }
+  suggestion = llmctl_suggest (id, (const char *const *) ids->pdata);
+  if (suggestion != NULL)
+    g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_FOUND,
+                 _("There is no model “%s”; did you mean “%s”?"), id, suggestion);
+  else if (strchr (text, '/') != NULL && g_file_test (text, G_FILE_TEST_EXISTS))
+    g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_FOUND,
+                 _("The service does not look where “%s” is; “llmctl doctor” says into which folder to "
+                   "put it"), text);
+  else
+    return FALSE;
+  return TRUE;
+}
+
+/* (transfer full) (nullable): the model that @text names, or the one in use for NULL. */
+static LlmsvcModel *
+find_model (LlmsvcClient  *client,
+            const char    *text,
+            GError       **error)
+{
+  GListModel *models = llmsvc_client_get_models (client);
+  g_autofree char *id = text != NULL ? find_id (text) : NULL;
 
   for (guint i = 0; i < g_list_model_get_n_items (models); i++)
     {
@@ -168,10 +217,10 @@ find_model (LlmsvcClient  *client,
         return g_steal_pointer (&model);
     }
 
-  if (id != NULL)
+  if (id != NULL && !set_absent (client, text, id, error))
     g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_FOUND,
                  _("There is no model “%s”; “llmctl model list” shows those there are"), id);
-  else
+  else if (id == NULL)
     g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_NO_MODEL, describe_absence (client));
   return NULL;
 }
@@ -329,6 +378,8 @@ run_use (int       argc,
          GError  **error)
 {
   g_autoptr(LlmsvcClient) client = NULL;
+  g_autoptr(GError) local_error = NULL;
+  g_autofree char *id = NULL;
   g_autofree char *told = NULL;
 
   if (!g_utf8_validate (argv[1], -1, NULL))
@@ -336,10 +387,17 @@ run_use (int       argc,
 
   client = llmctl_wait_client (error);
   llmctl_progress_begin (!hides_progress);
+  id = find_id (argv[1]);
   if (client != NULL)
-    told = llmctl_progress_select_model (client, argv[1], error);
+    told = llmctl_progress_select_model (client, id, &local_error);
+  /* the service says where it has looked */
+  if (local_error != NULL
+      && !(g_error_matches (local_error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_FOUND)
+           && llmsvc_client_refresh_sync (client, llmctl_wait_get_cancellable (), NULL)
+           && set_absent (client, argv[1], id, error)))
+    g_propagate_error (error, g_steal_pointer (&local_error));
   if (told != NULL && llmctl_globals.is_json)
-    llmctl_output_json (g_variant_new_parsed ("{'id': <%s>}", argv[1]));
+    llmctl_output_json (g_variant_new_parsed ("{'id': <%s>}", id));
   else if (told != NULL)
     llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%s\n", told);
   return LLMCTL_EXIT_OK;

@@ -138,7 +138,7 @@ llm_store_insert_context (sqlite3  *db,
         return FALSE;
       g_clear_error (error);
       return llm_fail (error, LLMSVC_ERROR_ALREADY_EXISTS,
-                       "There is a context named “%s” already; open it with OpenContext()",
+                       "There is a context named “%s” already; open that one, or take another name",
                        context->name);
     }
   if (context->traits != 0 && !llm_store_set_traits (db, context, error))

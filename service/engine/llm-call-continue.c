@@ -49,8 +49,8 @@ llm_call_check_continue (LlmCall *call,
   if (!g_str_equal (last->role, "assistant"))
     return llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
                      "continue: the last message of the context has the role “%s”; only an answer, "
-                     "of the role “assistant”, can be gone on with. Generate() without “continue” "
-                     "answers it", last->role);
+                     "of the role “assistant”, can be gone on with. Leave “continue” out to have it "
+                     "answered", last->role);
   if (g_variant_lookup (last->extras, "tool-calls", "&s", NULL))
     return llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
                      "continue: the last answer ends with calls of tools; give their results as "

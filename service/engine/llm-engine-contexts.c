@@ -207,7 +207,7 @@ build_context (GTask   *task,
     return FALSE;
   if (*name != '\0' && find_named (self, call->caller, name) != NULL)
     return llm_fail (error, LLMSVC_ERROR_ALREADY_EXISTS,
-                     "There is a context named “%s” already; open it with OpenContext()", name);
+                     "There is a context named “%s” already; open that one, or take another name", name);
 
   context = call->context = llm_engine_new_context (self, call->caller->app, id);
   g_free (context->name);

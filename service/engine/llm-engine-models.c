@@ -479,8 +479,7 @@ choose (GTask   *task,
       g_autofree char *folders = llm_engine_describe_folders (self);
 
       llm_fail (&error, LLMSVC_ERROR_NOT_FOUND,
-                "There is no model “%s” in the folders “%s”; the installed ones are below "
-                "/org/llm/Service/models", call->name, folders);
+                "There is no model “%s” in the folders “%s”", call->name, folders);
     }
   else if (self->n_requests_running > 0 || self->is_loading)
     {

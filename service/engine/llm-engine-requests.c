@@ -96,6 +96,8 @@ llm_engine_fill_request (LlmEngine      *self,
     return FALSE;
   if (deadline_ms > 0)
     request->deadline_us = request->arrived_us + (gint64) deadline_ms * 1000;
+  if (llm_call_options_get_boolean (options, LLMSVC_OPTION_END_REPEATS, FALSE))
+    request->repeats = g_new0 (LlmRepeats, 1);
   request->max_tokens = llm_call_options_get_uint (options, LLMSVC_OPTION_MAX_TOKENS, G_MAXUINT);
   if (llm_call_options_has (options, LLMSVC_OPTION_LOGPROBS))
     request->n_logprobs = (int) llm_call_options_get_uint (options, LLMSVC_OPTION_LOGPROBS, 0);

@@ -215,7 +215,7 @@ make_turn (LlmGeneration          *self,
    * template leaves reasoning out of later prompts, these are rendered from the text. */
   if (!self->has_cut_call && keeps_reasoning (self, result)
       && (result->finish == LLM_FINISH_STOP || result->finish == LLM_FINISH_LENGTH ||
-          result->finish == LLM_FINISH_CONTEXT_FULL))
+          result->finish == LLM_FINISH_REPEATS || result->finish == LLM_FINISH_CONTEXT_FULL))
     {
       g_autofree char *identity = llm_call_get_token_identity (call);
       guint n_settled = llm_call_count_settled (call, identity);
@@ -292,6 +292,7 @@ llm_generation_request_done (LlmRequest             *request,
     case LLM_FINISH_STOP:
     case LLM_FINISH_STOP_STRING:
     case LLM_FINISH_LENGTH:
+    case LLM_FINISH_REPEATS:
     case LLM_FINISH_CONTEXT_FULL:
       if (!self->is_left)
         {

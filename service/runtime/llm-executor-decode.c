@@ -208,8 +208,13 @@ take_token (LlmRequest *request,
     llm_executor_post_text (request->executor, request);
   if (has_stop)
     return LLM_FINISH_STOP_STRING;
-  return request->result.tokens->len >= request->max_tokens ? LLM_FINISH_LENGTH
-                                                            : LLM_FINISH_RUNNING;
+  if (request->result.tokens->len >= request->max_tokens)
+    return LLM_FINISH_LENGTH;
+  return request->repeats != NULL
+             && llm_repeats_push (request->repeats, (const gint32 *) request->result.tokens->data,
+                                  request->result.tokens->len)
+           ? LLM_FINISH_REPEATS
+           : LLM_FINISH_RUNNING;
 }
 
 /* Of the rows of decode in the step, from @first on, those of @path stay: the root, and each a

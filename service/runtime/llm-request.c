@@ -45,6 +45,7 @@ llm_request_unref (LlmRequest *self)
   llm_reasoning_free (self->reasoning);
   g_clear_pointer (&self->draft_record, llm_draft_record_unref);
   g_strfreev (self->stops);
+  g_free (self->repeats);
   llm_app_unref (self->app);
   g_free (self->context);
   g_clear_pointer (&self->stream, llm_text_stream_free);
@@ -78,6 +79,7 @@ llm_finish_to_string (LlmFinish finish)
     [LLM_FINISH_STOP] = "stop",
     [LLM_FINISH_STOP_STRING] = "stop",
     [LLM_FINISH_LENGTH] = "length",
+    [LLM_FINISH_REPEATS] = "repeats",
     [LLM_FINISH_CONTEXT_FULL] = "context-full",
     [LLM_FINISH_CANCELLED] = "cancelled",
     [LLM_FINISH_STALLED] = "stalled",

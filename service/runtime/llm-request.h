@@ -14,6 +14,7 @@
 
 #include "base/llm-app.h"
 #include "decoding/llm-decoder.h"
+#include "decoding/llm-repeats.h"
 #include "decoding/llm-text-stream.h"
 #include "model/tokenizer/llm-tokenizer.h"
 #include "runtime/llm-session.h"
@@ -29,6 +30,7 @@ typedef enum
   LLM_FINISH_STOP,          /* the model ended its answer */
   LLM_FINISH_STOP_STRING,   /* a stop string came */
   LLM_FINISH_LENGTH,        /* max-tokens reached */
+  LLM_FINISH_REPEATS,       /* the same tokens again and again */
   LLM_FINISH_CONTEXT_FULL,  /* no position left */
   LLM_FINISH_CANCELLED,
   LLM_FINISH_STALLED,       /* the client did not read */
@@ -106,6 +108,7 @@ struct _LlmRequest
   gboolean is_named;     /* what it has there stays when the service ends */
   GArray *prompt;        /* (element-type gint32): all tokens before the answer */
   guint max_tokens;
+  LlmRepeats *repeats;      /* (nullable) (owned): ends the answer when it goes round */
   guint n_ctx;           /* positions the session may have */
   gboolean slides;       /* past them the window slides (L11), and n_ctx is large enough for that */
   guint sub_model;       /* percent of the model that computes it: a level of its table */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/llmsvc-error.h"
+#include "decoding/llm-repeats.h"
 
 static void
 test_same_text (Fixture      *fixture,
@@ -150,6 +151,54 @@ test_parked (Fixture      *fixture,
   g_assert_true (was_parked);
 }
 
+/* One token again and again ends an answer that asked for it, and no other. */
+static void
+test_repeats (Fixture       *fixture,
+              gconstpointer  data)
+{
+  for (guint ends = 0; ends < 2; ends++)
+    {
+      g_autofree char *options = g_strdup_printf (
+        "{'temperature': <0.0>, 'max-tokens': <uint32 100>, 'logit-bias': <{uint32 400: 100.0}>, "
+        "'end-repeats': <%s>}", ends ? "true" : "false");
+      g_autoptr(Answer) answer = begin_complete (fixture, "Hello", options);
+
+      WAIT_FOR (answer->is_finished);
+      g_assert_no_error (answer->error);
+      g_assert_cmpstr (result_string (answer, "finish-reason"), ==, ends ? "repeats" : "length");
+      g_assert_cmpuint (result_uint (answer, "output-tokens"), ==, ends ? 48 : 100);
+    }
+}
+
+/* What goes round, and what only says things more than once. */
+static void
+test_rounds (void)
+{
+  static const struct
+  {
+    guint run, n_before, ends_at;  /* 0: never, of 700 */
+  } cases[] = {
+    { 1, 0, 48 }, { 2, 5, 5 + 48 }, { 6, 3, 3 + 48 }, { 7, 0, 56 }, { 30, 9, 9 + 240 },
+    { 60, 0, 300 }, { 120, 4, 4 + 360 }, { 150, 0, 450 }, { 151, 0, 0 },
+  };
+
+  for (guint i = 0; i < G_N_ELEMENTS (cases); i++)
+    {
+      LlmRepeats repeats = { { 0 } };
+      gint32 tokens[700];
+      guint ended = 0;
+
+      for (guint n = 0; n < 700 && ended == 0; n++)
+        {
+          tokens[n] = n < cases[i].n_before ? 5000 + (gint32) n
+                                            : (gint32) ((n - cases[i].n_before) % cases[i].run);
+          if (llm_repeats_push (&repeats, tokens, n + 1))
+            ended = n + 1;
+        }
+      g_assert_cmpuint (ended, ==, cases[i].ends_at);
+    }
+}
+
 #define ADD(path, func) g_test_add (path, Fixture, NULL, set_up, func, tear_down)
 
 static guint
@@ -238,6 +287,8 @@ main (int    argc,
   ADD ("/engine/beside-others", test_beside_others);
   ADD ("/engine/results", test_results);
   ADD ("/engine/stop-string", test_stop_string);
+  ADD ("/engine/repeats", test_repeats);
+  g_test_add_func ("/engine/rounds", test_rounds);
   ADD ("/engine/parked", test_parked);
   ADD ("/engine/count", test_count);
   return g_test_run ();

@@ -60,7 +60,8 @@ class Ask(WithScript):
     def test_summary(self):
         self.assertEqual(self.rig.run("ask", "Hi").complaint, "")
         self.assertRegex(self.rig.run("ask", "-v", "Hi").complaint,
-                         r"^\[prompt \d+ tokens \(\d+ cached\), generated \d+; .*complete\]\n$")
+                         r"^\[prompt \d+ tokens \(\d+ cached\), generated \d+; .*complete; "
+                         r"KV cache of 16\.0 bits\]\n$")
         terminal = self.rig.terminal("ask", "Hi")
         terminal.expect("You said: Hi\r\n", "complete]")
         self.assertEqual(terminal.finish(), 0)

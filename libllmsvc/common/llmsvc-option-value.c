@@ -243,6 +243,14 @@ check_length (const LlmsvcOptionInfo  *info,
     info->key, length, info->min, info->max);
 }
 
+gboolean
+llmsvc_name_may_have (gunichar c)
+{
+  const gunichar joiner = 0x200d, non_joiner = 0x200c;
+
+  return c != '/' && (g_unichar_isprint (c) || c == joiner || c == non_joiner);
+}
+
 /* Names are shown in lists and may become part of a path one day. */
 static gboolean
 check_name (const char  *name,
@@ -252,7 +260,7 @@ check_name (const char  *name,
     {
       gunichar c = g_utf8_get_char (p);
 
-      if (c == '/' || !g_unichar_isprint (c))
+      if (!llmsvc_name_may_have (c))
         return llmsvc_option_fail (error, _("Option “name” has the character U+%04X, it must be "
                                             "printable text without “/”"), (guint) c);
     }

@@ -29,4 +29,8 @@ gboolean  llmsvc_option_fail          (GError                 **error,
 /* (transfer full): at most a beginning of @text, for messages. */
 char     *llmsvc_shorten              (const char              *text);
 
+/* Whether the name of a context may have @c: what is printed, and what joins or parts letters in Persian,
+ * in Indian scripts and in emoji, but no “/”. */
+gboolean llmsvc_name_may_have (gunichar c);
+
 G_END_DECLS

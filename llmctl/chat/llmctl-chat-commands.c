@@ -367,8 +367,8 @@ run_help (LlmctlChat  *self,
     }
   llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%s\n",
                         _("A backslash at the end of a line goes on with the next one. Ctrl-C "
-                          "stops an answer, and at the\nprompt clears the line. // at the "
-                          "beginning stands for a / of your own."));
+                          "stops an\nanswer, and at the prompt clears the line. // at the "
+                          "beginning stands for a / of\nyour own."));
   return TRUE;
 }
 

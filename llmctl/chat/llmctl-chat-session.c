@@ -157,6 +157,17 @@ say (LlmctlChat *self,
                    g_variant_ref_sink (g_variant_new ("(ssa{sv})", role, text, NULL)));
 }
 
+/* Once: what to do about a conversation that the context has no more room for. */
+static void
+tell_full (LlmctlChat *self)
+{
+  if (self->has_told_full)
+    return;
+  self->has_told_full = TRUE;
+  llmctl_chat_note (self, _("The conversation is as long as the model can see: /undo forgets the last turn, "
+                            "/new begins anew,\nand “/set on-overflow=slide” lets the oldest go."));
+}
+
 static void
 end_well (LlmctlChat   *self,
           LlmctlAnswer *output,
@@ -179,6 +190,8 @@ end_well (LlmctlChat   *self,
     llmctl_chat_note (self, _("(stopped; what was written is kept)"));
   else if (llmsvc_answer_get_finish_reason (answer) != LLMSVC_FINISH_REASON_STOP)
     llmctl_chat_note (self, "(%s)", llmctl_answer_describe_end (answer));
+  if (llmsvc_answer_get_finish_reason (answer) == LLMSVC_FINISH_REASON_CONTEXT_FULL)
+    tell_full (self);
 }
 
 /* @why: what stopped it, if anything did. */
@@ -207,6 +220,11 @@ end_badly (LlmctlChat   *self,
   if (why == LLMCTL_EXIT_OK)
     {
       self->status = llmctl_fail (error);
+      if (g_error_matches (error, LLMSVC_ERROR, LLMSVC_ERROR_CONTEXT_FULL))
+        {
+          tell_full (self);
+          return;
+        }
       llmctl_chat_note (self, "%s", self->is_last_kept ? _("/messages shows the whole answer")
                                                        : _("/retry asks again"));
     }

@@ -34,6 +34,7 @@ typedef struct
   GDataInputStream *input;   /* (nullable) (owned): the standard input when it is no terminal */
   gboolean is_interactive;   /* on a terminal: prompts, notes, editing */
   gboolean wants_block;      /* the next entry is a block */
+  gboolean has_told_full;    /* what to do about a context that is full */
   gboolean is_over;
   LlmctlExit status;         /* of the last failure */
 } LlmctlChat;

@@ -75,7 +75,7 @@ read_memory (LlmsvcContext        *context,
 
 static const LlmctlColumn columns[] = {
   { N_("Name"), "name", llmctl_format_name },
-  { N_("Turns"), "revision", llmctl_format_number },
+  { N_("Revision"), "revision", llmctl_format_number },
   { N_("Tokens"), "tokens", llmctl_format_number },
   { N_("Where"), "residency", llmctl_format_text },
   { N_("In memory"), "memory/memory-bytes", llmctl_format_size },

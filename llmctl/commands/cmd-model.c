@@ -82,13 +82,27 @@ format_mark (GVariant   *model,
   return g_strdup (g_variant_lookup (model, key, "b", &is_active) && is_active ? "*" : "");
 }
 
+/* A list fits into 80 columns; “llmctl model show” has all of it. */
+#define MAX_TITLE_CHARACTERS 24
+
+static char *
+format_short_title (GVariant   *model,
+                    const char *key)
+{
+  const char *title = llmctl_dict_get_string (model, key);
+  g_autofree char *start = NULL;
+
+  if (g_utf8_strlen (title, -1) <= MAX_TITLE_CHARACTERS)
+    return g_strdup (title);
+  start = g_utf8_substring (title, 0, MAX_TITLE_CHARACTERS - 1);
+  return g_strconcat (start, "…", NULL);
+}
+
 static const LlmctlColumn columns[] = {
   { "", "active", format_mark },
   { N_("Id"), "id", llmctl_format_text },
-  { N_("Title"), "title", llmctl_format_text },
-  { N_("Architecture"), "info/architecture", llmctl_format_text },
+  { N_("Title"), "title", format_short_title },
   { N_("Weights"), "info/quantization", llmctl_format_text },
-  { N_("Parameters"), "info/parameters", llmctl_format_count },
   { N_("Size"), "info/file-bytes", llmctl_format_size },
   { N_("Context"), "info/context-length", llmctl_format_number },
   { NULL }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/llm-fail.h"
+#include "common/llmsvc-option-value.h"
 
 /* An application's id: what the bus takes is shorter. */
 #define MAX_APP_BYTES 512
@@ -23,7 +24,7 @@ make_name (const char *stored,
 
   for (const char *p = valid; *p != '\0' && name->len < LLM_STORED_MAX_NAME_BYTES / 2;
        p = g_utf8_next_char (p))
-    if (*p != '/' && g_unichar_isprint (g_utf8_get_char (p)))
+    if (llmsvc_name_may_have (g_utf8_get_char (p)))
       g_string_append_unichar (name, g_utf8_get_char (p));
   g_string_append_printf (name, " (%.8s)", id);
   return g_string_free (name, FALSE);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/llm-fail.h"
+#include "common/llmsvc-option-value.h"
 #include "sched/llm-slo.h"
 
 /* As options allow them. */
@@ -31,7 +32,7 @@ is_good_name (const char *name)
   if (name == NULL || *name == '\0' || strlen (name) > LLM_STORED_MAX_NAME_BYTES)
     return FALSE;
   for (const char *p = name; *p != '\0'; p = g_utf8_next_char (p))
-    if (*p == '/' || !g_unichar_isprint (g_utf8_get_char (p)))
+    if (!llmsvc_name_may_have (g_utf8_get_char (p)))
       return FALSE;
   return TRUE;
 }

@@ -13,6 +13,27 @@
 #include "common/llmsvc-error-private.h"
 #include "engine/llm-generation-private.h"
 
+/* (transfer full): @name as names are kept and compared: a letter and its accent may be one character or
+ * two, and look the same. */
+static char *
+compose (const char *name)
+{
+  return g_utf8_normalize (name, -1, G_NORMALIZE_DEFAULT_COMPOSE);
+}
+
+/* Whether @name, which is composed, is that of @context, which may have been kept before names were. */
+static gboolean
+is_named (const LlmContext *context,
+          const char       *name)
+{
+  g_autofree char *own = NULL;
+
+  if (g_str_equal (context->name, name) || g_str_is_ascii (context->name))
+    return g_str_equal (context->name, name);
+  own = compose (context->name);
+  return g_str_equal (own, name);
+}
+
 static LlmContext *
 find_named (LlmEngine  *self,
             LlmCaller  *caller,
@@ -23,7 +44,7 @@ find_named (LlmEngine  *self,
 
   g_hash_table_iter_init (&iter, self->contexts);
   while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &context))
-    if (llm_context_may_see (context, caller) && g_str_equal (context->name, name))
+    if (llm_context_may_see (context, caller) && is_named (context, name))
       return context;
   return NULL;
 }
@@ -40,7 +61,7 @@ find_making (LlmEngine  *self,
     {
       LlmCall *call = g_task_get_task_data (g_ptr_array_index (self->making, i));
 
-      if (llm_context_may_see (call->context, caller) && g_str_equal (call->context->name, name))
+      if (llm_context_may_see (call->context, caller) && is_named (call->context, name))
         return call;
     }
   return NULL;
@@ -195,9 +216,9 @@ build_context (GTask   *task,
 {
   LlmEngine *self = call->engine;
   LlmContext *source = call->source;
-  const char *name =
-      call->name != NULL ? call->name
-                         : llm_call_options_get_string (call->options, LLMSVC_OPTION_NAME, "");
+  g_autofree char *name =
+    compose (call->name != NULL ? call->name
+                                : llm_call_options_get_string (call->options, LLMSVC_OPTION_NAME, ""));
   g_autofree char *id = llm_stored_context_new_id ();
   g_autofree char *slo = NULL;
   LlmContext *context;
@@ -211,9 +232,9 @@ build_context (GTask   *task,
 
   context = call->context = llm_engine_new_context (self, call->caller->app, id);
   g_free (context->name);
-  context->name = g_strdup (name);
+  context->name = g_steal_pointer (&name);
   g_ptr_array_add (self->making, task);
-  if (*name == '\0')
+  if (*context->name == '\0')
     context->connection = g_strdup (call->caller->connection);
   context->conversation =
     source != NULL ? llm_conversation_copy (source->conversation) : llm_conversation_new ();
@@ -327,7 +348,7 @@ llm_engine_open_context_async (LlmEngine          *self,
 {
   g_autoptr(GTask) task = llm_call_new (self, caller, NULL, options, callback, data);
 
-  ((LlmCall *) g_task_get_task_data (task))->name = g_strdup (name);
+  ((LlmCall *) g_task_get_task_data (task))->name = compose (name);
   llm_call_await_stored (task, open_or_make);
 }
 

@@ -580,6 +580,22 @@ test_full (Fixture      *fixture,
 }
 
 /* Texts of later turns are compared: see set_up_floats(). */
+/* A letter with its accent is one name, written as one character or as two; and what joins letters is
+ * part of a name. */
+static void
+test_names (Fixture      *fixture,
+            gconstpointer data)
+{
+  static const char two[] = "Zoe\xcc\x88 \xd9\x85\xdb\x8c\xe2\x80\x8c\xd8\xae";
+  static const char one[] = "Zo\xc3\xab \xd9\x85\xdb\x8c\xe2\x80\x8c\xd8\xae";
+  g_autoptr(GError) error = NULL;
+  g_autoptr(LlmContext) made = open_context (fixture, two, "{'create': <true>}", &error);
+  g_autoptr(LlmContext) found = open_context (fixture, one, "{}", &error);
+
+  g_assert_no_error (error);
+  g_assert_true (found == made);
+}
+
 #define ADD(path, func) g_test_add (path, Fixture, NULL, set_up_floats, func, tear_down)
 
 int
@@ -588,6 +604,7 @@ main (int    argc,
 {
   g_test_init (&argc, &argv, NULL);
   ADD ("/engine/begin", test_begin);
+  ADD ("/engine/names", test_names);
   ADD ("/engine/turns", test_turns);
   ADD ("/engine/fork", test_fork);
   ADD ("/engine/fork-answers", test_fork_answers);

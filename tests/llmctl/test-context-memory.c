@@ -159,14 +159,14 @@ test_list (Fixture       *fixture,
 
   fake_service_set_reply (fixture->service, "GetMemory", SAMPLE);
   text = run ("C.UTF-8", "list", NULL, NULL);
-  g_assert_cmpstr (text, ==, "Name   Turns  Tokens  Where    In memory  On storage\n"
-                             "notes  1      5       storage  4.0 KiB    8.0 KiB\n");
+  g_assert_cmpstr (text, ==, "Name   Revision  Tokens  Where    In memory  On storage\n"
+                             "notes  1         5       storage  4.0 KiB    8.0 KiB\n");
 
   /* a service of an earlier version */
   fake_service_set_error (fixture->service, "GetMemory",
                           "org.freedesktop.DBus.Error.UnknownMethod");
   old = run ("C.UTF-8", "list", NULL, NULL);
-  g_assert_nonnull (strstr (old, "notes  1      5       memory  ?          ?\n"));
+  g_assert_nonnull (strstr (old, "notes  1         5       memory  ?          ?\n"));
 }
 
 /* What no service should say is shown as far as it goes. */

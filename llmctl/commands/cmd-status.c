@@ -16,6 +16,7 @@
 #include "llmctl/bus/llmctl-service.h"
 #include "llmctl/output/llmctl-counters.h"
 #include "llmctl/output/llmctl-json.h"
+#include "llmctl/output/llmctl-words.h"
 
 #define STATUS_COLUMNS 15   /* of a label */
 #define MEMORY_COLUMNS 34   /* of a label and its size */
@@ -121,7 +122,7 @@ print_status (const Figures *self,
 
   llmctl_output_text (LLMCTL_STYLE_BOLD, _("Service: "));
   llmctl_output_printf (llmctl_service_get_style (availability, "ready", "failed"), "%s\n",
-                        availability);
+                        llmctl_words_say (availability));
   if (*reason != '\0')
     llmctl_output_printf (LLMCTL_STYLE_PLAIN, "  %s\n", reason);
   llmctl_output_printf (LLMCTL_STYLE_PLAIN,
@@ -139,7 +140,7 @@ print_status (const Figures *self,
 
   llmctl_output_text (LLMCTL_STYLE_BOLD, _("Memory: "));
   llmctl_output_printf (LLMCTL_STYLE_PLAIN, _("pressure %s\n"),
-                        llmctl_dict_get_string (self->memory, "Pressure"));
+                        llmctl_words_say (llmctl_dict_get_string (self->memory, "Pressure")));
   for (gsize i = 0; i < G_N_ELEMENTS (sizes); i++)
     {
       guint64 bytes = llmctl_dict_get_number (self->memory, sizes[i].keys[0]);
@@ -277,7 +278,7 @@ print_memory (GVariant *memory,
   llmctl_output_printf (g_str_equal (pressure, "none")  ? LLMCTL_STYLE_GOOD
                         : g_str_equal (pressure, "low") ? LLMCTL_STYLE_WARNING
                                                         : LLMCTL_STYLE_BAD,
-                        "%s\n", pressure);
+                        "%s\n", llmctl_words_say (pressure));
   print_size (_("held"), held, whole, LLMCTL_STYLE_BOLD);
   for (gsize i = 0; i < G_N_ELEMENTS (parts); i++)
     {

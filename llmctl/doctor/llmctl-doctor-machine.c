@@ -20,8 +20,6 @@
 
 #include "llmctl/output/llmctl-output.h"
 
-#define MAX_FILE 65536
-
 /* As an unprivileged process may ask for it: its window is a multiple of 2 s. */
 #define PSI_TRIGGER "some 150000 2000000"
 
@@ -149,22 +147,10 @@ check_group (LlmctlDoctor *self)
 
 /* --- the disk --- */
 
-/* (transfer full): where the service keeps its state, or its cache. */
-static char *
-make_path (LlmctlDoctor *self,
-           gboolean      is_cache)
-{
-  if (self->bus_type == G_BUS_TYPE_SYSTEM)
-    return g_strconcat (LLM_LOCALSTATEDIR, is_cache ? "/cache" : "/lib", "/llmsvc", NULL);
-
-  return g_build_filename (is_cache ? g_get_user_cache_dir () : g_get_user_state_dir (), "llmsvc",
-                           NULL);
-}
-
 static void
 check_state (LlmctlDoctor *self)
 {
-  g_autofree char *path = make_path (self, FALSE);
+  g_autofree char *path = llmctl_doctor_make_path (self, FALSE);
   g_autofree char *full = g_strconcat (self->root, path, NULL);
   GStatBuf status;
   gboolean is_there = g_stat (full, &status) == 0;
@@ -192,7 +178,7 @@ check_disk (LlmctlDoctor *self)
 {
   for (guint i = 0; i < 2; i++)
     {
-      g_autofree char *path = make_path (self, i == 1);
+      g_autofree char *path = llmctl_doctor_make_path (self, i == 1);
       g_autofree char *at = g_strconcat (self->root, path, NULL);
       g_autofree char *size = NULL;
       struct statvfs status;
@@ -212,59 +198,6 @@ check_disk (LlmctlDoctor *self)
                            _("Make room: contexts are stored there, and prepared models"),
                            _("Only %s are free for %s"), size, path);
     }
-}
-
-/* (transfer full) (nullable): the newest profile of @folder. */
-static GKeyFile *
-load_profile (const char *folder)
-{
-  g_autoptr(GDir) dir = g_dir_open (folder, 0, NULL);
-  g_autoptr(GKeyFile) found = NULL;
-  const char *name;
-  gint64 newest = G_MININT64;
-
-  for (guint i = 0; dir != NULL && i < 1000 && (name = g_dir_read_name (dir)) != NULL; i++)
-    {
-      g_autofree char *path = g_build_filename (folder, name, NULL);
-      g_autoptr(GKeyFile) file = g_key_file_new ();
-      GStatBuf status;
-
-      if (!g_str_has_prefix (name, "profile-") || !g_str_has_suffix (name, ".ini") ||
-          g_stat (path, &status) != 0 || !S_ISREG (status.st_mode) || status.st_size > MAX_FILE ||
-          status.st_mtime <= newest || !g_key_file_load_from_file (file, path, 0, NULL))
-        continue;
-      newest = status.st_mtime;
-      g_clear_pointer (&found, g_key_file_unref);
-      found = g_steal_pointer (&file);
-    }
-
-  return g_steal_pointer (&found);
-}
-
-static void
-check_speed (LlmctlDoctor *self)
-{
-  g_autofree char *path = make_path (self, TRUE);
-  g_autofree char *folder = g_strconcat (self->root, path, NULL);
-  g_autoptr(GKeyFile) profile = load_profile (folder);
-  double bytes_per_us =
-      profile != NULL ? g_key_file_get_double (profile, "times", "read-bytes-per-us", NULL) : 0;
-  gboolean is_known = bytes_per_us > 0 && bytes_per_us < 1e6;
-  g_autofree char *read =
-      llmctl_format_bytes (is_known ? (guint64) (bytes_per_us * G_USEC_PER_SEC) : 0);
-
-  if (profile == NULL)
-    tell_note (self,
-               _("The speed of this machine was not measured yet; that is done with the first "
-                 "questions"));
-  else if (!is_known)
-    tell_note (self, _("The speed of the processor is known, that of the disk is not"));
-  else if (bytes_per_us < 50)
-    tell_warn (self,
-               _("With such a disk contexts come back by being computed again, and models load "
-                 "slowly"), _("The disk reads %s/s only"), read);
-  else
-    tell_ok (self, _("The disk reads %s/s"), read);
 }
 
 /* --- who asks --- */
@@ -346,7 +279,7 @@ const LlmctlCheck llmctl_doctor_machine_checks[] = {
   { "cgroup", check_group },
   { "state", check_state },
   { "disk", check_disk },
-  { "speed", check_speed },
+  { "speed", llmctl_doctor_check_speed },
   { "configuration", check_configuration },
   { "polkit", check_polkit },
   { "sandbox", check_sandbox },

@@ -16,6 +16,7 @@
 #include "common/llmsvc-names.h"
 #include "llmctl/bus/llmctl-place.h"
 #include "llmctl/output/llmctl-output.h"
+#include "llmctl/output/llmctl-words.h"
 
 /* The one that comes with the source, to try things out. */
 #define DEMO_PREFIX "llmsvc-demo"
@@ -30,6 +31,11 @@
 #define FITTING_PART 2
 /* Of a model file with 4 bits for a weight (Q4_K_M), in bytes for a parameter. */
 #define BYTES_PER_PARAMETER 0.6
+
+/* Tokens a second with which one reads along, and the part of memory's speed that weights come with:
+ * the rest of a step computes. Measured for a billion parameters on two processors. */
+#define READING_SPEED 5
+#define SPEED_PART    0.6
 
 /* Of questions or answers, in percent. */
 #define MANY 10
@@ -151,7 +157,7 @@ check_memory (LlmctlDoctor *self)
     tell_warn (self,
                _("“llmctl top” shows how it goes on; other programs need memory, or the budget is "
                  "small"), _("It holds %s, and gives memory back: pressure is “%s”"), held,
-               pressure);
+               llmctl_words_say (pressure));
 }
 
 /* --- models, and whether the machine has room for the one in use --- */
@@ -189,23 +195,16 @@ count_files (LlmctlDoctor      *self,
   return n;
 }
 
-/* Of /proc/meminfo, in bytes; 0 when it is not there. */
-static guint64
-read_meminfo (LlmctlDoctor *self,
-              const char   *key)
-{
-  g_autofree char *text = llmctl_doctor_read (self, "/proc/meminfo");
-  const char *line = text != NULL ? strstr (text, key) : NULL;
-
-  return line != NULL ? g_ascii_strtoull (line + strlen (key), NULL, 10) * 1024 : 0;
-}
-
 /* Which models to get, and where they go. */
 static void
 tell_of_fitting (LlmctlDoctor *self)
 {
-  guint64 total = read_meminfo (self, "MemTotal:");
-  g_autofree char *fitting = llmctl_format_bytes (total / FITTING_PART);
+  guint64 total = llmctl_doctor_read_meminfo (self, "MemTotal:");
+  guint64 fitting = total / FITTING_PART;
+  double memory_speed = llmctl_doctor_get_memory_speed (self);
+  double fast = memory_speed * SPEED_PART / READING_SPEED;
+  g_autofree char *fitting_size = llmctl_format_bytes (fitting);
+  g_autofree char *fast_size = llmctl_format_bytes ((guint64) fast);
   g_autofree char *total_size = llmctl_format_bytes (total);
   g_autofree char *install = llmctl_place_make_install (self->bus_type);
   g_autofree char *hint = NULL;
@@ -215,11 +214,18 @@ tell_of_fitting (LlmctlDoctor *self)
   hint = g_strdup_printf (_("Download one, as from huggingface.co, then: %s; llmctl model list; "
                             "%sllmctl model use ID"), install,
                           llmctl_place_get_sudo (self->bus_type));
-  llmctl_doctor_add (
-    self, LLMCTL_DOCTOR_NOTE, hint,
-    _("A model file (GGUF) of up to %s fits this machine, which has %s of memory: about %.0f billion "
-      "parameters as Q4_K_M"), fitting, total_size,
-    MAX (floor ((double) (total / FITTING_PART) / BYTES_PER_PARAMETER / 1e9), 1));
+  if (fast > 0 && fast < (double) fitting)
+    llmctl_doctor_add (
+      self, LLMCTL_DOCTOR_NOTE, hint,
+      _("A model file (GGUF) of up to %s answers here as fast as one reads, with %u tokens a second: "
+        "about %.1f billion parameters as Q4_K_M. There is memory for %s, if answers may be slower"),
+      fast_size, READING_SPEED, fast / BYTES_PER_PARAMETER / 1e9, fitting_size);
+  else
+    llmctl_doctor_add (
+      self, LLMCTL_DOCTOR_NOTE, hint,
+      _("A model file (GGUF) of up to %s fits this machine, which has %s of memory: about %.0f billion "
+        "parameters as Q4_K_M"), fitting_size, total_size,
+      MAX (floor ((double) fitting / BYTES_PER_PARAMETER / 1e9), 1));
 }
 
 /* Without the service the folders tell what it would find. */
@@ -246,8 +252,8 @@ static void
 tell_of_room (LlmctlDoctor *self,
               guint64       bytes)
 {
-  guint64 total = read_meminfo (self, "MemTotal:");
-  guint64 available = read_meminfo (self, "MemAvailable:");
+  guint64 total = llmctl_doctor_read_meminfo (self, "MemTotal:");
+  guint64 available = llmctl_doctor_read_meminfo (self, "MemAvailable:");
   guint64 held = self->memory != NULL ? llmctl_dict_get_number (self->memory, "Weights") : 0;
   guint64 limit = self->statistics != NULL
                     ? llmctl_dict_get_number (self->statistics, "group-limit-bytes")

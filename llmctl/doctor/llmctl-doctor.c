@@ -6,6 +6,8 @@
 
 #include "llmctl/doctor/llmctl-doctor.h"
 
+#include <string.h>
+
 #include "llmctl/output/llmctl-json.h"
 
 const char *const llmctl_doctor_levels[] = { "ok", "note", "warn", "fail" };
@@ -71,4 +73,25 @@ llmctl_doctor_read (LlmctlDoctor *self,
   char *text = NULL;
 
   return g_file_get_contents (full, &text, NULL, NULL) ? g_strchomp (text) : NULL;
+}
+
+guint64
+llmctl_doctor_read_meminfo (LlmctlDoctor *self,
+                            const char   *key)
+{
+  g_autofree char *text = llmctl_doctor_read (self, "/proc/meminfo");
+  const char *line = text != NULL ? strstr (text, key) : NULL;
+
+  return line != NULL ? g_ascii_strtoull (line + strlen (key), NULL, 10) * 1024 : 0;
+}
+
+char *
+llmctl_doctor_make_path (LlmctlDoctor *self,
+                         gboolean      is_cache)
+{
+  if (self->bus_type == G_BUS_TYPE_SYSTEM)
+    return g_strconcat (LLM_LOCALSTATEDIR, is_cache ? "/cache" : "/lib", "/llmsvc", NULL);
+
+  return g_build_filename (is_cache ? g_get_user_cache_dir () : g_get_user_state_dir (), "llmsvc",
+                           NULL);
 }

@@ -44,6 +44,8 @@ typedef struct
   GVariant *memory;            /* (nullable): the same */
   GVariant *statistics;        /* (nullable): the same */
   GVariant *model;             /* (nullable): of the model in use */
+
+  double memory_speed;         /* in bytes for each second; 0: not measured */
 } LlmctlDoctor;
 
 typedef struct
@@ -93,6 +95,19 @@ gboolean      llmctl_doctor_bus_lists (GDBusConnection *bus,
 /* (transfer full) (nullable): a file of the kernel, below the root; without the space at its end. */
 char         *llmctl_doctor_read  (LlmctlDoctor      *self,
                                    const char        *path);
+
+/* Of /proc/meminfo, in bytes; 0 when it is not there. @key: with its colon. */
+guint64       llmctl_doctor_read_meminfo (LlmctlDoctor *self,
+                                          const char   *key);
+/* (transfer full): where the service keeps its state, or its cache. */
+char         *llmctl_doctor_make_path (LlmctlDoctor  *self,
+                                       gboolean       is_cache);
+
+/* The check "speed". */
+void          llmctl_doctor_check_speed (LlmctlDoctor *self);
+/* What all processors together read of memory in a second, in bytes: an answer's token reads every
+ * weight once. Measured at the first call, in a fifth of a second; 0 where memory is short. */
+double        llmctl_doctor_get_memory_speed (LlmctlDoctor *self);
 
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (LlmctlDoctor, llmctl_doctor_clear)
 

@@ -10,6 +10,7 @@
 
 #include "llmctl/bus/llmctl-service.h"
 #include "llmctl/output/llmctl-json.h"
+#include "llmctl/output/llmctl-words.h"
 
 /* The right half, for screens that are wide enough for two. */
 #define RIGHT_COLUMN 44
@@ -131,7 +132,8 @@ draw_pressure (GVariant    *sample,
       llmctl_format_bytes (llmctl_dict_get_number (sample, "statistics/process-resident-bytes"));
 
   llmctl_frame_printf (frame, LLMCTL_STYLE_BOLD, "%s  ", _("Pressure"));
-  llmctl_frame_put (frame, llmctl_service_get_style (pressure, "none", "critical"), pressure);
+  llmctl_frame_put (frame, llmctl_service_get_style (pressure, "none", "critical"),
+                    llmctl_words_say (pressure));
   llmctl_frame_put (frame, LLMCTL_STYLE_PLAIN, "   ");
   if (is_cut)
     /* Translators: memory that is held; then memory that is no file's, of what of that may be */

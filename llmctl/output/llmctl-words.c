@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#define G_LOG_DOMAIN "llmctl"
+
+#include "config.h"
+
+#include "llmctl/output/llmctl-words.h"
+
+#include <glib/gi18n.h>
+
+static const char *const words[] = {
+  /* Translators: the service is so, or the pressure on memory */
+  NC_("state", "ready"), NC_("state", "loading"), NC_("state", "no-model"),
+  NC_("state", "disabled"), NC_("state", "failed"),
+  NC_("state", "none"), NC_("state", "low"), NC_("state", "medium"), NC_("state", "critical"),
+};
+
+const char *
+llmctl_words_say (const char *word)
+{
+  for (gsize i = 0; i < G_N_ELEMENTS (words); i++)
+    if (g_str_equal (word, words[i]))
+      return g_dpgettext2 (GETTEXT_PACKAGE, "state", words[i]);
+
+  return word;
+}

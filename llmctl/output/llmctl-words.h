@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* Words of the interface as people read them. */
+
+#pragma once
+
+#include <glib.h>
+
+G_BEGIN_DECLS
+
+/* (transfer none): @word, a value of Availability or Pressure, in the user's language; itself where
+ * it is none of those. JSON has the words as they are. */
+const char *llmctl_words_say (const char *word);
+
+G_END_DECLS

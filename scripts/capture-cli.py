@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """Writes docs/captures/*.txt: llmctl as it is seen, with the demo model on a private bus.
 
-Usage: scripts/capture-cli.py BUILD-FOLDER
+Usage: scripts/capture-cli.py BUILD-FOLDER [--check]
+
+With --check it writes nothing and tells whether those of STEADY still have the words that llmctl says.
 """
 import os
 import pathlib
@@ -14,8 +16,9 @@ import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-if len(sys.argv) != 2:
+if len(sys.argv) not in (2, 3) or sys.argv[2:] not in ([], ["--check"]):
     sys.exit(__doc__)
+IS_CHECK = len(sys.argv) == 3
 BUILD = pathlib.Path(sys.argv[1]).resolve()
 os.environ.update(LLMCTL=str(BUILD / "llmctl" / "llmctl"),
                   LLM_DAEMON=str(BUILD / "service" / "llmsvcd"),
@@ -46,6 +49,11 @@ SHOWN = {
                  "complete -- context show ''"],
 }
 
+# Those whose words no machine and no moment changes, so that a new capture tells whether they are stale.
+STEADY = ("context", "introspect", "call", "complete", "model")
+# Names and figures that are others each time, and where a chunk is when it is looked at.
+CHANGES = re.compile(r"[0-9a-f]{32}|[A-Za-z]*[0-9][A-Za-z0-9]*|\b(bytes|[KMG]iB|compressed|memory|storage)\b")
+
 # Told to a context of that name each, before the service is killed.
 FACTS = {
     "Anna": "I am a farmer, and I grow apples and pears near the river.",
@@ -74,12 +82,23 @@ CHAT = [
 ]
 
 
+def get_words(text):
+    return set(re.findall(r"[A-Za-z][A-Za-z-]+", CHANGES.sub(" ", text)))
+
+
 def write(name, text):
-    folder = ROOT / "docs" / "captures"
-    folder.mkdir(exist_ok=True)
     lines = [line.rstrip() for line in CONTROL.sub("", text).replace("\r", "").split("\n")]
-    (folder / f"{name}.txt").write_text("\n".join(lines).strip("\n") + "\n", encoding="utf-8")
-    print(f"docs/captures/{name}.txt")
+    text = "\n".join(lines).strip("\n") + "\n"
+    path = ROOT / "docs" / "captures" / f"{name}.txt"
+    if IS_CHECK:
+        differ = get_words(text) ^ get_words(path.read_text(encoding="utf-8"))
+        if differ:
+            sys.exit(f"docs/captures/{name}.txt is stale: “scripts/capture-cli.py BUILD-FOLDER” makes "
+                     f"all of them again. These words differ: {' '.join(sorted(differ))}")
+        return
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    print(path.relative_to(ROOT))
 
 
 def show(bus, line):
@@ -135,11 +154,14 @@ def main():
     shutil.copy(ROOT / "service" / "bus" / "org.llm.Service.xml", interfaces)
     bus.environment["XDG_DATA_DIRS"] = str(bus.folder / "data")
     try:
-        write("chat", show_chat(bus))
-        for name, lines in SHOWN.items():
-            write(name, "\n".join(show(bus, line) for line in lines))
+        if not IS_CHECK:
+            write("chat", show_chat(bus))
+        for name in STEADY if IS_CHECK else SHOWN:
+            write(name, "\n".join(show(bus, line) for line in SHOWN[name]))
     finally:
         bus.close()
+    if IS_CHECK:
+        return
     bus = rig.Rig()
     try:
         write("restart", show_restart(bus))

@@ -112,15 +112,22 @@ count_own (void)
   return (all - MIN (all, shared)) * (guint64) sysconf (_SC_PAGESIZE);
 }
 
-/* (transfer full): of the folder's weights. */
+/* (transfer full) (nullable): the prepared copy that this process maps; the folder may have those of
+ * other models, too. */
 static char *
 find_file (const char *cache)
 {
-  g_autofree char *folder = g_build_filename (cache, "weights", NULL);
-  g_autoptr(GDir) dir = g_dir_open (folder, 0, NULL);
-  const char *name = dir != NULL ? g_dir_read_name (dir) : NULL;
+  g_autofree char *folder = realpath (cache, NULL);
+  g_autofree char *weights = folder != NULL ? g_build_filename (folder, "weights", "", NULL) : NULL;
+  g_autofree char *maps = NULL;
+  char *path, *end;
 
-  return name != NULL ? g_build_filename (folder, name, NULL) : NULL;
+  if (weights == NULL || !g_file_get_contents ("/proc/self/maps", &maps, NULL, NULL))
+    return NULL;
+  path = strstr (maps, weights);
+  end = path != NULL ? strchr (path, '\n') : NULL;
+
+  return end != NULL ? g_strndup (path, (gsize) (end - path)) : NULL;
 }
 
 /* What stays: all that the group has room for beside the rest. */

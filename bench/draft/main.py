@@ -94,14 +94,21 @@ def make_random_tasks(path):
             file.write(json.dumps({"id": f"{RANDOM}-{i:03}", "prompt": text}) + "\n")
 
 
-def copy_tasks(task, longest, folder):
-    """The lines whose prompts are short enough."""
+class Failed(Exception):
+    pass
+
+
+def copy_tasks(options, task, folder):
+    """The lines whose prompts are short enough, of which --first leaves some."""
     with open(task, encoding="utf-8") as file:
         lines = [line for line in file if line.strip()]
+    short = [line for line in lines
+             if options.longest == 0 or len(json.loads(line)["prompt"]) <= options.longest]
+    if options.first >= len(short):
+        raise Failed(f"{task} has no prompts left: {len(lines)} lines, {len(short)} of them short "
+                     f"enough for --longest, and --first is {options.first}")
     path = pathlib.Path(folder, pathlib.Path(task).name)
-    with open(path, "w", encoding="utf-8") as file:
-        file.writelines(line for line in lines
-                        if longest == 0 or len(json.loads(line)["prompt"]) <= longest)
+    path.write_text("".join(short), encoding="utf-8")
     return path
 
 
@@ -115,10 +122,6 @@ def drop_cache(*paths):
             os.fsync(fd)
             os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
             os.close(fd)
-
-
-class Failed(Exception):
-    pass
 
 
 def run_program(words, limit):
@@ -227,7 +230,7 @@ def measure(options, book):
             if task == RANDOM:
                 task = pathlib.Path(folder, f"{RANDOM}-words.jsonl")
                 make_random_tasks(task)
-            tasks.append(copy_tasks(task, options.longest, folder))
+            tasks.append(copy_tasks(options, task, folder))
         for limit in options.limit:
             if options.stream and limit:
                 book.add(measure_stream(options, limit))

@@ -166,7 +166,8 @@ run_step (ModelSource  *self,
   if (status != LLM_READY)
     llm_kv_seq_truncate (self->seq, length);
   if (error != NULL)
-    g_message ("A step of the draft model failed: %s", error->message);
+    g_message ("A step of the draft model failed; answers stay as they are without its guesses, each of "
+               "which the model checks: %s", error->message);
   else if (n > 1)
     {
       double us = (double) (llm_clock_now_us () - begin_us);

@@ -355,7 +355,7 @@ llm_lora_check (LlmLora  *self,
 {
   if (llm_file_map_is_damaged (self->gguf->map))
     return llm_gguf_fail (self->gguf, error, LLMSVC_ERROR_INVALID_MODEL,
-                          "the file was changed while it was in use: answers made with it since "
-                          "are worthless");
+                          "the file was changed while it was in use: what was computed with it "
+                          "since is worthless");
   return TRUE;
 }

@@ -216,8 +216,8 @@ run_all (Run      *run,
   g_aligned_free (run->buffers);
   if (llm_file_map_is_damaged (run->plan->gguf->map))
     return llm_gguf_fail (run->plan->gguf, error, LLMSVC_ERROR_INVALID_MODEL,
-                          "the file was changed while it was in use: answers made with it since "
-                          "are worthless");
+                          "the file was changed while it was in use: what was computed with it "
+                          "since is worthless");
   return TRUE;
 }
 

@@ -367,12 +367,12 @@ check (LlmWeights  *weights,
     llm_file_map_set_damaged (self->repacked->map);
   if (llm_file_weights_has_panel_file (self) && llm_file_map_is_damaged (self->repacked->map))
     return llm_gguf_fail (self->gguf, error, LLMSVC_ERROR_INVALID_MODEL,
-                          "the prepared copy of the file was changed while it was in use: answers "
-                          "made with it since are worthless");
+                          "the prepared copy of the file was changed while it was in use: what "
+                          "was computed with it since is worthless");
   if (llm_file_map_is_damaged (self->gguf->map))
     return llm_gguf_fail (self->gguf, error, LLMSVC_ERROR_INVALID_MODEL,
-                          "the file was changed while it was in use: answers made with it since "
-                          "are worthless");
+                          "the file was changed while it was in use: what was computed with it "
+                          "since is worthless");
   return TRUE;
 }
 

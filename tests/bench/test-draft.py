@@ -6,6 +6,7 @@ import io
 import json
 import pathlib
 import tempfile
+import types
 import unittest
 
 import rig  # finds bench/
@@ -165,8 +166,13 @@ class Runs(unittest.TestCase):
     def test_longest(self):
         folder = self.folder / "short"
         folder.mkdir()
-        copy = main.copy_tasks(self.task, 10, folder)
+        options = types.SimpleNamespace(longest=10, first=0)
+        copy = main.copy_tasks(options, self.task, folder)
         self.assertEqual([json.loads(line)["id"] for line in copy.read_text().splitlines()], ["0"])
+        # nothing measured is no measurement
+        outcome = rig.run("draft", rig.MODEL, "--task", self.task, "--longest", 10, "--first", 1)
+        self.assertEqual(outcome.returncode, 1)
+        self.assertIn("has no prompts left: ", outcome.stderr)
 
     def test_random_words(self):
         """The same on every machine, and each of them another."""

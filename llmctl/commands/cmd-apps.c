@@ -97,7 +97,7 @@ format_quota (GVariant   *app,
     /* Translators: of the memory, as much as every other application */
     return share > 0 ? g_strdup_printf ("%.0f %%", share * 100) : g_strdup (_("an equal part"));
   /* Nothing is counted against these that could be shown. */
-  if (g_str_equal (key, "rate") || g_str_equal (key, "message"))
+  if (g_str_equal (key, "rate") || g_str_equal (key, "message") || g_str_equal (key, "answer"))
     return is_limited ? g_steal_pointer (&quota) : g_strdup (_("no limit"));
 
   /* Translators: what an application holds, of what it may hold */
@@ -115,6 +115,7 @@ static const LlmctlColumn quota_columns[] = {
   { "share", "share", format_quota },
   { "rate", "rate", format_quota },
   { "message", "message", format_quota },
+  { "answer", "answer", format_quota },
   { NULL }
 };
 

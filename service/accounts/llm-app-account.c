@@ -10,6 +10,7 @@ const LlmQuotaInfo llm_quotas[LLM_N_QUOTAS] = {
   [LLM_QUOTA_SHARE] = { LLMSVC_OPTION_SHARE, "quota-share", 'd' },
   [LLM_QUOTA_RATE] = { LLMSVC_OPTION_RATE, "quota-rate", 'u' },
   [LLM_QUOTA_MESSAGE] = { LLMSVC_OPTION_MESSAGE, "quota-message", 't' },
+  [LLM_QUOTA_ANSWER] = { LLMSVC_OPTION_ANSWER, "quota-answer", 'u' },
   [LLM_QUOTA_NAMED] = { LLMSVC_OPTION_NAMED, "quota-named", 'u' },
   [LLM_QUOTA_APPS] = { LLMSVC_OPTION_APPS, "quota-apps", 'u' },
   [LLM_QUOTA_QUEUE] = { LLMSVC_OPTION_QUEUE, "quota-queue", 'u' },

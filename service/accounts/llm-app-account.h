@@ -19,6 +19,7 @@ typedef enum
   LLM_QUOTA_SHARE,     /* of the memory for contexts; 0: an equal part, when it is short */
   LLM_QUOTA_RATE,      /* calls a second */
   LLM_QUOTA_MESSAGE,   /* bytes of text in one call */
+  LLM_QUOTA_ANSWER,    /* tokens of one answer */
   LLM_N_APP_QUOTAS,
 
   /* of all of one user's applications; no application has its own */

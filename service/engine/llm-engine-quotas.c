@@ -69,6 +69,7 @@ llm_engine_reset_default_quota (LlmEngine *self)
     [LLM_QUOTA_SHARE] = settings->max_share / 100.0,
     [LLM_QUOTA_RATE] = settings->max_rate,
     [LLM_QUOTA_MESSAGE] = settings->max_message,
+    [LLM_QUOTA_ANSWER] = settings->max_answer,
     [LLM_QUOTA_NAMED] = settings->max_named,
     [LLM_QUOTA_APPS] = settings->max_apps,
     [LLM_QUOTA_QUEUE] = settings->max_queue,

@@ -89,6 +89,8 @@ llm_engine_fill_request (LlmEngine      *self,
                          GError        **error)
 {
   guint64 deadline_ms = llm_call_options_get_uint (options, LLMSVC_OPTION_DEADLINE_MS, 0);
+  guint quota = (guint) llm_engine_get_quota (self, llm_engine_get_app (self, request->app),
+                                              LLM_QUOTA_ANSWER);
 
   if (!fill_slo (request, options, default_slo, error)
       || !llm_engine_choose_sub_model (self, request, options, error)
@@ -99,6 +101,8 @@ llm_engine_fill_request (LlmEngine      *self,
   if (llm_call_options_get_boolean (options, LLMSVC_OPTION_END_REPEATS, FALSE))
     request->repeats = g_new0 (LlmRepeats, 1);
   request->max_tokens = llm_call_options_get_uint (options, LLMSVC_OPTION_MAX_TOKENS, G_MAXUINT);
+  if (quota > 0)
+    request->max_tokens = MIN (request->max_tokens, quota);
   if (llm_call_options_has (options, LLMSVC_OPTION_LOGPROBS))
     request->n_logprobs = (int) llm_call_options_get_uint (options, LLMSVC_OPTION_LOGPROBS, 0);
   request->stops = g_strdupv ((char **) llm_call_options_get_strv (options, LLMSVC_OPTION_STOP));

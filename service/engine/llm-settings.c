@@ -81,6 +81,7 @@ static const Key keys[] = {
   { "quota", "disk", KEY_BYTES, FIELD (max_disk), G_MAXINT64 },
   { "quota", "share", KEY_UINT, FIELD (max_share), 100 },
   { "quota", "rate", KEY_UINT, FIELD (max_rate), 1000000, "500" },
+  { "quota", "answer", KEY_UINT, FIELD (max_answer), 1000000 },
   { "quota", "named", KEY_UINT, FIELD (max_named), 1000000, "512" },
   { "quota", "apps", KEY_UINT, FIELD (max_apps), 1000000, "64" },
   { "quota", "queue", KEY_UINT, FIELD (max_queue), 1000000, "256" },

@@ -59,6 +59,7 @@ typedef struct
   guint64 max_disk;        /* bytes of stored text, per application; 0: no limit */
   guint max_share;         /* percent of the memory for contexts, likewise; 0: an equal part */
   guint max_rate;          /* calls a second, likewise; 0: no limit */
+  guint max_answer;        /* tokens of one answer, likewise; 0: no limit */
   guint max_named;         /* named contexts per user; 0: no limit, likewise below */
   guint max_apps;          /* applications per user */
   guint max_queue;         /* calls under way per user */

@@ -451,6 +451,43 @@ test_share (Fixture      *fixture,
   g_assert_cmpuint (count_messages (b), ==, 4);
 }
 
+/* --- the length of answers --- */
+
+static Answer *
+run (Fixture    *fixture,
+     LlmContext *context,
+     const char *options)
+{
+  Answer *answer = begin_ask (fixture, context, "Tell me a long story.", options);
+
+  WAIT_FOR (answer->is_finished);
+  g_assert_no_error (answer->error);
+  return answer;
+}
+
+/* It ends answers of an application that says nothing of their length, and lengthens none. */
+static void
+test_answer (Fixture      *fixture,
+             gconstpointer data)
+{
+  const LlmApp *app = fixture->caller->app;
+  g_autoptr(LlmContext) context = try_create (fixture, fixture->caller, "{}");
+  Answer *answer;
+
+  set_quota (fixture, app->uid, "org.example.Other", "{'answer': <uint32 2>}");
+  answer = run (fixture, context, "{'temperature': <0.0>, 'max-tokens': <uint32 8>}");
+  g_assert_cmpuint (result_uint (answer, "output-tokens"), >, 4);
+  answer_free (answer);
+  set_quota (fixture, app->uid, app->id, "{'answer': <uint32 4>}");
+  answer = run (fixture, context, "{'temperature': <0.0>}");
+  g_assert_cmpuint (result_uint (answer, "output-tokens"), ==, 4);
+  g_assert_cmpstr (result_string (answer, "finish-reason"), ==, "length");
+  answer_free (answer);
+  answer = run (fixture, context, "{'temperature': <0.0>, 'max-tokens': <uint32 3>}");
+  g_assert_cmpuint (result_uint (answer, "output-tokens"), ==, 3);
+  answer_free (answer);
+}
+
 int
 main (int   argc,
       char *argv[])
@@ -466,5 +503,6 @@ main (int   argc,
   ADD ("/quotas/unknown", test_unknown);
   ADD ("/quotas/of-user", test_of_user);
   ADD ("/quotas/share", test_share);
+  ADD ("/quotas/answer", test_answer);
   return g_test_run ();
 }

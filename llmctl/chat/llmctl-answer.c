@@ -18,6 +18,7 @@
 void
 llmctl_answer_clear (LlmctlAnswer *self)
 {
+  (void) llmctl_flow_end (&self->flow);
   if (self->written != NULL)
     g_string_free (g_steal_pointer (&self->written), TRUE);
 }
@@ -51,7 +52,7 @@ llmctl_answer_write (LlmctlAnswer  *self,
   self->has_reasoned = FALSE;
   is_there = self->is_json
                  ? llmctl_output_json_line (llmctl_json_object ("t:s", piece + n, NULL))
-                 : llmctl_output_data (piece + n);
+                 : llmctl_flow_write (&self->flow, piece + n);
   is_there = is_there && llmctl_output_flush ();
   if (!is_there)
     g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_FAILED,
@@ -148,6 +149,8 @@ llmctl_answer_copy (LlmctlAnswer      *self,
   llmctl_progress_follow (generation);
   is_whole = copy (self, generation, why, error);
   llmctl_progress_clear ();
+  /* what is wrong with stdout is told when the process ends */
+  (void) llmctl_flow_end (&self->flow);
   g_signal_handler_disconnect (generation, handler);
   return is_whole;
 }
@@ -155,6 +158,7 @@ llmctl_answer_copy (LlmctlAnswer      *self,
 void
 llmctl_answer_end_line (LlmctlAnswer *self)
 {
+  (void) llmctl_flow_end (&self->flow);
   if (self->is_json || self->written == NULL || self->written->len == 0 ||
       self->written->str[self->written->len - 1] == '\n')
     return;

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "llmctl/llmctl.h"
+#include "llmctl/output/llmctl-flow.h"
 
 G_BEGIN_DECLS
 
@@ -15,6 +16,7 @@ typedef struct
   gboolean is_json;     /* lines {"t":"…"} instead of the text itself */
   gboolean shows_reasoning; /* also where stdout is no terminal; JSON has it in any case */
   gboolean has_reasoned;    /* and no text came behind it yet */
+  LlmctlFlow flow;
   GString *written;     /* (nullable) (owned): the text so far */
   gsize n_repeated;     /* bytes of it that this attempt has given; 0 when a second one begins */
 } LlmctlAnswer;

@@ -10,12 +10,21 @@ import unittest
 
 import rig
 
+# Words in several pieces, a word that is longer than a line, Chinese, and a line of code. Nothing is
+# in it twice: an answer that goes round is ended.
+WORD = "".join(f"{i:03}" for i in range(45))
+CHINESE = "".join(chr(0x6c34 + i) for i in range(60))
+CODE = "    int " + ", ".join(f"x{i}" for i in range(40)) + ";"
+LONG = ["Wo", "rds", " of ten", "s", *[f" number{i:04}" for i in range(30)], "\n", WORD, " y\n",
+        CHINESE, "\n``", "`c\n", CODE[:20], CODE[20:] + "\n", "```\n", "The end of it"]
+
 RULES = [
     {"when": {"contains": "slow"}, "pieces": ["It begins ", "and goes on."],
      "piece-delay-ms": 600000},
     {"when": {"contains": "escape"}, "text": "red \u001b[31m\u0007 end"},
     {"when": {"contains": "count", "turn": 2}, "text": "This is the second."},
     {"when": {"contains": "count", "turn": 1}, "text": "This is the first."},
+    {"when": {"contains": "at length"}, "pieces": LONG},
     {"text": "You said: {prompt}"},
 ]
 
@@ -48,6 +57,23 @@ class Ask(WithScript):
                          "You said: a diff\n\nShort\n")
         self.assertEqual(self.rig.run("ask", "-", input="all of it").output,
                          "You said: all of it\n")
+
+    def test_lines(self):
+        """On a terminal lines end between words, but not those of code; elsewhere they come as they are."""
+        terminal = self.rig.terminal("ask", "Tell me at length")
+        self.assertEqual(terminal.finish(), 0)
+        lines = terminal.text.replace("\r", "").partition("\n[prompt")[0].split("\n")
+        text = "".join(LONG)
+        self.assertEqual("".join(lines).replace(" ", ""), text.replace("\n", "").replace(" ", ""))
+        numbers = [line for line in lines if "number" in line]
+        self.assertEqual(len(numbers), 4, lines)
+        for line in numbers:
+            self.assertRegex(line, r"^(Words of tens )?number\d{4}( number\d{4})*$")
+            self.assertLessEqual(len(line), 100)
+        self.assertIn(CODE, lines)
+        self.assertIn(CHINESE[:50], lines)
+        self.assertEqual(lines[-1], "The end of it")
+        self.assertEqual(self.rig.run("ask", "Tell me at length").output, text + "\n")
 
     def test_json(self):
         outcome = self.rig.run("ask", "--json", "Hi")
@@ -373,7 +399,11 @@ class WithModel(unittest.TestCase):
 
     def test_stats(self):
         self.assertGreaterEqual(self.rig.json("stats")["requests"], 1)
-        self.assertRegex(self.rig.run("stats").output, r"requests +\d+\n")
+        output = self.rig.run("stats").output
+        self.assertRegex(output, r"requests +\d+\n")
+        # all that the service counts has words, and fits 80 columns
+        self.assertNotIn("Others", output)
+        self.assertLessEqual(max(map(len, output.splitlines())), 80)
 
     def test_apps_and_quota(self):
         app, = self.rig.json("apps")["apps"]

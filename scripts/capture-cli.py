@@ -51,8 +51,9 @@ SHOWN = {
 
 # Those whose words no machine and no moment changes, so that a new capture tells whether they are stale.
 STEADY = ("context", "introspect", "call", "complete", "model")
-# Names and figures that are others each time, and where a chunk is when it is looked at.
-CHANGES = re.compile(r"[0-9a-f]{32}|[A-Za-z]*[0-9][A-Za-z0-9]*|\b(bytes|[KMG]iB|compressed|memory|storage)\b")
+# Names and figures that are others each time, where a chunk is, and how hard memory is pressed then.
+CHANGES = re.compile(r"[0-9a-f]{32}|[A-Za-z]*[0-9][A-Za-z0-9]*|"
+                     r"\b(bytes|[KMG]iB|compressed|memory|storage|none|low|medium|critical)\b")
 
 # Told to a context of that name each, before the service is killed.
 FACTS = {
@@ -83,6 +84,9 @@ CHAT = [
 
 
 def get_words(text):
+    # what the model says is not the same with all kernels
+    text = re.sub(r"^\$ llmctl (ask|context show|context export) .*?(?=^\$ |\Z)", "", text,
+                  flags=re.DOTALL | re.MULTILINE)
     return set(re.findall(r"[A-Za-z][A-Za-z-]+", CHANGES.sub(" ", text)))
 
 

@@ -91,13 +91,14 @@ make_random (const LlmHparams *hparams,
 
 static char *path;
 static int n_tokens = 512, n_windows = 1;
-/* Of the service's arithmetic instead. */
-static gboolean is_arithmetic, is_by_operator;
+/* Of the service's arithmetic instead, or of what is left out of the model. */
+static gboolean is_arithmetic, is_by_operator, is_whole;
 
 static const GOptionEntry entries[] = {
   TOOL_MODEL_ENTRIES,
   TOOL_MODEL_EXACT_ENTRY,
   TOOL_MODEL_SUB_MODEL_ENTRY,
+  TOOL_MODEL_ACTIVE_ENTRIES,
   { "tokens", 0, 0, G_OPTION_ARG_INT, &n_tokens, N_("Tokens that are remembered (512)"), "N" },
   { "windows", 0, 0, G_OPTION_ARG_INT, &n_windows, N_("Pieces of the text at most (1)"), "N" },
   { "text", 0, 0, G_OPTION_ARG_FILENAME, &path, N_("A text, instead of random tokens"),
@@ -106,6 +107,9 @@ static const GOptionEntry entries[] = {
     N_("Compare the service's arithmetic with floats on the text, in windows of --tokens"), NULL },
   { "by-operator", 0, 0, G_OPTION_ARG_NONE, &is_by_operator,
     N_("With --arithmetic: also with all but one operator in floats, for each"), NULL },
+  { "whole", 0, 0, G_OPTION_ARG_NONE, &is_whole,
+    N_("Compare --sub-model or --active with the whole model on the text, in windows of --tokens"),
+    NULL },
   TOOL_MODEL_KV_ENTRIES,
   { "call-tokens", 0, 0, G_OPTION_ARG_INT, &tool_model_options.n_call, N_("Tokens of a call (64)"),
     "N" },
@@ -138,12 +142,18 @@ make_tokens (ToolModel  *model,
   return NULL;
 }
 
+/* What is compared with: floats, or the model with nothing left out. */
 static ToolModel *
-open_model (gboolean   is_exact,
-            GError   **error)
+open_reference (GError **error)
 {
-  tool_model_options.is_exact = is_exact;
-  return tool_model_open (error);
+  ToolModelOptions options = tool_model_options;
+  ToolModel *model;
+
+  tool_model_options.is_exact = is_arithmetic || options.is_exact;
+  tool_model_options.sub_model = tool_model_options.active = 0;
+  model = tool_model_open (error);
+  tool_model_options = options;
+  return model;
 }
 
 static gboolean
@@ -169,12 +179,12 @@ measure_operators (const LlmArithmetic  *arithmetic,
 }
 
 static int
-run_arithmetic (void)
+run_text (void)
 {
   g_autoptr(GError) error = NULL;
   g_autofree char *text = tool_read (path, &error);
-  g_autoptr(ToolModel) exact = text != NULL ? open_model (TRUE, &error) : NULL;
-  g_autoptr(ToolModel) model = exact != NULL ? open_model (FALSE, &error) : NULL;
+  g_autoptr(ToolModel) reference = text != NULL ? open_reference (&error) : NULL;
+  g_autoptr(ToolModel) model = reference != NULL ? tool_model_open (&error) : NULL;
   g_autoptr(GArray) tokens = NULL;
   LlmArithmetic arithmetic;
   LlmArithmeticLoss loss;
@@ -183,7 +193,8 @@ run_arithmetic (void)
     return tool_fail (error);
   arithmetic = (LlmArithmetic) {
     .hparams = model->hparams, .tokenizer = model->tokenizer, .pool = model->pool,
-    .exact_forward = exact->forward, .exact_store = exact->store, .exact_weights = exact->weights,
+    .exact_forward = reference->forward, .exact_store = reference->store,
+    .exact_weights = reference->weights,
     .forward = model->forward, .store = model->store, .weights = model->weights,
   };
   tokens = tool_model_encode (model, text, TRUE);
@@ -192,13 +203,39 @@ run_arithmetic (void)
       || (is_by_operator && !measure_operators (&arithmetic, tokens, &error)))
     return tool_fail (error);
 
-  printf ("scored: %u\nperplexity in floats: %.4f\nperplexity: %.4f (%+.2f %%)\n"
+  printf ("scored: %u\nperplexity %s: %.4f\nperplexity: %.4f (%+.2f %%)\n"
           "mean divergence: %.6f\n99th percentile: %.6f\nlargest divergence: %.6f\n"
           "same top: %.2f %%\n",
-          loss.n_scored, loss.exact_perplexity, loss.perplexity,
+          loss.n_scored, is_arithmetic ? "in floats" : "of the whole model", loss.exact_perplexity,
+          loss.perplexity,
           llm_arithmetic_get_growth (&loss), loss.mean, loss.p99,
           loss.largest, 100 * loss.same_top);
   return TOOL_OK;
+}
+
+/* A sentence about what is wrong with the options, or NULL. */
+static const char *
+find_fault (void)
+{
+  const ToolModelOptions *options = &tool_model_options;
+  gboolean leaves_out = options->sub_model != 0 || options->active != 0;
+
+  if (n_tokens < 1 || n_windows < 1)
+    return _("--tokens and --windows are 1 or more");
+  if (n_tokens > G_MAXINT - N_COMPARED)
+    return _("--tokens is too large");
+  if (is_by_operator && !is_arithmetic)
+    return _("--by-operator is for --arithmetic");
+  if (is_arithmetic
+      && (path == NULL || tool_model_has_policy () || options->is_exact || leaves_out || is_whole))
+    return _("--arithmetic compares on a --text, without --exact, --sub-model, --active, --whole and --kv");
+  if (is_whole && (path == NULL || tool_model_has_policy () || !leaves_out))
+    return _("--whole compares --sub-model or --active on a --text, without --kv");
+  if (!is_whole && options->active != 0)
+    return _("--active is for --whole");
+  if ((is_arithmetic || is_whole) && n_tokens < 4)
+    return _("--tokens is 4 or more");
+  return tool_model_options_check ();
 }
 
 static int
@@ -209,23 +246,14 @@ run (char **arguments)
   g_autoptr(LlmKvStore) plain = NULL;
   g_autoptr(GArray) tokens = NULL;
   g_autofree float *reference = NULL;
-  const char *fault = n_tokens < 1 || n_windows < 1 ? _("--tokens and --windows are 1 or more")
-                      : n_tokens > G_MAXINT - N_COMPARED ? _("--tokens is too large")
-                                                         : tool_model_options_check ();
+  const char *fault = find_fault ();
   gsize length = (gsize) n_tokens + N_COMPARED;
   Comparison comparison;
 
-  if (is_by_operator && !is_arithmetic)
-    fault = _("--by-operator is for --arithmetic");
-  else if (is_arithmetic && (path == NULL || tool_model_has_policy () || tool_model_options.is_exact
-                             || tool_model_options.sub_model != 0))
-    fault = _("--arithmetic compares on a --text, without --exact, --sub-model and --kv");
-  else if (is_arithmetic && n_tokens < 4)
-    fault = _("--tokens is 4 or more");
   if (fault != NULL)
     return tool_fail_usage (fault);
-  if (is_arithmetic)
-    return run_arithmetic ();
+  if (is_arithmetic || is_whole)
+    return run_text ();
   if (!tool_model_has_policy ())
     tool_model_options.kv = g_strdup ("llms");
 
@@ -258,8 +286,8 @@ run (char **arguments)
 }
 
 const ToolCommand tool_divergence = {
-  "divergence", N_("Measure what packing context memory changes, or the arithmetic"), NULL,
+  "divergence", N_("Measure what packing context memory changes, or the arithmetic, or what is left out"), NULL,
   N_("How the logits of the next 32 tokens differ when what is remembered was "
      "packed between calls; or, with --arithmetic, how those of a text differ from what floats "
-     "give. The last line is “same top: X %”."), 0, entries, run,
+     "give, or, with --whole, from the whole model's. The last line is “same top: X %”."), 0, entries, run,
 };

@@ -39,6 +39,16 @@ class Run(unittest.TestCase):
             self.assertLess(found[1], 1.5 * found[0])
             self.assertGreater(found[2], found[1])
             self.assertGreater(found[3], 5 * found[1])
+            divergences = []
+            for active in (30, 80):
+                outcome = rig.run_tool("divergence", "--whole", "--active", active, "--exact", "--threads", 1,
+                                       "--model", model, "--tokens", 64, "--windows", 99, "--text", text)
+                self.assertEqual(outcome.returncode, 0, outcome.stderr)
+                figures = dict(line.split(": ") for line in outcome.stdout.splitlines())
+                self.assertAlmostEqual(float(figures["perplexity of the whole model"]) / found[0], 1, delta=1e-3)
+                divergences.append(float(figures["mean divergence"]))
+            self.assertGreater(divergences[0], 0)
+            self.assertGreater(divergences[1], 2 * divergences[0])
 
     def test_usage(self):
         done = subprocess.run([sys.executable, rig.SOURCE / "offline/llmsvc-active", rig.MODEL],

@@ -379,16 +379,18 @@ static void
 test_same (gconstpointer data)
 {
   for (guint d = 0; d < G_N_ELEMENTS (dims); d++)
-    for (guint s = 0; s < G_N_ELEMENTS (chunk_sizes); s++)
-      for (LlkKvFormat format = LLK_KV_Q8; format <= LLK_KV_Q2; format++)
-        for (LlkKvPart part = LLK_KV_KEYS; part <= LLK_KV_VALUES; part++)
-          for (Fill fill = 0; fill < N_FILLS; fill++)
-            {
-              g_autofree float *feedback = make_feedback (dims[d]);
+    {
+      g_autofree float *feedback = make_feedback (dims[d]);
 
-              check_same (data, format, part, dims[d], chunk_sizes[s], fill, NULL);
-              check_same (data, format, part, dims[d], chunk_sizes[s], fill, feedback);
-            }
+      for (guint s = 0; s < G_N_ELEMENTS (chunk_sizes); s++)
+        for (LlkKvFormat format = LLK_KV_Q8; format <= LLK_KV_Q2; format++)
+          for (LlkKvPart part = LLK_KV_KEYS; part <= LLK_KV_VALUES; part++)
+            for (Fill fill = 0; fill < N_FILLS; fill++)
+              {
+                check_same (data, format, part, dims[d], chunk_sizes[s], fill, NULL);
+                check_same (data, format, part, dims[d], chunk_sizes[s], fill, feedback);
+              }
+    }
 }
 
 /* What comes from a storage may be anything. */
@@ -437,6 +439,16 @@ test_floats (gconstpointer data)
   g_assert_cmpmem (y, sizeof y, x, sizeof x);
 }
 
+/* Sets have the functions of another one where they are no faster. */
+static gboolean
+is_first_with_its_own (const LlkOps *ops)
+{
+  for (const char *const *name = llk_ops_list (); *name != NULL; name++)
+    if (llk_ops_find (*name)->kv == ops->kv)
+      return llk_ops_find (*name) == ops;
+  g_assert_not_reached ();
+}
+
 int
 main (int   argc,
       char *argv[])
@@ -450,12 +462,17 @@ main (int   argc,
 
   g_test_add_func ("/kv/sizes", test_sizes);
   for (const char *const *name = llk_ops_list (); *name != NULL; name++)
-    for (guint i = 0; i < G_N_ELEMENTS (tests); i++)
-      {
-        g_autofree char *path = g_strdup_printf ("/kv/%s/%s", *name, tests[i].name);
+    {
+      const LlkOps *ops = llk_ops_find (*name);
 
-        g_test_add_data_func (path, llk_ops_find (*name), tests[i].func);
-      }
+      for (guint i = 0; i < G_N_ELEMENTS (tests) && is_first_with_its_own (ops); i++)
+        if (ops != llk_ops_portable () || tests[i].func != test_same)
+          {
+            g_autofree char *path = g_strdup_printf ("/kv/%s/%s", *name, tests[i].name);
+
+            g_test_add_data_func (path, ops, tests[i].func);
+          }
+    }
 
   return g_test_run ();
 }

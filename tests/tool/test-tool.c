@@ -552,7 +552,7 @@ test_faults (void)
 {
   const struct
   {
-    const char *arguments[6];
+    const char *arguments[7];
     int status;
     const char *message;
   } faults[] = {
@@ -599,14 +599,14 @@ test_faults (void)
 
   for (guint i = 0; i < G_N_ELEMENTS (faults); i++)
     {
-      const char *arguments[6];
+      const char *arguments[7];
       g_auto(Run) run = { 0 };
 
       for (guint j = 0; j < 6; j++)
         arguments[j] =
           g_strcmp0 (faults[i].arguments[j], "MODEL") == 0 ? model : faults[i].arguments[j];
       run = run_tool (arguments[0], arguments[1], arguments[2], arguments[3], arguments[4],
-                      arguments[5], NULL);
+                      arguments[5], arguments[6], NULL);
       g_test_message ("%s → %d: %s", arguments[0], run.status, run.err);
       g_assert_cmpint (run.status, ==, faults[i].status);
       g_assert_nonnull (strstr (run.err, faults[i].message));

@@ -14,6 +14,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "models.md"
+N_TOKENS = 4096
 BEGIN, END = "<!-- models: written by docs/tools/make-models-table.py -->\n", "<!-- /models -->\n"
 
 
@@ -49,18 +50,29 @@ def judge(model, names, proofs):
     return ", ".join(sorted(missing))
 
 
+def get_context_size(heads):
+    """Returns the MiB of keys and values of N_TOKENS tokens in 16 bits."""
+    size = 0
+    for part in heads.split():
+        shape, _, window = part.partition("@")
+        layers, n_heads, length = map(int, shape.split("x"))
+        size += layers * n_heads * length * 2 * 2 * min(N_TOKENS, int(window or N_TOKENS))
+    return size / 2**20
+
+
 def make_table(tool):
     names, proofs = read_names(tool), list_proofs()
     with open(ROOT / "tests" / "data" / "models.csv", encoding="utf-8") as file:
         models = list(csv.DictReader(line for line in file if not line.startswith("#")))
-    rows = ["| model | architecture | text is cut by | types | file | usable | logits |",
-            "|---|---|---|---|---|---|---|"]
+    rows = ["| model | architecture | text is cut by | types | file | context at 4k | usable | logits |",
+            "|---|---|---|---|---|---|---|---|"]
     n_usable = 0
     for model in models:
         fault = judge(model, names, proofs)
         n_usable += fault == ""
+        size = f"{get_context_size(model['heads']):.0f} MiB" if model["heads"] else "–"
         rows.append(f"| {model['model']} | `{model['architecture']}` | {model['tokenizer']} | "
-                    f"{model['types']} | {model['gigabytes']} GB | "
+                    f"{model['types']} | {model['gigabytes']} GB | {size} | "
                     f"{'no: ' + fault if fault else 'yes'} | "
                     f"{', '.join(proofs.get(model['architecture'], []))} |")
     return (f"Of these {len(models)} files, {n_usable} can be used; the others have recurrent "

@@ -491,14 +491,15 @@ attend_latent (NaiveModel     *self,
                double         *received)
 {
   const LlmHparams *h = self->hparams;
-  guint n_heads = h->layers[layer].n_heads;
+  guint n_heads = h->layers[layer].n_heads, bits = run->attention_bits;
   g_autofree double *shares = g_new0 (double, run->n_rows);
   double max = -INFINITY, sum = 0;
 
   for (guint s = 0; s < run->n_rows; s++)
     {
       for (guint i = 0; i < h->query_dim; i++)
-        shares[s] += q[i] * k[((gsize) s * n_heads + head) * h->query_dim + i];
+        shares[s] += round_to_bits (q[i], bits)
+                     * round_to_bits (k[((gsize) s * n_heads + head) * h->query_dim + i], bits);
       shares[s] = is_seen (run, 0, row, s) ? shares[s] * (double) h->attention_scale : -INFINITY;
       max = MAX (max, shares[s]);
     }
@@ -511,7 +512,8 @@ attend_latent (NaiveModel     *self,
   for (guint s = 0; s < run->n_rows; s++)
     {
       for (guint i = 0; i < h->value_dim; i++)
-        out[i] += shares[s] / sum * v[((gsize) s * n_heads + head) * h->value_dim + i];
+        out[i] += round_to_bits (shares[s], bits) / sum
+                  * round_to_bits (v[((gsize) s * n_heads + head) * h->value_dim + i], bits);
       if (received != NULL)
         received[s] += shares[s] / sum / n_heads / h->n_layers;
       if (run->given != NULL)

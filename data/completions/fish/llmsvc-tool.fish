@@ -80,6 +80,9 @@ __llmsvc_tool_option divergence kv-bits '8, 4, 3 or 2 bits for all of it' --excl
 __llmsvc_tool_option divergence call-tokens 'Tokens of a call' --exclusive
 __llmsvc_tool_option divergence arithmetic 'Compare the arithmetic of the service with floats on the text'
 __llmsvc_tool_option divergence by-operator 'With --arithmetic, also for each operator alone'
+__llmsvc_tool_option divergence whole 'Compare --sub-model or --active with the whole model on the text'
+__llmsvc_tool_option divergence active "Leave out so much of the layers' weights in every row" --exclusive
+__llmsvc_tool_option divergence keep-smallest 'With --active: keep the smallest inputs instead of the largest, to compare with'
 
 __llmsvc_tool_command tokenize 'Show the tokens of a text'
 __llmsvc_tool_option tokenize model 'The GGUF file' --short-option m --require-parameter --force-files

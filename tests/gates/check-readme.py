@@ -73,7 +73,7 @@ def find_missing(done, wanted):
 def main():
     n_lines = 0
     n_faults = 0
-    python = [(read_python_lines(), ["FindMovies", "END"])] if PYTHON else []
+    python = [(read_python_lines(), ["doing well", "END"])] if PYTHON else []
     bus_output = ["('", "finish-reason", "sa{sv} ", "output-tokens", "sa{sv} ", "('",
                   "[('user', 'I want", "Italian food, please.", 's "ready"', "/org/llm/Service/models/",
                   "t ", "a{sv} ", "freed", "/org/llm/Service/contexts/", "END"]

@@ -74,7 +74,7 @@ def main():
     n_lines = 0
     n_faults = 0
     python = [(read_python_lines(), ["doing well", "END"])] if PYTHON else []
-    bus_output = ["('", "finish-reason", "sa{sv} ", "output-tokens", "sa{sv} ", "('",
+    bus_output = ["(\"I'm", "finish-reason", "sa{sv} ", "output-tokens", "sa{sv} ", "('",
                   "[('user', 'I want", "Italian food, please.", 's "ready"', "/org/llm/Service/models/",
                   "t ", "a{sv} ", "freed", "/org/llm/Service/contexts/", "END"]
     for lines, wanted in (

@@ -602,7 +602,7 @@ test_faults (void)
       const char *arguments[7];
       g_auto(Run) run = { 0 };
 
-      for (guint j = 0; j < 6; j++)
+      for (guint j = 0; j < G_N_ELEMENTS (arguments); j++)
         arguments[j] =
           g_strcmp0 (faults[i].arguments[j], "MODEL") == 0 ? model : faults[i].arguments[j];
       run = run_tool (arguments[0], arguments[1], arguments[2], arguments[3], arguments[4],

@@ -19,9 +19,9 @@
 /* Greatest difference of the exact path. */
 #define EXACT 2e-4
 /* Root mean square of differences where activations and weights are rounded to integers
- * with one scale for 256 inputs: 0.022 to 0.033; the peer's, with scales for 32 or 256
- * and the file's weights, are 0.015 to 0.026. */
-#define ROUNDED 0.04
+ * with one scale for 256 inputs: 0.022 to 0.033, of IQ2 and IQ3 to 0.041; the peer's, with
+ * scales for 32 or 256 and the file's weights, are 0.015 to 0.031. */
+#define ROUNDED 0.045
 /* Of broken variants, at least. */
 #define BROKEN 0.2
 

@@ -91,7 +91,7 @@ static const Metric statistics_metrics[] = {
   { "lowered-classes", GAUGE,
     "Classes of new calls that a smaller sub-model answers, as memory is short." },
   { "lowered-calls", COUNTER, "Calls that a smaller sub-model answered as memory was short." },
-  { "unused-tail-bytes", COUNTER, "Weights that were given back, as no call had use for them." },
+  { "unused-tail-bytes", GAUGE, "Weights that are given back, as no call has use for them, as of now." },
   { "own-trims", COUNTER, "Times the service gave memory back by itself." },
   { "stall-ms", COUNTER,
     "Time that some program waited for memory, since the machine was started." },

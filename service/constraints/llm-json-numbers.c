@@ -9,6 +9,7 @@
 #define WHOLE "(?:0|[1-9][0-9]*)"
 /* Decimal fractions of up to 15 digits keep their order as doubles. */
 #define EXACT_DIGITS 15
+#define CLOSE_DIGITS 30
 /* Whole numbers to write. */
 #define MAX_DIGITS "30"
 #define MAX_MULTIPLE_STATES 5000
@@ -207,23 +208,91 @@ llm_json_multiples (const LlmDecimal *factor)
   return finish (nfa, start, end);
 }
 
+/* Whole numbers, and with @n_digits (0: no others) fractions of so many in all. */
+static LlmAutomaton *
+compile_writable (guint n_digits)
+{
+  g_autoptr(GString) regex = g_string_new ("-?(?:0|[1-9][0-9]{0," MAX_DIGITS "})");
+
+  if (n_digits > 0)
+    g_string_append_printf (regex, "|-?0\\.[0-9]{1,%u}", n_digits);
+  for (guint n = 1; n < n_digits; n++)
+    g_string_append_printf (regex, "|-?[1-9][0-9]{%u}\\.[0-9]{1,%u}", n - 1, n_digits - n);
+  return compile (regex->str);
+}
+
+/* Whether no state leads back to itself: from all of them an end can be reached. */
+static gboolean
+is_finite (const LlmAutomaton *automaton)
+{
+  const guint n_states = automaton->n_states, n_classes = automaton->n_classes;
+  g_autofree guint *n_sources = g_new0 (guint, n_states + 1);
+  g_autoptr(GArray) free_states = g_array_new (FALSE, FALSE, sizeof (guint));
+  guint n_done = 0;
+
+  for (gsize i = 0; i < (gsize) n_states * n_classes; i++)
+    if (automaton->next[i] != LLM_DEAD)
+      n_sources[automaton->next[i]]++;
+  for (guint state = 0; state < n_states; state++)
+    if (n_sources[state] == 0)
+      g_array_append_val (free_states, state);
+  for (; free_states->len > 0; n_done++)
+    {
+      const guint32 *row;
+      guint state = g_array_index (free_states, guint, free_states->len - 1);
+
+      g_array_set_size (free_states, free_states->len - 1);
+      row = automaton->next + (gsize) state * n_classes;
+      for (guint c = 0; c < n_classes; c++)
+        if (row[c] != LLM_DEAD && --n_sources[row[c]] == 0)
+          g_array_append_val (free_states, row[c]);
+    }
+  return n_done == n_states;
+}
+
+/* @written and what else of @numbers has a text like @regex, if those are so many numbers and no
+ * more: they were named one by one, and are read as what they were named. */
+static LlmAutomaton *
+add_named (LlmAutomaton       *written,
+           const LlmAutomaton *numbers,
+           const char         *regex)
+{
+  g_autoptr(LlmAutomaton) old = written;
+  g_autoptr(LlmAutomaton) kind = written != NULL ? compile (regex) : NULL;
+  g_autoptr(LlmAutomaton) of_kind =
+    kind != NULL ? llm_automaton_combine (numbers, kind, LLM_COMBINE_AND) : NULL;
+  g_autoptr(LlmAutomaton) others =
+    of_kind != NULL ? llm_automaton_combine (of_kind, old, LLM_COMBINE_WITHOUT) : NULL;
+
+  if (others == NULL)
+    return NULL;
+  if (llm_automaton_is_empty (others) || !is_finite (others))
+    return g_steal_pointer (&old);
+  return llm_automaton_combine (old, others, LLM_COMBINE_OR);
+}
+
 LlmAutomaton *
 llm_json_numbers_to_write (const LlmAutomaton *numbers)
 {
   g_autoptr(LlmAutomaton) integers = llm_json_integers ();
-  g_autoptr(LlmAutomaton) others = NULL;
+  g_autoptr(LlmAutomaton) fractions =
+    llm_automaton_combine (numbers, integers, LLM_COMBINE_WITHOUT);
   g_autoptr(LlmAutomaton) writable = NULL;
-  g_autoptr(GString) regex = g_string_new ("-?(?:0|[1-9][0-9]{0," MAX_DIGITS "})");
+  LlmAutomaton *written;
 
-  others = llm_automaton_combine (numbers, integers, LLM_COMBINE_WITHOUT);
-  if (others == NULL)
+  if (fractions == NULL)
     return NULL;
-  if (!llm_automaton_is_empty (others))
-    {
-      g_string_append_printf (regex, "|-?0\\.[0-9]{1,%u}", EXACT_DIGITS);
-      for (guint n = 1; n < EXACT_DIGITS; n++)
-        g_string_append_printf (regex, "|-?[1-9][0-9]{%u}\\.[0-9]{1,%u}", n - 1, EXACT_DIGITS - n);
-    }
-  writable = compile (regex->str);
+  writable = compile_writable (llm_automaton_is_empty (fractions) ? 0 : EXACT_DIGITS);
+  written = llm_automaton_combine (numbers, writable, LLM_COMBINE_AND);
+  if (!llm_automaton_is_empty (fractions))
+    written = add_named (written, numbers, "-?" WHOLE "\\.[0-9]*[1-9]");
+  written = add_named (written, numbers, "-?[1-9][0-9]*");
+  if (written == NULL || !llm_automaton_is_empty (written))
+    return written;
+
+  /* bounds so close that nothing shorter is between them */
+  llm_automaton_unref (written);
+  g_clear_pointer (&writable, llm_automaton_unref);
+  writable = compile_writable (CLOSE_DIGITS);
   return llm_automaton_combine (numbers, writable, LLM_COMBINE_AND);
 }

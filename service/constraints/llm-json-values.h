@@ -25,7 +25,7 @@ LlmAutomaton *llm_json_numbers_by      (const LlmDecimal   *bound,
 /* Multiples of @factor, which is greater than 0, as decimals. */
 LlmAutomaton *llm_json_multiples       (const LlmDecimal   *factor);
 /* Of a language of numbers, the texts to write: whole numbers without a point where all are, and
- * no more digits than programs read exactly. */
+ * no more digits than programs read exactly, but for numbers that are named one by one. */
 LlmAutomaton *llm_json_numbers_to_write (const LlmAutomaton *numbers);
 
 /* All strings of @min to @max characters (G_MAXUINT: no limit). */

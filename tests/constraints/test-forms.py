@@ -46,6 +46,30 @@ def check_forms(probe, path):
     check(n_taken == 74, f"{n_taken} forms are taken")
 
 
+def check_digits(probe):
+    """Numbers that are named are written whatever digits they have; others as programs read them."""
+    long = 123456789012345678901234567890123
+    cases = [
+        ({"const": 3.141592653589793}, [3.141592653589793], [3.14159265358979]),
+        ({"const": 0.30000000000000004}, [0.30000000000000004], [0.3]),
+        ({"const": -2.718281828459045}, [-2.718281828459045], [2.718281828459045]),
+        ({"enum": [52.520006599999996, 1.5]}, [52.520006599999996, 1.5], [52.5200066]),
+        ({"enum": [long, 5]}, [long, 5], [long + 1]),
+        ({"enum": [3.141592653589793, 1]}, [3.141592653589793, 1], [3]),
+        ({"anyOf": [{"const": 3.141592653589793}, {"type": "integer"}]}, [3.141592653589793, 7], [0.5]),
+        ({"minimum": 3.141592653589793, "maximum": 3.141592653589793}, [3.141592653589793], [3.1]),
+        ({"type": "number", "minimum": 0.12345678901234566, "maximum": 0.12345678901234568},
+         [0.12345678901234567], [0.123456789012345]),
+    ]
+    for schema, valid, invalid in cases:
+        found = ask(probe, schema, [*valid, *invalid], walks=2)
+        if "error" in found:
+            check(False, f"{schema}: {found['error']}")
+            continue
+        check(found["accepted"] == [True] * len(valid) + [False] * len(invalid),
+              f"{schema}: {found['accepted']}")
+
+
 def check_drafts(probe):
     """Schemas that mean something else in another draft: what walks write is valid in theirs."""
     uri = "http://json-schema.org/draft-0{}/schema#"
@@ -199,6 +223,7 @@ def check_properties(probe):
 def main():
     probe = suite.Probe(sys.argv[1], sys.argv[2])
     check_forms(probe, pathlib.Path(sys.argv[3]))
+    check_digits(probe)
     check_drafts(probe)
     check_unheld(probe)
     check_counts(probe)

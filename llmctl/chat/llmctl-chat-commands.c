@@ -17,6 +17,7 @@
 #include "llmctl/llmctl-options.h"
 #include "llmctl/output/llmctl-output.h"
 #include "llmctl/output/llmctl-progress.h"
+#include "llmctl/output/llmctl-words.h"
 #include "llmctl/bus/llmctl-wait.h"
 
 /* A line of a list: @is_current is marked. */
@@ -166,11 +167,11 @@ run_tokens (LlmctlChat  *self,
     llmctl_output_printf (LLMCTL_STYLE_PLAIN, _("%u of %u tokens (%s)\n"),
                           llmsvc_context_get_tokens (self->context),
                           llmsvc_model_get_context_length (model),
-                          llmsvc_context_get_residency (self->context));
+                          llmctl_words_say (llmsvc_context_get_residency (self->context)));
   else
     llmctl_output_printf (LLMCTL_STYLE_PLAIN, _("%u tokens (%s)\n"),
                           llmsvc_context_get_tokens (self->context),
-                          llmsvc_context_get_residency (self->context));
+                          llmctl_words_say (llmsvc_context_get_residency (self->context)));
   return TRUE;
 }
 

@@ -157,15 +157,15 @@ say (LlmctlChat *self,
                    g_variant_ref_sink (g_variant_new ("(ssa{sv})", role, text, NULL)));
 }
 
-/* Once: what to do about a conversation that the context has no more room for. */
+/* What to do about a conversation that the context has no more room for: once, then in short. */
 static void
 tell_full (LlmctlChat *self)
 {
-  if (self->has_told_full)
-    return;
+  llmctl_chat_note (self, "%s", self->has_told_full
+                                  ? _("The conversation is full: /undo, /new or “/set on-overflow=slide”")
+                                  : _("The conversation is as long as the model can see: /undo forgets the\n"
+                                      "last turn, /new begins anew, “/set on-overflow=slide” lets the oldest go."));
   self->has_told_full = TRUE;
-  llmctl_chat_note (self, _("The conversation is as long as the model can see: /undo forgets the last turn, "
-                            "/new begins anew,\nand “/set on-overflow=slide” lets the oldest go."));
 }
 
 static void

@@ -18,6 +18,7 @@
 #include "llmctl/output/llmctl-progress.h"
 #include "llmctl/output/llmctl-rows.h"
 #include "llmctl/output/llmctl-term.h"
+#include "llmctl/output/llmctl-words.h"
 
 /* (transfer floating): what JSON has of a context; @memory and @messages are nullable. */
 static GVariant *
@@ -77,7 +78,7 @@ static const LlmctlColumn columns[] = {
   { N_("Name"), "name", llmctl_format_name },
   { N_("Revision"), "revision", llmctl_format_number },
   { N_("Tokens"), "tokens", llmctl_format_number },
-  { N_("Where"), "residency", llmctl_format_text },
+  { N_("Where"), "residency", llmctl_format_word },
   { N_("In memory"), "memory/memory-bytes", llmctl_format_size },
   { N_("On storage"), "memory/storage-bytes", llmctl_format_size },
   { NULL }
@@ -160,7 +161,7 @@ run_show (int       argc,
                         ngettext ("%s: %u message, %u tokens (%s)\n",
                                   "%s: %u messages, %u tokens (%s)\n", messages->len),
                         argv[1], messages->len, llmsvc_context_get_tokens (context),
-                        llmsvc_context_get_residency (context));
+                        llmctl_words_say (llmsvc_context_get_residency (context)));
   if (memory != NULL)
     {
       llmctl_context_memory_print (memory);

@@ -10,12 +10,20 @@
 
 #include "llmctl/bus/llmctl-service.h"
 #include "llmctl/output/llmctl-output.h"
+#include "llmctl/output/llmctl-words.h"
 
 char *
 llmctl_format_text (GVariant   *row,
                     const char *key)
 {
   return g_strdup (llmctl_dict_get_string (row, key));
+}
+
+char *
+llmctl_format_word (GVariant   *row,
+                    const char *key)
+{
+  return g_strdup (llmctl_words_say (llmctl_dict_get_string (row, key)));
 }
 
 char *

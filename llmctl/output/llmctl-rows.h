@@ -33,6 +33,9 @@ gboolean llmctl_rows_show  (const LlmctlColumn *columns,
 
 char *llmctl_format_text   (GVariant           *row,
                             const char         *key);
+/* What llmctl_words_say() knows. */
+char *llmctl_format_word   (GVariant           *row,
+                            const char         *key);
 /* A name that may be missing. */
 char *llmctl_format_name   (GVariant           *row,
                             const char         *key);

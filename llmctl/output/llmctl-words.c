@@ -13,6 +13,9 @@ static const char *const words[] = {
   NC_("state", "ready"), NC_("state", "loading"), NC_("state", "no-model"),
   NC_("state", "disabled"), NC_("state", "failed"),
   NC_("state", "none"), NC_("state", "low"), NC_("state", "medium"), NC_("state", "critical"),
+  /* Translators: where a context is */
+  NC_("state", "memory"), NC_("state", "compressed"), NC_("state", "storage"),
+  NC_("state", "text"), NC_("state", "damaged"),
 };
 
 const char *

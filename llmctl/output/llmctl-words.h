@@ -8,7 +8,7 @@
 
 G_BEGIN_DECLS
 
-/* (transfer none): @word, a value of Availability or Pressure, in the user's language; itself where
+/* (transfer none): @word, a value of Availability, Pressure or Residency, in the user's language; itself where
  * it is none of those. JSON has the words as they are. */
 const char *llmctl_words_say (const char *word);
 

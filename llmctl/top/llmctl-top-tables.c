@@ -79,7 +79,7 @@ static const Column app_columns[] = {
 };
 static const Column context_columns[] = {
   { N_("Context"), "name", format_context, 0 },
-  { N_("Lives in"), "residency", llmctl_format_text, 56 },
+  { N_("Lives in"), "residency", llmctl_format_word, 56 },
   { N_("Tokens"), "tokens", llmctl_format_number, 20 },
   { N_("Memory"), "memory-bytes", format_bytes, 10 },
   { N_("Storage"), "storage-bytes", format_bytes, 0 },

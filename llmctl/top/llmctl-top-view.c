@@ -80,7 +80,7 @@ draw_service (LlmctlTopView *self,
       llmctl_frame_printf (frame, LLMCTL_STYLE_PLAIN, "%s  ",
                            llmctl_dict_get_string (sample, "service/version"));
       llmctl_frame_put (frame, llmctl_service_get_style (availability, "ready", "failed"),
-                        availability);
+                        llmctl_words_say (availability));
       llmctl_frame_put (frame, LLMCTL_STYLE_PLAIN,
                         self->is_system ? _(", on the system bus") : _(", on the session bus"));
     }

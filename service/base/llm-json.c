@@ -295,6 +295,15 @@ llm_json_get (const LlmJson *self,
   return NULL;
 }
 
+LlmJson *
+llm_json_get_set (const LlmJson *self,
+                  const char    *key)
+{
+  LlmJson *value = llm_json_get (self, key);
+
+  return value != NULL && value->kind != LLM_JSON_NULL ? value : NULL;
+}
+
 gboolean
 llm_json_is (const LlmJson *self,
              const char    *text)

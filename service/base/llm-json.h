@@ -55,6 +55,9 @@ LlmJson *llm_json_take        (LlmJson       *self,
 /* (nullable): the member with this key, if it is an object that has one. */
 LlmJson *llm_json_get         (const LlmJson *self,
                                const char    *key);
+/* The same; NULL, too, where it is null, as programs write what is not set. */
+LlmJson *llm_json_get_set     (const LlmJson *self,
+                               const char    *key);
 /* Whether it is the string @text. */
 gboolean llm_json_is          (const LlmJson *self,
                                const char    *text);

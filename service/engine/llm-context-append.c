@@ -143,7 +143,7 @@ submit (GTask   *task,
   if (n_tokens >= n_ctx)
     llm_fail (&error, LLMSVC_ERROR_CONTEXT_FULL,
               "With this text the context would hold %u tokens; it has room for %u. Shorten it, "
-              "roll turns back, or begin a new context", n_tokens, n_ctx);
+              "take turns back, or begin a new context", n_tokens, n_ctx);
   else if (llm_engine_admit_tokens (call->engine, self->app, n_held, n_tokens, &error))
     call->request = new_prefill (call, &error);
   if (call->request == NULL)

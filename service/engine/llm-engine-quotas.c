@@ -276,7 +276,7 @@ llm_engine_admit_tokens (LlmEngine *self,
   if (limit > 0 && n_all > limit)
     return llm_fail (error, LLMSVC_ERROR_QUOTA_EXCEEDED,
                      "With %u more tokens this application's contexts would hold %ju and may hold "
-                     "%ju; close contexts or roll turns back", n_tokens - MIN (n_tokens, n_held),
+                     "%ju; close contexts or take turns back", n_tokens - MIN (n_tokens, n_held),
                      n_all, limit);
   if (disk_limit > 0 && app->disk >= disk_limit)
     return llm_fail (error, LLMSVC_ERROR_QUOTA_EXCEEDED,

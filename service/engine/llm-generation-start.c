@@ -48,7 +48,7 @@ check_length (LlmCall *call,
                      call->n_system, n_ctx / 2 / chunk_slots * chunk_slots);
   return llm_fail (error, LLMSVC_ERROR_CONTEXT_FULL,
                    "The prompt has %u tokens with what the context holds; the context has room for "
-                   "%u, and the answer needs at least one of them. Shorten it, roll turns back, or "
+                   "%u, and the answer needs at least one of them. Shorten it, take turns back, or "
                    "begin a new context", n_prompt, n_ctx);
 }
 

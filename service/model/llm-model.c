@@ -79,12 +79,16 @@ read_named_templates (LlmModel  *self,
     }
   for (gsize i = 0; i < MIN (n, MAX_NAMED); i++)
     {
-      NamedTemplate *named = g_new0 (NamedTemplate, 1);
+      g_autofree char *name = g_utf8_make_valid (names[i].text, (gssize) names[i].length);
+      NamedTemplate *named;
       g_autofree char *key = NULL;
       g_autofree char *source = NULL;
 
+      if (g_str_equal (name, "default"))
+        continue;
+      named = g_new0 (NamedTemplate, 1);
       g_ptr_array_add (self->named, named);
-      named->name = g_utf8_make_valid (names[i].text, (gssize) names[i].length);
+      named->name = g_steal_pointer (&name);
       key = g_strconcat (TEMPLATE_KEY ".", named->name, NULL);
       source = llm_gguf_get_string (self->gguf, key, TRUE, &named->error);
       if (named->error == NULL)
@@ -131,6 +135,8 @@ new_model (LlmGguf   *gguf,
 
   /* A template that is not known only stops chats; one that can't be read is an error. */
   source = llm_gguf_get_string (gguf, TEMPLATE_KEY, TRUE, &local_error);
+  if (source == NULL && local_error == NULL)
+    source = llm_gguf_get_string (gguf, TEMPLATE_KEY ".default", TRUE, &local_error);
   if (local_error != NULL)
     {
       g_propagate_error (error, g_steal_pointer (&local_error));

@@ -46,6 +46,25 @@ def check_forms(probe, path):
     check(n_taken == 74, f"{n_taken} forms are taken")
 
 
+def check_nulls(probe):
+    """What is null is not set, for the keyword itself and for those that look at it."""
+    cases = [
+        ({"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"],
+          "additionalProperties": None}, [{"a": 1}, {"a": 1, "b": "x"}], [{"a": "1"}]),
+        ({"type": "array", "items": [{"type": "integer"}], "additionalItems": None}, [[1], [1, "x"]],
+         [["x"]]),
+        ({"type": "array", "items": None, "prefixItems": None, "minItems": 1}, [["x"]], [[]]),
+        ({"type": "integer", "minimum": 3, "exclusiveMinimum": None}, [3], [2]),
+        ({"type": None, "enum": [1, "a"]}, [1, "a"], [2]),
+        ({"type": "object", "properties": None, "patternProperties": None, "required": None}, [{}], [1]),
+        ({"const": None}, [None], [0]),
+    ]
+    for schema, valid, invalid in cases:
+        found = ask(probe, schema, [*valid, *invalid])
+        check(found.get("accepted") == [True] * len(valid) + [False] * len(invalid),
+              f"{schema}: {found.get('error', found.get('accepted'))}")
+
+
 def check_digits(probe):
     """Numbers that are named are written whatever digits they have; others as programs read them."""
     long = 123456789012345678901234567890123
@@ -223,6 +242,7 @@ def check_properties(probe):
 def main():
     probe = suite.Probe(sys.argv[1], sys.argv[2])
     check_forms(probe, pathlib.Path(sys.argv[3]))
+    check_nulls(probe)
     check_digits(probe)
     check_drafts(probe)
     check_unheld(probe)

@@ -204,6 +204,23 @@ test_templates (void)
   g_assert_nonnull (strstr (error->message, "“none”; it has default, tool_use, rag, broken"));
 }
 
+/* Files that have all of their templates by name. */
+static void
+test_named_default (void)
+{
+  const LlmTestModel shape = { .seed = 1, .names_default = TRUE };
+  g_autoptr(GBytes) bytes = llm_test_model_new (&shape);
+  g_autoptr(LlmGguf) gguf = llm_gguf_new_for_bytes (bytes, "test.gguf", NULL);
+  g_autoptr(LlmModel) model = llm_model_new_for_gguf (gguf, NULL);
+  g_autoptr(GError) error = NULL;
+  LlmTemplate *own = llm_model_get_template (model, &error);
+
+  g_assert_no_error (error);
+  g_assert_nonnull (own);
+  g_assert_true (llm_model_choose_template (model, NULL, TRUE, NULL) == own);
+  g_assert_true (llm_model_choose_template (model, "default", FALSE, NULL) == own);
+}
+
 int
 main (int    argc,
       char **argv)
@@ -213,5 +230,6 @@ main (int    argc,
   g_test_add_func ("/prepare/settled", test_settled);
   g_test_add_func ("/prepare/system", test_system);
   g_test_add_func ("/prepare/templates", test_templates);
+  g_test_add_func ("/prepare/named-default", test_named_default);
   return g_test_run ();
 }

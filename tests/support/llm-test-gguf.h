@@ -117,6 +117,7 @@ typedef struct
   gboolean adds_eos;        /* tokenizer.ggml.add_eos_token */
   gboolean has_templates;   /* chat templates with the names “tool_use”, “rag” and “broken”, which write
                              * their name and all contents */
+  gboolean names_default;   /* the own one has a name like them, and no place of its own */
   double rope_base;         /* [10000] */
   guint64 seed;
 } LlmTestModel;

@@ -120,7 +120,8 @@ add_vocabulary (const LlmTestModel *shape,
                          LLM_TEST_TOKEN_IM_END);
   llm_test_gguf_add_int (gguf, "tokenizer.ggml.add_bos_token", LLM_GGUF_BOOL, 1);
   llm_test_gguf_add_int (gguf, "tokenizer.ggml.add_eos_token", LLM_GGUF_BOOL, shape->adds_eos);
-  llm_test_gguf_add_string (gguf, "tokenizer.chat_template", chatml);
+  llm_test_gguf_add_string (gguf, shape->names_default ? "tokenizer.chat_template.default"
+                                                       : "tokenizer.chat_template", chatml);
   for (guint i = 0; shape->has_templates && i < G_N_ELEMENTS (names); i++)
     {
       g_autofree char *key = g_strconcat ("tokenizer.chat_template.", names[i], NULL);

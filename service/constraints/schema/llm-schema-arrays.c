@@ -143,13 +143,13 @@ find_enum (LlmSchema *self,
     found = find_enum (self, g_array_index (llm_schema_get_term (self, term)->parts, LlmTerm, i));
   if (node->kind != LLM_TERM_KIND_SCHEMA || node->node->kind != LLM_JSON_OBJECT)
     return found;
-  found = llm_json_get (node->node, "enum");
-  ref = llm_json_get (node->node, "$ref");
+  found = llm_json_get_set (node->node, "enum");
+  ref = llm_json_get_set (node->node, "$ref");
   if (found == NULL && ref != NULL)
     {
       const LlmJson *referred = llm_schema_resolve (self, node->node, ref, FALSE);
 
-      found = referred != NULL ? llm_json_get (referred, "enum") : NULL;
+      found = referred != NULL ? llm_json_get_set (referred, "enum") : NULL;
     }
   return found != NULL && found->kind == LLM_JSON_ARRAY ? found : NULL;
 }

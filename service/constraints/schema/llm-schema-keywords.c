@@ -78,7 +78,7 @@ read_bound (LlmSchema     *self,
   gboolean is_exclusive = g_str_has_prefix (keyword, "exclusive");
   gboolean is_minimum = g_str_has_suffix (keyword, "inimum");
   const LlmJson *exclusive =
-    llm_json_get (node, is_minimum ? "exclusiveMinimum" : "exclusiveMaximum");
+    llm_json_get_set (node, is_minimum ? "exclusiveMinimum" : "exclusiveMaximum");
 
   /* in draft 4 it says what the other bound is */
   if (is_exclusive && (value->kind == LLM_JSON_TRUE || value->kind == LLM_JSON_FALSE))
@@ -196,8 +196,8 @@ read_items (LlmSchema     *self,
             const char    *keyword,
             const LlmJson *value)
 {
-  const LlmJson *prefix = llm_json_get (node, "prefixItems");
-  const LlmJson *items = llm_json_get (node, "items");
+  const LlmJson *prefix = llm_json_get_set (node, "prefixItems");
+  const LlmJson *items = llm_json_get_set (node, "items");
   LlmArrayShape *array;
   LlmShape *shape = new_arrays (self, &array);
 
@@ -206,7 +206,7 @@ read_items (LlmSchema     *self,
   if (prefix == NULL && items->kind == LLM_JSON_ARRAY)
     {
       prefix = items;
-      items = llm_json_get (node, "additionalItems");
+      items = llm_json_get_set (node, "additionalItems");
     }
   if (prefix != NULL && prefix->kind != LLM_JSON_ARRAY)
     return llm_schema_fail (self, prefix, "it must be an array of schemas");
@@ -249,8 +249,8 @@ read_contains (LlmSchema     *self,
                const char    *keyword,
                const LlmJson *value)
 {
-  const LlmJson *min = llm_json_get (node, "minContains");
-  const LlmJson *max = llm_json_get (node, "maxContains");
+  const LlmJson *min = llm_json_get_set (node, "minContains");
+  const LlmJson *max = llm_json_get_set (node, "maxContains");
   LlmContained contained = { LLM_TERM_ANY, 1, LLM_NO_MAX, 0 };
   LlmArrayShape *array;
   LlmShape *shape = new_arrays (self, &array);
@@ -357,9 +357,9 @@ read_properties (LlmSchema     *self,
                  const char    *keyword,
                  const LlmJson *value)
 {
-  const LlmJson *properties = llm_json_get (node, "properties");
-  const LlmJson *patterns = llm_json_get (node, "patternProperties");
-  const LlmJson *others = llm_json_get (node, "additionalProperties");
+  const LlmJson *properties = llm_json_get_set (node, "properties");
+  const LlmJson *patterns = llm_json_get_set (node, "patternProperties");
+  const LlmJson *others = llm_json_get_set (node, "additionalProperties");
   LlmObjectShape *object;
   LlmShape *shape = new_objects (self, &object);
 

@@ -126,7 +126,7 @@ static gboolean
 is_true (const LlmJson *node,
          const char    *key)
 {
-  const LlmJson *value = llm_json_get (node, key);
+  const LlmJson *value = llm_json_get_set (node, key);
 
   return value != NULL && value->kind == LLM_JSON_TRUE;
 }
@@ -269,8 +269,8 @@ read_if (LlmSchema     *self,
          const LlmJson *node,
          const LlmJson *value)
 {
-  const LlmJson *then = llm_json_get (node, "then");
-  const LlmJson *otherwise = llm_json_get (node, "else");
+  const LlmJson *then = llm_json_get_set (node, "then");
+  const LlmJson *otherwise = llm_json_get_set (node, "else");
   const LlmShape *condition, *opposite, *part;
 
   if (then == NULL && otherwise == NULL)
@@ -411,7 +411,7 @@ llm_schema_read_node (LlmSchema     *self,
   const LlmShape *shape = llm_shape_new_any (self);
   const LlmJson *before = self->at;
   /* beside a reference older drafts read nothing */
-  gboolean is_reference = self->draft <= 7 && llm_json_get (node, "$ref") != NULL;
+  gboolean is_reference = self->draft <= 7 && llm_json_get_set (node, "$ref") != NULL;
 
   for (guint pass = 0; pass < 3; pass++)
     for (guint i = 0; i < node->values->len && shape != NULL; i++)
@@ -422,7 +422,7 @@ llm_schema_read_node (LlmSchema     *self,
           shape = add_keyword (self, node, i, shape);
       }
   self->at = before;
-  if (shape != NULL && is_true (node, "nullable") && llm_json_get (node, "type") == NULL)
+  if (shape != NULL && is_true (node, "nullable") && llm_json_get_set (node, "type") == NULL)
     {
       LlmShape *null = llm_shape_new_none (self);
 

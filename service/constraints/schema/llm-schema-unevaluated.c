@@ -22,17 +22,17 @@ add_nodes (LlmSchema     *self,
 {
   static const char *const branches[] = { "anyOf", "oneOf", "if", "dependentSchemas", "dependencies" };
   static const char *const references[] = { "$ref", "$dynamicRef", "$recursiveRef" };
-  const LlmJson *all = llm_json_get (node, "allOf");
+  const LlmJson *all = llm_json_get_set (node, "allOf");
 
   for (guint i = 0; i < G_N_ELEMENTS (branches); i++)
-    if (llm_json_get (node, branches[i]) != NULL || depth > MAX_DEPTH)
+    if (llm_json_get_set (node, branches[i]) != NULL || depth > MAX_DEPTH)
       {
         llm_schema_refuse (self, NULL, "it is not supported together with “%s”", branches[i]);
         return FALSE;
       }
   for (guint i = 0; i < G_N_ELEMENTS (references); i++)
     {
-      const LlmJson *ref = llm_json_get (node, references[i]);
+      const LlmJson *ref = llm_json_get_set (node, references[i]);
       const LlmJson *found = ref != NULL ? llm_schema_resolve (self, node, ref, i > 0) : NULL;
 
       if (ref != NULL && (found == NULL || !add_nodes (self, found, depth + 1, add, data)))
@@ -59,8 +59,8 @@ add_members (LlmSchema     *self,
              gpointer       data)
 {
   Members *members = data;
-  const LlmJson *properties = llm_json_get (node, "properties");
-  const LlmJson *patterns = llm_json_get (node, "patternProperties");
+  const LlmJson *properties = llm_json_get_set (node, "properties");
+  const LlmJson *patterns = llm_json_get_set (node, "patternProperties");
 
   for (guint i = 0; properties != NULL && properties->keys != NULL && i < properties->keys->len; i++)
     {
@@ -70,8 +70,8 @@ add_members (LlmSchema     *self,
         llm_object_shape_add (self, members->object, key->str, key->len, LLM_TERM_ANY);
     }
   members->is_all |=
-    llm_json_get (node, "additionalProperties") != NULL
-    || (node != members->top && llm_json_get (node, "unevaluatedProperties") != NULL);
+    llm_json_get_set (node, "additionalProperties") != NULL
+    || (node != members->top && llm_json_get_set (node, "unevaluatedProperties") != NULL);
   if (patterns != NULL)
     llm_schema_refuse (self, NULL, "it is not supported together with “patternProperties”");
   return self->error == NULL;
@@ -107,19 +107,19 @@ add_items (LlmSchema     *self,
            gpointer       data)
 {
   Items *found = data;
-  const LlmJson *prefix = llm_json_get (node, "prefixItems");
-  const LlmJson *items = llm_json_get (node, "items");
+  const LlmJson *prefix = llm_json_get_set (node, "prefixItems");
+  const LlmJson *items = llm_json_get_set (node, "items");
 
   if (prefix == NULL && items != NULL && items->kind == LLM_JSON_ARRAY)
     {
       prefix = items;
-      items = llm_json_get (node, "additionalItems");
+      items = llm_json_get_set (node, "additionalItems");
     }
   if (prefix != NULL && prefix->kind == LLM_JSON_ARRAY)
     found->n_prefix = MAX (found->n_prefix, prefix->values->len);
   found->is_all |= items != NULL
-                   || (node != found->top && llm_json_get (node, "unevaluatedItems") != NULL);
-  if (llm_json_get (node, "contains") != NULL)
+                   || (node != found->top && llm_json_get_set (node, "unevaluatedItems") != NULL);
+  if (llm_json_get_set (node, "contains") != NULL)
     llm_schema_refuse (self, NULL, "it is not supported together with “contains”");
   return self->error == NULL;
 }

@@ -74,7 +74,7 @@ read_parameters (LlmTool       *tool,
                  const LlmJson *parameters,
                  GError       **error)
 {
-  const LlmJson *type = parameters != NULL ? llm_json_get (parameters, "type") : NULL;
+  const LlmJson *type = parameters != NULL ? llm_json_get_set (parameters, "type") : NULL;
   GString *text;
 
   if (parameters == NULL)
@@ -123,12 +123,11 @@ read_tool (LlmTools      *self,
   if (name == NULL || !is_name (name))
     return fail (name != NULL ? name : function, error,
                  "a name must have 1 to 64 letters, digits, “_”, “-” and “.”");
-  description = llm_json_get (function, "description");
+  description = llm_json_get_set (function, "description");
   if (description != NULL && description->kind != LLM_JSON_STRING)
     return fail (description, error, "it must be a string");
-  strict = llm_json_get (function, "strict");
-  if (strict != NULL && strict->kind != LLM_JSON_TRUE && strict->kind != LLM_JSON_FALSE
-      && strict->kind != LLM_JSON_NULL)
+  strict = llm_json_get_set (function, "strict");
+  if (strict != NULL && strict->kind != LLM_JSON_TRUE && strict->kind != LLM_JSON_FALSE)
     return fail (strict, error, "it must be true or false");
   for (guint i = 0; i < self->tools->len; i++)
     if (g_str_equal (((const LlmTool *) g_ptr_array_index (self->tools, i))->name, name->text))
@@ -138,7 +137,7 @@ read_tool (LlmTools      *self,
   g_ptr_array_add (self->tools, tool);
   tool->name = g_strdup (name->text);
   tool->is_strict = self->is_strict || (strict != NULL && strict->kind == LLM_JSON_TRUE);
-  parameters = llm_json_get (function, "parameters");
+  parameters = llm_json_get_set (function, "parameters");
   return read_parameters (tool, function, parameters, error);
 }
 
@@ -149,12 +148,22 @@ write_tool (const LlmJson *node,
 {
   const LlmJson *function = llm_json_get (node, "function");
 
-  g_string_append (text, "{\"type\":\"function\",\"function\":");
-  llm_json_write (function, text);
-  g_string_truncate (text, text->len - 1);
-  if (llm_json_get (function, "description") == NULL)
+  g_string_append (text, "{\"type\":\"function\",\"function\":{");
+  for (guint i = 0; i < function->keys->len; i++)
+    {
+      const LlmJson *value = g_ptr_array_index (function->values, i);
+
+      if (value->kind == LLM_JSON_NULL)
+        continue;
+      if (!g_str_has_suffix (text->str, "{"))
+        g_string_append_c (text, ',');
+      llm_json_write (g_ptr_array_index (function->keys, i), text);
+      g_string_append_c (text, ':');
+      llm_json_write (value, text);
+    }
+  if (llm_json_get_set (function, "description") == NULL)
     g_string_append (text, ",\"description\":\"\"");
-  if (llm_json_get (function, "parameters") == NULL)
+  if (llm_json_get_set (function, "parameters") == NULL)
     g_string_append (text, ",\"parameters\":{\"type\":\"object\",\"properties\":{}}");
   g_string_append (text, "}}");
 }

@@ -60,7 +60,8 @@ def check_nulls(probe):
         ({"const": None}, [None], [0]),
     ]
     for schema, valid, invalid in cases:
-        found = ask(probe, schema, [*valid, *invalid])
+        found = probe.ask(suite.LOOSE_SCHEMA, json.dumps(schema),
+                          [suite.write(instance, {}, {}) for instance in [*valid, *invalid]], 0)
         check(found.get("accepted") == [True] * len(valid) + [False] * len(invalid),
               f"{schema}: {found.get('error', found.get('accepted'))}")
 

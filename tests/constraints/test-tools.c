@@ -580,6 +580,33 @@ test_refused (void)
     }
 }
 
+/* As programs write what is not set; templates are spared it. */
+static void
+test_nulls (void)
+{
+  static const char nulls[] =
+    FUNCTION ("\"name\": \"a\", \"description\": null, \"parameters\": null, \"strict\": null");
+  static const char typeless[] =
+    FUNCTION ("\"name\": \"a\", \"parameters\": {\"type\": null, \"additionalProperties\": null}");
+  const char *const both[] = { nulls, typeless };
+  g_autoptr(LlmCallFormat) format = llm_call_format_new (NULL, NULL);
+
+  for (guint i = 0; i < G_N_ELEMENTS (both); i++)
+    {
+      g_autoptr(GError) error = NULL;
+      g_autoptr(LlmTools) tools = llm_tools_read (both[i], "required", TRUE, FALSE, &error);
+      g_autoptr(LlmGrammar) grammar =
+        tools != NULL ? llm_tool_grammar_new (tools, format, &error) : NULL;
+
+      g_assert_no_error (error);
+      g_assert_nonnull (grammar);
+      g_test_message ("%s", tools->text);
+      g_assert_nonnull (strstr (tools->text, "\"description\":\"\""));
+      g_assert_null (strstr (tools->text, "description\":null"));
+      g_assert_null (strstr (tools->text, "parameters\":null"));
+    }
+}
+
 /* Templates that know no tools get them as text. */
 static void
 test_messages (void)
@@ -636,6 +663,7 @@ main (int    argc,
   g_test_add_func ("/constraints/tools/cut", test_cut);
   g_test_add_func ("/constraints/tools/control", test_control);
   g_test_add_func ("/constraints/tools/refused", test_refused);
+  g_test_add_func ("/constraints/tools/nulls", test_nulls);
   g_test_add_func ("/constraints/tools/messages", test_messages);
   return g_test_run ();
 }

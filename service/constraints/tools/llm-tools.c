@@ -67,6 +67,29 @@ lists_properties (const LlmJson *schema)
   return TRUE;
 }
 
+/* The members of @object that are set, and its beginning: the end is the caller's. */
+static void
+write_members (const LlmJson *object,
+               GString       *text)
+{
+  char before = '{';
+
+  for (guint i = 0; i < object->keys->len; i++)
+    {
+      const LlmJson *value = g_ptr_array_index (object->values, i);
+
+      if (value->kind == LLM_JSON_NULL)
+        continue;
+      g_string_append_c (text, before);
+      llm_json_write (g_ptr_array_index (object->keys, i), text);
+      g_string_append_c (text, ':');
+      llm_json_write (value, text);
+      before = ',';
+    }
+  if (before == '{')
+    g_string_append_c (text, before);
+}
+
 /* The schema of the arguments, which are always an object. */
 static gboolean
 read_parameters (LlmTool       *tool,
@@ -92,12 +115,12 @@ read_parameters (LlmTool       *tool,
 
   tool->pointer = llm_json_get_pointer (parameters);
   text = g_string_new (NULL);
-  llm_json_write (parameters, text);
+  write_members (parameters, text);
   if (type == NULL)
-    g_string_insert (text, 1, parameters->keys->len > 0 ? "\"type\":\"object\","
-                                                        : "\"type\":\"object\"");
+    g_string_append_printf (text, "%s\"type\":\"object\"", text->len > 1 ? "," : "");
   if (lists_properties (parameters))
-    g_string_insert (text, (gssize) text->len - 1, ",\"additionalProperties\":false");
+    g_string_append (text, ",\"additionalProperties\":false");
+  g_string_append_c (text, '}');
   tool->parameters = g_string_free (text, FALSE);
   return TRUE;
 }
@@ -148,19 +171,8 @@ write_tool (const LlmJson *node,
 {
   const LlmJson *function = llm_json_get (node, "function");
 
-  g_string_append (text, "{\"type\":\"function\",\"function\":{");
-  for (guint i = 0; i < function->keys->len; i++)
-    {
-      const LlmJson *value = g_ptr_array_index (function->values, i);
-
-      if (value->kind == LLM_JSON_NULL)
-        continue;
-      if (!g_str_has_suffix (text->str, "{"))
-        g_string_append_c (text, ',');
-      llm_json_write (g_ptr_array_index (function->keys, i), text);
-      g_string_append_c (text, ':');
-      llm_json_write (value, text);
-    }
+  g_string_append (text, "{\"type\":\"function\",\"function\":");
+  write_members (function, text);
   if (llm_json_get_set (function, "description") == NULL)
     g_string_append (text, ",\"description\":\"\"");
   if (llm_json_get_set (function, "parameters") == NULL)

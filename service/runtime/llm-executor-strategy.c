@@ -105,8 +105,9 @@ tighten (double *limit,
   *limit = *limit > 0 ? MIN (*limit, us) : us;
 }
 
-/* A part of a whole call is kept to by its first token and by each further one, so that it holds
- * for an answer of any length. Milliseconds say nothing while it is not known what steps cost. */
+/* A part of a whole call is kept to by its first token and by the longest answer that it allows, so
+ * that it holds for those between, too. Milliseconds say nothing while it is not known what steps
+ * cost. */
 static void
 find_limits (const LlmRequest  *request,
              double             whole_us,
@@ -126,8 +127,11 @@ find_limits (const LlmRequest  *request,
     limits->token_us = request->slo.tpot_ms * 1000;
   if (is_part (request->call_share))
     {
+      guint n_room = MAX (request->n_ctx, request->prompt->len + 1) - request->prompt->len;
+
+      limits->n_further = MIN (MAX (request->max_tokens, 1), n_room) - 1;
       tighten (&limits->first_us, request->call_share * whole_us);
-      tighten (&limits->token_us, request->call_share * whole_token_us);
+      limits->call_us = request->call_share * (whole_us + limits->n_further * whole_token_us);
     }
 }
 

@@ -2,6 +2,9 @@
 
 #include "sched/llm-strategy.h"
 
+/* What is no nearer to a target than by this is as near. */
+#define NOTICEABLE 0.98
+
 static gboolean
 is_better (const LlmStrategy *a,
            const LlmStrategy *b)
@@ -21,8 +24,11 @@ find_excess (const LlmStrategy       *strategy,
 {
   double first = limits->first_us > 0 ? (wait_us + strategy->alone_us) / limits->first_us : 0;
   double token = limits->token_us > 0 ? strategy->token_us / limits->token_us : 0;
+  double call = limits->call_us > 0 ? (wait_us + strategy->alone_us
+                                       + limits->n_further * strategy->token_us) / limits->call_us
+                                    : 0;
 
-  return MAX (first, token);
+  return MAX (MAX (first, token), call);
 }
 
 static gboolean
@@ -61,7 +67,8 @@ llm_strategy_choose (const LlmStrategy       *strategies,
       double excess = find_excess (&strategies[i], limits, 0);
       double least = find_excess (&strategies[best], limits, 0);
 
-      if (excess < least || (excess <= least && is_better (&strategies[i], &strategies[best])))
+      if (is_better (&strategies[i], &strategies[best]) ? NOTICEABLE * excess <= least
+                                                        : excess < NOTICEABLE * least)
         best = i;
     }
   return best;

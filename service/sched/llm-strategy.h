@@ -27,11 +27,14 @@ typedef struct
 {
   double first_us;      /* of the first token */
   double token_us;      /* of each further one */
+  double call_us;       /* of the first one and the others together */
+  guint n_further;      /* so many there are at most */
 } LlmStrategyLimits;
 
 /* The first that is in time: of equal losses the one with more of the model, then of the prompt. When
  * others' calls make all of them late, one that would be in time without them: a smaller one
- * would be late as well. When none would be, the one that misses by least. @n: at least 1. */
+ * would be late as well. When none would be, the one that misses by least; less of the model has to
+ * miss by a fiftieth less. @n: at least 1. */
 guint llm_strategy_choose    (const LlmStrategy       *strategies,
                               guint                    n,
                               const LlmStrategyLimits *limits);

@@ -365,6 +365,12 @@ test_choice (void)
     { { 10, 0 }, 0, 4 },
     { { 10, 0 }, 1000, 4 },
     { { 0, 1 }, 0, 4 },
+    /* the whole call: long answers need faster tokens, short ones only a first one in time */
+    { { 0, 0, 200, 10 }, 0, 0 },
+    { { 0, 0, 199, 10 }, 0, 1 },
+    { { 0, 0, 620, 100 }, 0, 4 },
+    { { 90, 0, 400, 1 }, 0, 1 },
+    { { 0, 0, 1, 100 }, 0, 4 },
   };
 
   for (guint i = 0; i < G_N_ELEMENTS (cases); i++)
@@ -382,6 +388,17 @@ test_choice (void)
         chosen = llm_strategy_choose (strategies, G_N_ELEMENTS (table), &cases[i].limits);
         g_assert_cmpuint ((chosen + turn) % G_N_ELEMENTS (table), ==, cases[i].chosen);
       }
+}
+
+/* What is no sooner is no reason for less of the model. */
+static void
+test_near (void)
+{
+  static const LlmStrategy strategies[] = { { 100, 100, 2, 0, 100, 14.4 }, { 100, 80, 2.1, 0, 80, 14.3 } };
+  const LlmStrategyLimits slow = { 0, 8.6 }, soon = { 10, 0 };
+
+  g_assert_cmpuint (llm_strategy_choose (strategies, 2, &slow), ==, 0);
+  g_assert_cmpuint (llm_strategy_choose (strategies, 2, &soon), ==, 1);
 }
 
 /* Of equal losses the one with more of the model, then of the prompt. */
@@ -423,6 +440,7 @@ main (int    argc,
   g_test_add ("/levels/forecast", Rig, NULL, set_up, test_forecast, tear_down);
   g_test_add ("/levels/steps", Rig, NULL, set_up, test_steps, tear_down);
   g_test_add_func ("/strategy/choice", test_choice);
+  g_test_add_func ("/strategy/near", test_near);
   g_test_add_func ("/strategy/equal", test_equal);
   g_test_add_func ("/strategy/losses", test_losses);
 

@@ -82,8 +82,12 @@ format_mark (GVariant   *model,
   return g_strdup (g_variant_lookup (model, key, "b", &is_active) && is_active ? "*" : "");
 }
 
-/* A list fits into 80 columns; “llmctl model show” has all of it. */
+/* A list fits into 80 columns, as far as ids, which are copied, leave room for that; “llmctl model
+ * show” has all of it. */
 #define MAX_TITLE_CHARACTERS 24
+#define MIN_TITLE_CHARACTERS 8
+#define ID_AND_TITLE_CHARACTERS 45
+static guint n_title_characters = MAX_TITLE_CHARACTERS;
 
 static char *
 format_short_title (GVariant   *model,
@@ -92,9 +96,9 @@ format_short_title (GVariant   *model,
   const char *title = llmctl_dict_get_string (model, key);
   g_autofree char *start = NULL;
 
-  if (g_utf8_strlen (title, -1) <= MAX_TITLE_CHARACTERS)
+  if (g_utf8_strlen (title, -1) <= n_title_characters)
     return g_strdup (title);
-  start = g_utf8_substring (title, 0, MAX_TITLE_CHARACTERS - 1);
+  start = g_utf8_substring (title, 0, n_title_characters - 1);
   return g_strconcat (start, "…", NULL);
 }
 
@@ -146,7 +150,10 @@ run_list (int       argc,
   for (guint i = 0; i < g_list_model_get_n_items (models); i++)
     {
       g_autoptr(LlmsvcModel) model = g_list_model_get_item (models, i);
+      glong n_id = g_utf8_strlen (llmsvc_model_get_id (model), -1);
 
+      n_title_characters = MIN (n_title_characters,
+                                (guint) MAX (ID_AND_TITLE_CHARACTERS - n_id, MIN_TITLE_CHARACTERS));
       g_variant_builder_add_value (&builder, describe (client, model));
     }
   all = g_variant_ref_sink (g_variant_builder_end (&builder));

@@ -79,7 +79,7 @@ bench_loss_measure (BenchLoss    *self,
     return FALSE;
   arithmetic = (LlmArithmetic) {
     .hparams = engine->hparams, .tokenizer = llm_model_get_tokenizer (engine->model),
-    .exact_forward = exact->forward, .exact_store = exact->store,
+    .reference_forward = exact->forward, .reference_store = exact->store,
     .forward = engine->forward, .store = engine->store,
   };
   return llm_arithmetic_measure (&arithmetic, LLM_N_OPS, self->tokens, self->n_ctx,
@@ -91,7 +91,7 @@ bench_loss_measure (BenchLoss    *self,
 static gboolean
 beats_chance (BenchLoss *self)
 {
-  return self->loss.exact_perplexity < self->n_vocab / 2.0;
+  return self->loss.reference_perplexity < self->n_vocab / 2.0;
 }
 
 void
@@ -115,7 +115,7 @@ bench_loss_get_json (BenchLoss *self)
   json_object_set_string_member (object, "text", self->name);
   json_object_set_int_member (object, "window", self->n_ctx);
   json_object_set_int_member (object, "scored", loss->n_scored);
-  json_object_set_double_member (object, "perplexity-in-floats", loss->exact_perplexity);
+  json_object_set_double_member (object, "perplexity-in-floats", loss->reference_perplexity);
   json_object_set_double_member (object, "perplexity", loss->perplexity);
   json_object_set_double_member (object, "perplexity-growth-percent",
                                  llm_arithmetic_get_growth (loss));

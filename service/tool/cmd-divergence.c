@@ -193,8 +193,8 @@ run_text (void)
     return tool_fail (error);
   arithmetic = (LlmArithmetic) {
     .hparams = model->hparams, .tokenizer = model->tokenizer, .pool = model->pool,
-    .exact_forward = reference->forward, .exact_store = reference->store,
-    .exact_weights = reference->weights,
+    .reference_forward = reference->forward, .reference_store = reference->store,
+    .reference_weights = reference->weights,
     .forward = model->forward, .store = model->store, .weights = model->weights,
   };
   tokens = tool_model_encode (model, text, TRUE);
@@ -206,10 +206,8 @@ run_text (void)
   printf ("scored: %u\nperplexity %s: %.4f\nperplexity: %.4f (%+.2f %%)\n"
           "mean divergence: %.6f\n99th percentile: %.6f\nlargest divergence: %.6f\n"
           "same top: %.2f %%\n",
-          loss.n_scored, is_arithmetic ? "in floats" : "of the whole model", loss.exact_perplexity,
-          loss.perplexity,
-          llm_arithmetic_get_growth (&loss), loss.mean, loss.p99,
-          loss.largest, 100 * loss.same_top);
+          loss.n_scored, is_arithmetic ? "in floats" : "of the whole model", loss.reference_perplexity,
+          loss.perplexity, llm_arithmetic_get_growth (&loss), loss.mean, loss.p99, loss.largest, 100 * loss.same_top);
   return TOOL_OK;
 }
 
@@ -286,8 +284,10 @@ run (char **arguments)
 }
 
 const ToolCommand tool_divergence = {
-  "divergence", N_("Measure what packing context memory changes, or the arithmetic, or what is left out"), NULL,
+  "divergence",
+  N_("Measure what packing context memory changes, or the arithmetic, or what is left out"), NULL,
   N_("How the logits of the next 32 tokens differ when what is remembered was "
      "packed between calls; or, with --arithmetic, how those of a text differ from what floats "
-     "give, or, with --whole, from the whole model's. The last line is “same top: X %”."), 0, entries, run,
+     "give, or, with --whole, from the whole model's. The last line is “same top: X %”."),
+  0, entries, run,
 };

@@ -84,7 +84,7 @@ typedef struct
   guint n_vocab;
   float *reference;            /* [n_ctx - first × n_vocab] */
   gboolean is_reference;
-  double exact_nll, nll;       /* sums */
+  double reference_nll, nll;   /* sums */
   guint n_same_top;
   GArray *divergences;         /* (element-type double) */
 } Comparison;
@@ -119,7 +119,7 @@ compare (guint        slot,
   if (self->is_reference)
     {
       memcpy (reference, logits, self->n_vocab * sizeof *logits);
-      self->exact_nll += get_nll (logits, self->n_vocab, self->tokens[slot + 1]);
+      self->reference_nll += get_nll (logits, self->n_vocab, self->tokens[slot + 1]);
       return;
     }
   self->nll += get_nll (logits, self->n_vocab, self->tokens[slot + 1]);
@@ -162,7 +162,7 @@ sum_up (const Comparison  *comparison,
     sum += g_array_index (all, double, i);
   *loss = (LlmArithmeticLoss) {
     .n_scored = all->len,
-    .exact_perplexity = exp (comparison->exact_nll / all->len),
+    .reference_perplexity = exp (comparison->reference_nll / all->len),
     .perplexity = exp (comparison->nll / all->len),
     .mean = sum / all->len,
     .p99 = g_array_index (all, double, (all->len - 1) * 99 / 100),
@@ -198,7 +198,7 @@ llm_arithmetic_measure (const LlmArithmetic  *self,
   g_autoptr(GArray) divergences = g_array_new (FALSE, FALSE, sizeof (double));
   Comparison comparison = { .n_ctx = n_ctx, .n_vocab = n_vocab, .divergences = divergences };
   LlmWeights *mixed =
-    op < LLM_N_OPS ? new_mixed (self->exact_weights, self->weights, op) : NULL;
+    op < LLM_N_OPS ? new_mixed (self->reference_weights, self->weights, op) : NULL;
   g_autoptr(LlmForward) mixed_forward = mixed != NULL ? new_mixed_forward (self, mixed) : NULL;
   LlmForward *forward = mixed != NULL ? mixed_forward : self->forward;
   gboolean is_done = TRUE;
@@ -212,7 +212,7 @@ llm_arithmetic_measure (const LlmArithmetic  *self,
       if (self->tokenizer->adds_bos)
         input[0] = self->tokenizer->bos;
       comparison.is_reference = TRUE;
-      is_done = run_window (self->exact_forward, self->exact_store, input, &comparison, error);
+      is_done = run_window (self->reference_forward, self->reference_store, input, &comparison, error);
       comparison.is_reference = FALSE;
       is_done = is_done && run_window (forward, self->store, input, &comparison, error);
     }
@@ -229,5 +229,5 @@ llm_arithmetic_measure (const LlmArithmetic  *self,
 double
 llm_arithmetic_get_growth (const LlmArithmeticLoss *loss)
 {
-  return 100 * (loss->perplexity / loss->exact_perplexity - 1);
+  return 100 * (loss->perplexity / loss->reference_perplexity - 1);
 }

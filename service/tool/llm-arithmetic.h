@@ -1,32 +1,33 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /* What the service's arithmetic (kernels/llk-product.h) costs on a text: against the file's weights
- * in floats, with the same context memory. Or what a part of a model costs against the whole one,
- * which is the exact one here. The only thread of a tool. */
+ * in floats, with the same context memory. Or what a part of a model costs against the whole one. The
+ * only thread of a tool. */
 
 #pragma once
 
 #include "tool/llm-measure.h"
 
-/* One file, twice: its weights in floats, and as the service has them. (unowned), all of it */
+/* One file, twice: what is compared with, its weights in floats or the whole model, and what is
+ * compared. (unowned), all of it */
 typedef struct
 {
   const LlmHparams *hparams;
   const LlmTokenizer *tokenizer;
-  LlmForward *exact_forward, *forward;
-  LlmKvStore *exact_store, *store;
+  LlmForward *reference_forward, *forward;
+  LlmKvStore *reference_store, *store;
 
   /* (nullable) but for one operator of them: */
-  LlmWeights *exact_weights, *weights;
+  LlmWeights *reference_weights, *weights;
   LlmWorkerPool *pool;
 } LlmArithmetic;
 
 typedef struct
 {
   guint n_scored;              /* tokens */
-  double exact_perplexity;     /* with floats */
-  double perplexity;           /* as the service computes */
-  double mean, p99, largest;   /* divergence from floats, in nats */
+  double reference_perplexity;
+  double perplexity;
+  double mean, p99, largest;   /* divergence from the reference, in nats */
   double same_top;             /* share of tokens */
 } LlmArithmeticLoss;
 

@@ -14,6 +14,7 @@
 #include "constraints/llm-compile-work.h"
 #include "constraints/llm-constraint-cache.h"
 #include "constraints/llm-constraint.h"
+#include "constraints/llm-json-values.h"
 #include "decoding/llm-decoder.h"
 
 static const char *const vocabularies[] = { "gpt-2", "llama-spm", "phi-3", "smollm",
@@ -411,6 +412,27 @@ test_counted (void)
   g_assert_cmpuint (llm_ledger_get (ledger, LLM_HOLDER_CONSTRAINTS), ==, 0);
 }
 
+/* What says how numbers are written is small enough to be finished once the time is up. */
+static void
+test_spent (void)
+{
+  const LlmDecimal low = { FALSE, (char *) "0", (char *) "12345678901234566" };
+  const LlmDecimal high = { FALSE, (char *) "0", (char *) "12345678901234568" };
+  g_autoptr(LlmAutomaton) above = llm_json_numbers_by (&low, FALSE, FALSE, TRUE);
+  g_autoptr(LlmAutomaton) below = llm_json_numbers_by (&high, TRUE, FALSE, FALSE);
+  g_autoptr(LlmAutomaton) numbers = llm_automaton_combine (above, below, LLM_COMBINE_AND);
+  g_autoptr(LlmAutomaton) written = llm_json_numbers_to_write (numbers);
+  g_autoptr(LlmAutomaton) late = NULL;
+  LlmCompileWork work;
+
+  g_assert_true (llm_automaton_accepts (written, "0.12345678901234567", strlen ("0.12345678901234567")));
+  llm_compile_work_begin (&work, NULL, NULL);
+  work.is_late = TRUE;
+  late = llm_json_numbers_to_write (numbers);
+  g_assert_nonnull (late);
+  g_assert_false (llm_compile_work_end (&work, NULL));
+}
+
 /* What would take minutes, or gigabytes, is refused in two seconds; what users write is compiled. */
 static void
 test_costs (void)
@@ -505,6 +527,7 @@ main (int    argc,
   g_test_add_func ("/constraints/deep", test_deep);
   g_test_add_func ("/constraints/costs", test_costs);
   g_test_add_func ("/constraints/counted", test_counted);
+  g_test_add_func ("/constraints/spent", test_spent);
   g_test_add_func ("/constraints/ends", test_ends);
   return g_test_run ();
 }

@@ -60,8 +60,9 @@ lists_properties (const LlmJson *schema)
   for (guint i = 0; i < schema->keys->len; i++)
     {
       const LlmJson *key = g_ptr_array_index (schema->keys, i);
+      const LlmJson *value = g_ptr_array_index (schema->values, i);
 
-      if (!g_strv_contains (known, key->text))
+      if (value->kind != LLM_JSON_NULL && !g_strv_contains (known, key->text))
         return FALSE;
     }
   return TRUE;

@@ -35,20 +35,29 @@ get_width (size_t n)
 
 /* --- a matrix --- */
 
-static void
-write_sums (const float *sums,
-            size_t       n,
-            float       *y,
-            bool         is_added)
+/* The sums of a panel to its outputs, of which there are @n. */
+INLINE void
+write_sums (const float sums[N],
+            size_t      n,
+            float      *y,
+            bool        is_added)
 {
-  for (size_t o = 0; o < n; o++)
-    y[o] = is_added ? y[o] + sums[o] : sums[o];
+  if (n == N)
+    for (size_t lane = 0; lane < N; lane += N_LANES)
+      {
+        const Floats v = load_floats (sums + lane);
+
+        store_floats (y + lane, is_added ? add_floats (load_floats (y + lane), v) : v);
+      }
+  else
+    for (size_t o = 0; o < n; o++)
+      y[o] = is_added ? y[o] + sums[o] : sums[o];
 }
 
 /* As many panels go through a piece before the next: their sums stay in the cache, and memory
  * is read in long stretches. */
 #define GROUP_PANELS 8
-#define GROUP_SUMS (GROUP_PANELS * MAX_ROWS * N)
+#define GROUP_SUMS (GROUP_PANELS * (MAX_ROWS + 1) * N)
 
 /* What is multiplied: a group of panels with at most MAX_ROWS rows. */
 typedef struct
@@ -61,8 +70,10 @@ typedef struct
   size_t first, n_panels;
   const uint8_t *rows;
   size_t first_row, n_rows;
-  float *sums;             /* [n_panels][n_rows][N] */
+  float *sums;             /* of each panel [n_rows][N] */
   float *outliers;         /* likewise: of outliers */
+  size_t panel_sums;       /* those of panels are so far apart: an odd number of cache lines, as
+                            * a power of two of them would share few places of the cache */
 } Group;
 
 /* The run that is read some runs later, in the order of multiply_group(). */
@@ -120,7 +131,7 @@ multiply_panels (const Group    *group,
 {
   const size_t n_left = group->n_panels - panel;
   const size_t n_panels = n_left < group->width ? n_left : group->width;
-  const size_t panel_sums = group->n_rows * N;
+  const size_t panel_sums = group->panel_sums;
   float *sums = group->sums + panel * panel_sums;
   float *outliers = group->outliers + panel * panel_sums;
   RowOutlier list[MAX_ROWS * LLK_MAX_OUTLIERS];
@@ -200,8 +211,8 @@ multiply_group (const Group *group,
   Walk walk = walk_begin (group->w);
   RunParts runs;
 
-  memset (group->sums, 0, group->n_panels * group->n_rows * N * sizeof *group->sums);
-  memset (group->outliers, 0, group->n_panels * group->n_rows * N * sizeof *group->outliers);
+  memset (group->sums, 0, group->n_panels * group->panel_sums * sizeof *group->sums);
+  memset (group->outliers, 0, group->n_panels * group->panel_sums * sizeof *group->outliers);
   while (walk_far (&walk, &runs) && runs.n_rows > group->first_row)
     {
       const size_t n_left = runs.n_rows - group->first_row;
@@ -215,6 +226,39 @@ multiply_group (const Group *group,
           multiply_panels (group, &runs, panel, rows, n_rows, ahead);
       rows += n_runs * sizeof (LlkActivationRun);
     }
+}
+
+/* What write_group() will write, into the second cache. */
+static void
+fetch_outputs (const Group *group,
+               const float *y,
+               size_t       y_stride)
+{
+  for (size_t r = 0; r < group->n_rows; r++)
+    for (size_t p = 0; p < group->n_panels; p++)
+      __builtin_prefetch (y + (group->first_row + r) * y_stride + (group->first + p) * N, 1, 2);
+}
+
+static void
+write_group (const Group *group,
+             float       *y,
+             size_t       y_stride,
+             bool         is_added)
+{
+  for (size_t r = 0; r < group->n_rows; r++)
+    for (size_t p = 0; p < group->n_panels; p++)
+      {
+        const size_t output = (group->first + p) * N;
+        const size_t n_left = group->w->n_out - output;
+        const size_t at = p * group->panel_sums + r * N;
+        float *dst = y + (group->first_row + r) * y_stride + output;
+        float totals[N];
+
+        for (size_t lane = 0; lane < N; lane += N_LANES)
+          store_floats (totals + lane, add_floats (load_floats (group->sums + at + lane),
+                                                   load_floats (group->outliers + at + lane)));
+        write_sums (totals, n_left < N ? n_left : N, dst, is_added);
+      }
 }
 
 static void
@@ -253,21 +297,14 @@ multiply_runs (const LlkMatrix *w,
           const size_t n_left = n_rows - group.first_row;
 
           group.n_rows = n_left < MAX_ROWS ? n_left : MAX_ROWS;
+          group.panel_sums = (group.n_rows | 1) * N;
+          if (group.n_rows > 1)
+            fetch_outputs (&group, y, y_stride);
           group.rows = rows + group.first_row * group.row_bytes;
           if (group.first_row > 0)
             ahead = begin_ahead (&group);
           multiply_group (&group, &ahead);
-          for (size_t i = 0; i < group.n_panels * group.n_rows * N; i++)
-            sums[i] += outliers[i];
-          for (size_t p = 0; p < group.n_panels; p++)
-            for (size_t r = 0; r < group.n_rows; r++)
-              {
-                const size_t output = (group.first + p) * N;
-                const size_t n_outputs = w->n_out - output < N ? w->n_out - output : N;
-
-                write_sums (sums + (p * group.n_rows + r) * N, n_outputs,
-                            y + (group.first_row + r) * y_stride + output, is_added);
-              }
+          write_group (&group, y, y_stride, is_added);
         }
     }
 }

@@ -117,28 +117,62 @@ get_column (const StoredRun *run,
   };
 }
 
+/* Adds a row's exact sums over a run, of whose weights each is too small by @moved. */
 INLINE void
-add_column_dots (const TypeOps          *ops,
-                 const Column           *column,
+add_column_dots (const Column           *column,
                  size_t                  r,
                  const LlkActivationRun *x,
+                 int                     moved,
                  Ints                    dots)
 {
   float *place = column->sums + r * N;
-  Floats sums = add_scaled (load_floats (place), dots, load_floats (column->scales), x->scale);
 
-  if (ops->n_minima > 0)
+  dots = add_ints (dots, splat_int (moved * x->sum));
+  store_floats (place, add_scaled (load_floats (place), dots, load_floats (column->scales),
+                                   x->scale));
+}
+
+/* @n_minima is a constant, so that the minima stay in registers. */
+INLINE void
+add_minima (const Column  *column,
+            size_t         n_minima,
+            const uint8_t *rows,
+            size_t         row_bytes,
+            size_t         n_rows)
+{
+  const Floats scales = load_floats (column->min_scales);
+  Ints minima[MAX_MINIMA / 32];
+
+#pragma GCC unroll 8
+  for (size_t i = 0; i < n_minima; i++)
+    minima[i] = load_ints (column->minima + 32 * i);
+  for (size_t r = 0; r < n_rows; r++)
     {
-      const int16_t *block_sums = ops->block == 16 ? x->sums : x->long_sums;
-      ShortDots min_dots = { 0 };
+      const LlkActivationRun *x = (const void *) (rows + r * row_bytes);
+      const int16_t *block_sums = n_minima == 8 ? x->sums : x->long_sums;
+      float *place = column->sums + r * N;
+      ShortDots dots = { 0 };
 
-      for (size_t i = 0; i < ops->n_minima; i++)
-        min_dots = add_short_dots (min_dots, load_ints (column->minima + 32 * i),
-                                   splat_four (block_sums + 2 * i));
-      sums = add_scaled (sums, sum_short_dots (min_dots), load_floats (column->min_scales),
-                         x->scale);
+#pragma GCC unroll 8
+      for (size_t i = 0; i < n_minima; i++)
+        dots = add_short_dots (dots, minima[i], splat_four (block_sums + 2 * i));
+      store_floats (place, add_scaled (load_floats (place), sum_short_dots (dots), scales,
+                                       x->scale));
     }
-  store_floats (place, sums);
+}
+
+/* What the minima of a run's blocks make, behind add_column_dots(). */
+static void
+add_column_minima (const TypeOps *ops,
+                   const Column  *column,
+                   const uint8_t *rows,
+                   size_t         row_bytes,
+                   size_t         n_rows)
+{
+  if (ops->n_minima == 8)
+    add_minima (column, 8, rows, row_bytes, n_rows);
+  else if (ops->n_minima == 4)
+    add_minima (column, 4, rows, row_bytes, n_rows);
 }
 
 #if HAS_PAIRS
@@ -194,9 +228,8 @@ add_columns (const TypeOps *ops,
 
 #pragma GCC unroll 2
       for (size_t c = 0; c < n_columns; c++)
-        add_column_dots (ops, &columns[c], r, x,
-                         add_ints (get_row_of_pair (dots[r / 2][c], r % 2),
-                                   splat_int (ops->zero_point * x->sum)));
+        add_column_dots (&columns[c], r, x, ops->zero_point,
+                         get_row_of_pair (dots[r / 2][c], r % 2));
     }
 }
 
@@ -219,8 +252,7 @@ add_columns (const TypeOps *ops,
 
 #pragma GCC unroll 8
   for (size_t r = 0; r < n_rows; r++)
-    dots[r][0] = dots[r][1] =
-      splat_int (moved * ((const LlkActivationRun *) (const void *) (rows + r * row_bytes))->sum);
+    dots[r][0] = dots[r][1] = splat_int (0);
   for (size_t i = 0; i < n; i += 4 * GROUPS_IN_TURN)
 #pragma GCC unroll 4
     for (size_t k = 0; k < GROUPS_IN_TURN; k++)
@@ -241,7 +273,7 @@ add_columns (const TypeOps *ops,
 #pragma GCC unroll 8
   for (size_t r = 0; r < n_rows; r++)
     for (size_t c = 0; c < n_columns; c++)
-      add_column_dots (ops, &columns[c], r, (const void *) (rows + r * row_bytes), dots[r][c]);
+      add_column_dots (&columns[c], r, (const void *) (rows + r * row_bytes), moved, dots[r][c]);
 }
 
 #endif
@@ -263,9 +295,11 @@ add_some_rows (const TypeOps *ops,
       add_columns (ops, columns, 2, n, rows, row_bytes, count);                                \
     break;
 
-  for (; n_rows > 0; n_rows -= n_rows < ROWS ? n_rows : ROWS)
+  while (n_rows > 0)
     {
-      switch (n_rows < ROWS ? n_rows : ROWS)
+      const size_t n_now = n_rows < ROWS ? n_rows : ROWS;
+
+      switch (n_now)
         {
           CASE (1)
           CASE (2)
@@ -278,9 +312,13 @@ add_some_rows (const TypeOps *ops,
 #endif
           CASE (ROWS)
         }
+      for (size_t c = 0; c < n_columns; c++)
+        {
+          add_column_minima (ops, &columns[c], rows, row_bytes, n_now);
+          columns[c].sums += ROWS * N;
+        }
+      n_rows -= n_now;
       rows += ROWS * row_bytes;
-      for (size_t c = 0; c < 2; c++)
-        columns[c].sums += ROWS * N;
     }
 #undef CASE
 }

@@ -312,6 +312,19 @@ llm_json_is (const LlmJson *self,
          && memcmp (self->text, text, self->length) == 0;
 }
 
+gboolean
+llm_json_is_nothing (const LlmJson *self)
+{
+  g_autofree char *text = NULL;
+
+  if (self == NULL || self->kind == LLM_JSON_NULL)
+    return TRUE;
+  if (self->kind != LLM_JSON_STRING)
+    return FALSE;
+  text = g_strstrip (g_strndup (self->text, self->length));
+  return strlen (self->text) == self->length && (*text == '\0' || g_str_equal (text, "null"));
+}
+
 char *
 llm_json_get_pointer (const LlmJson *self)
 {

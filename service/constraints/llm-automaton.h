@@ -16,7 +16,7 @@ G_BEGIN_DECLS
 
 #define LLM_DEAD G_MAXUINT32
 /* Of one automaton; more fails. */
-#define LLM_AUTOMATON_MAX_STATES 50000
+#define LLM_AUTOMATON_MAX_STATES 200000
 
 typedef struct
 {

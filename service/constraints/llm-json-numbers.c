@@ -11,8 +11,10 @@
 #define EXACT_DIGITS 15
 #define CLOSE_DIGITS 30
 /* Whole numbers to write. */
-#define MAX_DIGITS "30"
-#define MAX_MULTIPLE_STATES 5000
+#define MAX_DIGITS 31
+/* The same of what has too many states for that: multiples of a large number. */
+#define FEW_DIGITS 12
+#define MAX_MULTIPLE_STATES 10000
 
 static LlmAutomaton *
 compile (const char *regex)
@@ -164,22 +166,60 @@ llm_json_numbers_by (const LlmDecimal *bound,
   return finish (nfa, start, end);
 }
 
+/* Whole multiples of @modulus × 10^@n_zeros: that many zeros behind a multiple of @modulus. */
+static LlmAutomaton *
+make_whole_multiples (guint64 modulus,
+                      guint   n_zeros)
+{
+  g_autoptr(LlmNfa) nfa = llm_nfa_new ();
+  guint start = llm_nfa_add_state (nfa);
+  guint end = llm_nfa_add_state (nfa);
+  guint zeros = llm_nfa_add_state (nfa);
+  guint fraction = llm_nfa_add_state (nfa);
+  guint first = nfa->n_states;
+  guint at = zeros;
+
+  nfa->n_states += (guint) modulus;
+  llm_nfa_add_bytes (nfa, start, '-', '-', first);
+  llm_nfa_add_empty (nfa, start, first, LLM_EDGE_FREE);
+  for (guint64 rest = 0; rest < modulus; rest++)
+    for (guint8 digit = 0; digit <= 9; digit++)
+      llm_nfa_add_bytes (nfa, first + (guint) rest, '0' + digit, '0' + digit,
+                         first + (guint) ((rest * 10 + digit) % modulus));
+  llm_nfa_add_empty (nfa, first, zeros, LLM_EDGE_FREE);
+  for (guint i = 0; i < n_zeros; i++)
+    at = llm_nfa_add_text (nfa, at, "0", 1);
+  llm_nfa_add_empty (nfa, at, end, LLM_EDGE_FREE);
+  llm_nfa_add_bytes (nfa, at, '.', '.', fraction);
+  llm_nfa_add_bytes (nfa, fraction, '0', '0', fraction);
+  llm_nfa_add_empty (nfa, fraction, end, LLM_EDGE_FREE);
+  /* zero itself has no digits more */
+  llm_nfa_add_bytes (nfa, start, '0', '0', at);
+  return finish (nfa, start, end);
+}
+
 LlmAutomaton *
 llm_json_multiples (const LlmDecimal *factor)
 {
   guint n_fraction = (guint) strlen (factor->fraction);
   g_autofree char *text = g_strconcat (factor->whole, factor->fraction, NULL);
-  g_autoptr(LlmNfa) nfa = llm_nfa_new ();
+  g_autoptr(LlmNfa) nfa = NULL;
   guint64 modulus;
+  guint n_zeros = 0;
   guint start, end, first;
 
   if (strlen (text) > 15)
     return NULL;
   modulus = g_ascii_strtoull (text, NULL, 10);
+  for (; n_fraction == 0 && modulus % 10 == 0; modulus /= 10)
+    n_zeros++;
   if (modulus * (n_fraction + 1) > MAX_MULTIPLE_STATES)
     return NULL;
+  if (n_fraction == 0)
+    return make_whole_multiples (modulus, n_zeros);
 
   /* states: whole part, then how many digits behind the point were read; and the rest so far */
+  nfa = llm_nfa_new ();
   start = llm_nfa_add_state (nfa);
   end = llm_nfa_add_state (nfa);
   first = nfa->n_states;
@@ -208,12 +248,14 @@ llm_json_multiples (const LlmDecimal *factor)
   return finish (nfa, start, end);
 }
 
-/* Whole numbers, and with @n_digits (0: no others) fractions of so many in all. */
+/* Whole numbers of @n_whole digits, and with @n_digits (0: no others) fractions of so many in all. */
 static LlmAutomaton *
-compile_writable (guint n_digits)
+compile_writable (guint n_whole,
+                  guint n_digits)
 {
-  g_autoptr(GString) regex = g_string_new ("-?(?:0|[1-9][0-9]{0," MAX_DIGITS "})");
+  g_autoptr(GString) regex = g_string_new (NULL);
 
+  g_string_append_printf (regex, "-?(?:0|[1-9][0-9]{0,%u})", n_whole - 1);
   if (n_digits > 0)
     g_string_append_printf (regex, "|-?0\\.[0-9]{1,%u}", n_digits);
   for (guint n = 1; n < n_digits; n++)
@@ -279,11 +321,19 @@ llm_json_numbers_to_write (const LlmAutomaton *numbers)
     llm_automaton_combine (numbers, integers, LLM_COMBINE_WITHOUT);
   g_autoptr(LlmAutomaton) writable = NULL;
   LlmAutomaton *written;
+  guint n_digits;
 
   if (fractions == NULL)
     return NULL;
-  writable = compile_writable (llm_automaton_is_empty (fractions) ? 0 : EXACT_DIGITS);
+  n_digits = llm_automaton_is_empty (fractions) ? 0 : EXACT_DIGITS;
+  writable = compile_writable (MAX_DIGITS, n_digits);
   written = llm_automaton_combine (numbers, writable, LLM_COMBINE_AND);
+  if (written == NULL)
+    {
+      llm_automaton_unref (writable);
+      writable = compile_writable (FEW_DIGITS, MIN (n_digits, FEW_DIGITS));
+      written = llm_automaton_combine (numbers, writable, LLM_COMBINE_AND);
+    }
   if (!llm_automaton_is_empty (fractions))
     written = add_named (written, numbers, "-?" WHOLE "\\.[0-9]*[1-9]");
   written = add_named (written, numbers, "-?[1-9][0-9]*");
@@ -293,6 +343,6 @@ llm_json_numbers_to_write (const LlmAutomaton *numbers)
   /* bounds so close that nothing shorter is between them */
   llm_automaton_unref (written);
   g_clear_pointer (&writable, llm_automaton_unref);
-  writable = compile_writable (CLOSE_DIGITS);
+  writable = compile_writable (MAX_DIGITS, CLOSE_DIGITS);
   return llm_automaton_combine (numbers, writable, LLM_COMBINE_AND);
 }

@@ -2,22 +2,69 @@
 
 #include "constraints/llm-json-values.h"
 
+#include "constraints/llm-automaton-private.h"
+#include "constraints/llm-compile-work.h"
 #include "constraints/llm-pattern.h"
 
+#include <string.h>
+
+/* Built in any case. */
+#define MIN_COUNT 16
+
+/* One character. */
+static LlmAutomaton *
+make_character (void)
+{
+  g_autoptr(LlmNfa) nfa = llm_nfa_new ();
+  g_autoptr(LlmPattern) any = llm_pattern_new (LLM_PATTERN_SET);
+  guint start = llm_nfa_add_state (nfa);
+  LlmAutomaton *one;
+
+  llm_set_settle (any->set, TRUE);
+  one = llm_nfa_determinize (nfa, start, llm_pattern_add (any, nfa, start, LLM_ENCODING_JSON));
+  if (one != NULL)
+    llm_automaton_minimize (one);
+  return one;
+}
+
+/* The states within a character, once for each count; an end of a character is the start of the next
+ * one. No subset construction, which a thousand characters would be too many for. */
 LlmAutomaton *
 llm_json_strings (guint min,
                   guint max)
 {
-  g_autoptr(LlmNfa) nfa = llm_nfa_new ();
-  LlmPattern *any = llm_pattern_new (LLM_PATTERN_SET);
-  g_autoptr(LlmPattern) pattern = NULL;
-  guint start = llm_nfa_add_state (nfa);
-  guint end;
+  g_autoptr(LlmAutomaton) one = make_character ();
+  g_autoptr(LlmAutomaton) self = llm_automaton_new ();
+  const gboolean has_max = max != LLM_PATTERN_NO_LIMIT;
+  const guint n = has_max ? max : min;
+  gsize n_entries;
 
-  llm_set_settle (any->set, TRUE);
-  pattern = llm_pattern_new_repeat (any, min, max);
-  end = llm_pattern_add (pattern, nfa, start, LLM_ENCODING_JSON);
-  return end != LLM_DEAD ? llm_nfa_determinize (nfa, start, end) : NULL;
+  if (one == NULL || n > LLM_AUTOMATON_MAX_STATES / one->n_states)
+    return NULL;
+  memcpy (self->classes, one->classes, sizeof self->classes);
+  self->n_classes = one->n_classes;
+  self->n_states = (n + 1) * one->n_states;
+  n_entries = (gsize) self->n_states * self->n_classes;
+  self->next = g_new (guint32, n_entries);
+  self->is_final = g_new0 (guint8, self->n_states);
+  self->first_calls = g_new0 (guint32, self->n_states + 1);
+  for (gsize i = 0; i < n_entries; i++)
+    {
+      const guint count = (guint) (i / ((gsize) one->n_states * one->n_classes));
+      const guint32 next = one->next[i % ((gsize) one->n_states * one->n_classes)];
+      const gboolean is_end = next != LLM_DEAD && one->is_final[next];
+
+      if (next == LLM_DEAD || (has_max && count == n))
+        self->next[i] = LLM_DEAD;
+      else
+        self->next[i] = is_end ? MIN (count + 1, n) * one->n_states : count * one->n_states + next;
+    }
+  for (guint count = min; count <= n; count++)
+    self->is_final[count * one->n_states] = TRUE;
+  llm_automaton_trim (self);
+  return llm_compile_work_count (n_entries, llm_automaton_count_bytes (self)) || n < MIN_COUNT
+           ? g_steal_pointer (&self)
+           : NULL;
 }
 
 LlmAutomaton *
@@ -133,8 +180,10 @@ llm_json_strings_to_write (const LlmAutomaton *strings,
 #define BYTE_255 "(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
 #define IPV4 BYTE_255 "(?:\\." BYTE_255 "){3}"
 #define HEX4 "[0-9a-fA-F]{1,4}"
+#define SHORT_LABEL "[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,13}[a-zA-Z0-9])?"
 #define LABEL "[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?"
-#define HOST LABEL "(?:\\." LABEL "){0,9}"
+/* One label may be long: a name has 191 characters at most, and an address fits into 254. */
+#define HOST "(?:" SHORT_LABEL "\\.){0,4}" LABEL "(?:\\." SHORT_LABEL "){0,4}"
 /* every month has its days; February 29 in years that 4 divides, and of the centuries, 400 */
 #define DATE                                                                                      \
   "(?:[0-9]{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])"                                  \

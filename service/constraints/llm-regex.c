@@ -282,8 +282,12 @@ read_group (Reader *self)
 
   if (take_if (self, "?"))
     {
-      const char *name_end = strchr (self->at, '>');
+      const char *name_end;
 
+      /* as Python has names */
+      if (g_str_has_prefix (self->at, "P<"))
+        self->at++;
+      name_end = strchr (self->at, '>');
       if (g_str_has_prefix (self->at, "<=") || g_str_has_prefix (self->at, "<!"))
         return fail (self, "looking behind is not supported");
       if (take_if (self, "="))
@@ -327,11 +331,13 @@ read_atom (Reader *self)
     case '*':
     case '+':
     case '?':
-    case '{':
-    case '}':
-    case ']':
       self->at--;
       return fail (self, "“%c” stands for itself only behind a backslash", (char) c);
+    case '{':
+      if (*self->at != ',' && !g_ascii_isdigit (*self->at))
+        return llm_pattern_new_char (c);
+      self->at--;
+      return fail (self, "before “{” is nothing that could be repeated");
     case '.':
       pattern = llm_pattern_new (LLM_PATTERN_SET);
       llm_set_add (pattern->set, '\n', '\n');
@@ -340,6 +346,11 @@ read_atom (Reader *self)
       llm_set_settle (pattern->set, TRUE);
       return g_steal_pointer (&pattern);
     case '\\':
+      /* Python's names of both ends */
+      if (take_if (self, "A"))
+        return llm_pattern_new (LLM_PATTERN_START);
+      if (take_if (self, "Z") || take_if (self, "z"))
+        return llm_pattern_new (LLM_PATTERN_END);
       pattern = llm_pattern_new (LLM_PATTERN_SET);
       if (!read_escape (self, pattern->set, &single))
         return NULL;
@@ -379,7 +390,8 @@ read_count (Reader     *self,
     min = 1;
   else if (take_if (self, "?"))
     max = 1;
-  else if (take_if (self, "{"))
+  else if (*self->at == '{' && (self->at[1] == ',' || g_ascii_isdigit (self->at[1]))
+           && take_if (self, "{"))
     {
       if (!read_number (self, &min))
         return NULL;

@@ -3,6 +3,8 @@
 """Schemas as programs write them, against constraints: those of tests/data/schemas in all their
 listed instances, older drafts against python3-jsonschema, what is left out, counts at their ends, and
 regular expressions that look ahead against Python's."""
+import decimal
+import fractions
 import itertools
 import json
 import pathlib
@@ -175,6 +177,103 @@ def check_counts(probe):
         check("error" not in found, f"{schema}: {found.get('error')}")
 
 
+def check_counts_beside(probe):
+    """Counts of the sizes that programs write, beside a pattern or a format: its longest text is
+    right and one more character is not."""
+    host = "a" * 15 + ("." + "b" * 15) * 3 + "." + "c" * 63 + ("." + "d" * 15) * 4
+    cases = [
+        ({"format": "email", "maxLength": 100}, ["a@b.c", "x" * 32 + "@" + "y" * 60 + ".org"],
+         ["x" * 32 + "@" + "y" * 63 + ".info", "a"]),
+        ({"format": "email", "maxLength": 254}, ["x" * 32 + "." + "y" * 16 + "@" + host], ["a"]),
+        ({"format": "email", "maxLength": 320, "minLength": 6}, ["aa@b.c"], ["a@b.c"]),
+        ({"format": "hostname", "maxLength": 253}, [host], [host + "."]),
+        ({"format": "uri", "maxLength": 2083}, ["http://a.b/" + "c" * 2072], ["http://a.b/" + "c" * 2073]),
+        ({"format": "uuid", "minLength": 36, "maxLength": 36}, ["0" * 8 + "-0000" * 3 + "-" + "0" * 12],
+         []),
+        ({"pattern": "^[a-z]+$", "maxLength": 5000}, ["a", "z" * 5000], ["", "z" * 5001, "A"]),
+        ({"pattern": "^[^<>]*$", "maxLength": 1000}, ["", "é\"\n\x01" * 250], ["é" * 1001, "<"]),
+        ({"pattern": "^\\S", "minLength": 900}, ["é" * 900], ["é" * 899, " " * 900]),
+    ]
+    for schema, valid, invalid in cases:
+        schema = {"type": "string", **schema}
+        found = ask(probe, schema, [*valid, *invalid], kind=suite.SCHEMA, walks=2)
+        check(found.get("accepted") == [True] * len(valid) + [False] * len(invalid),
+              f"{schema}: {found.get('error', found.get('accepted'))}")
+        for text in found.get("walks", []):
+            check(schema.get("minLength", 0) <= len(json.loads(text)) <= schema.get("maxLength", 10**9),
+                  f"{schema}: wrote {text[:60]}")
+
+
+def check_unique(probe):
+    """Each value once, where a schema names all that there are, in any of the ways to name them."""
+    cases = [
+        ({"type": "boolean"}, [[], [True], [False, True]], [[True, True]]),
+        ({"type": ["boolean", "null"]}, [[None, True]], [[None, None]]),
+        ({"enum": list("abcdefghijklmn")}, [list("nmlkjihgfedcba")], [["a", "b", "a"]]),
+        ({"anyOf": [{"const": "a"}, {"enum": [1, 1.0]}, {"type": "null"}]}, [["a", None, 1]],
+         [["a", "a"], [1, 1]]),
+        ({"allOf": [{"type": "string"}, {"enum": ["x", "y", 3]}]}, [["y", "x"]], [["x", "x"], [3]]),
+        ({"type": "integer", "minimum": 1, "exclusiveMaximum": 8, "maximum": 8}, [[7, 1, 3]],
+         [[3, 3], [8]]),
+        ({"$ref": "#/$defs/day"}, [["mo", True]], [["mo", "mo"]]),
+    ]
+    for items, valid, invalid in cases:
+        schema = {"type": "array", "items": items, "uniqueItems": True,
+                  "$defs": {"day": {"oneOf": [{"enum": ["mo", "tu"]}, {"type": "boolean"}]}}}
+        found = ask(probe, schema, [*valid, *invalid], kind=suite.SCHEMA, walks=3)
+        check(found.get("accepted") == [True] * len(valid) + [False] * len(invalid),
+              f"{schema}: {found.get('error', found.get('accepted'))}")
+        for text in found.get("walks", []):
+            values = [repr(value) for value in json.loads(text)]
+            check(len(values) == len(set(values)), f"{schema}: wrote {text}")
+    few = {"type": "array", "items": {"enum": [str(i) for i in range(25)]}, "uniqueItems": True,
+           "maxItems": 3}
+    found = ask(probe, few, [["1", "24", "3"], ["1", "1"], list("1234")], kind=suite.SCHEMA)
+    check(found.get("accepted") == [True, False, False], f"{few}: {found}")
+    places = {"type": "array", "prefixItems": [{"type": "boolean"}, {"enum": [True, "x"]}], "items": False,
+              "uniqueItems": True}
+    found = ask(probe, places, [[True, "x"], [False, True], [True, True], [True, "x", False]],
+                kind=suite.SCHEMA)
+    check(found.get("accepted") == [True, True, False, False], f"{places}: {found}")
+    # old drafts read nothing beside a reference
+    old = {"$schema": "http://json-schema.org/draft-07/schema#", "type": "array", "uniqueItems": True,
+           "items": {"$ref": "#/definitions/a", "enum": ["x"]}, "definitions": {"a": {"enum": ["x", "y"]}}}
+    found = ask(probe, old, [["x", "y"], ["y", "y"]], kind=suite.SCHEMA)
+    check(found.get("accepted") == [True, False], f"{old}: {found}")
+    for items in [{"type": "integer", "minimum": 1}, {"enum": [str(i) for i in range(20)]},
+                  {"oneOf": [{"const": "a"}, {"type": "string"}]}]:
+        schema = {"type": "array", "items": items, "uniqueItems": True}
+        check("uniqueItems" in ask(probe, schema, kind=suite.SCHEMA).get("error", ""), f"{schema}: taken")
+
+
+def check_multiples(probe):
+    """Multiples of large factors, zeros at the end of them or not."""
+    for factor in [1, 10, 3600, 8192, 10000, 86400, 1000000, "0.0625", "0.00001", "12.5"]:
+        number = fractions.Fraction(factor)
+        texts = [suite.plain(value) for value in (0, 1, 7, 10, 60, 8640, 86401, 100001)]
+        texts += [f"{sign}{decimal.Decimal(str(factor)) * times:f}" for sign in ("", "-")
+                  for times in (1, 2, 17)]
+        schema = {"type": "number", "multipleOf": float(factor)}
+        found = probe.ask(suite.SCHEMA, json.dumps(schema).replace(str(float(factor)), str(factor)), texts,
+                          3)
+        wanted = [(fractions.Fraction(text) / number).denominator == 1 for text in texts]
+        check(found.get("accepted") == wanted, f"{schema}: {texts}: {found}")
+        for text in found.get("walks", []):
+            check((fractions.Fraction(text) / number).denominator == 1, f"{schema}: wrote {text}")
+
+
+def check_spellings(probe):
+    """What Python writes otherwise than ECMA-262, and what the latter takes without “u”."""
+    for pattern, valid, invalid in [
+            (r"\A[a-z]+\Z", ["ab"], ["aB", " ab"]),
+            (r"^(?P<year>\d{4})-(?<month>\d\d)$", ["2020-01"], ["2020"]),
+            (r"^{[a-z]}$", ["{a}"], ["a"]), (r"^a{x}]$", ["a{x}]"], ["ax"]), (r"^a{2}$", ["aa"], ["a{2}"])]:
+        found = ask(probe, {"type": "string", "pattern": pattern}, [*valid, *invalid], kind=suite.SCHEMA)
+        check(found.get("accepted") == [True] * len(valid) + [False] * len(invalid), f"{pattern}: {found}")
+    for pattern in ["{3}", "a{,3}", "a{2", "(?P<x", "(?P=x)", "(?i)a", "]("]:
+        check("error" in ask(probe, {"pattern": pattern}, kind=suite.SCHEMA), f"{pattern}: taken")
+
+
 def make_regex(rand, depth=0):
     kind = rand.randrange(9 if depth < 3 else 3)
     if kind < 3:
@@ -248,6 +347,10 @@ def main():
     check_drafts(probe)
     check_unheld(probe)
     check_counts(probe)
+    check_counts_beside(probe)
+    check_unique(probe)
+    check_multiples(probe)
+    check_spellings(probe)
     check_regexes(probe)
     check_properties(probe)
     check(probe.close() == 0, "the probe failed")

@@ -627,6 +627,8 @@ test_foreign_calls (void)
       "{\"a\": 1e400, \"b\": 1e-400, \"c\": 0.0, \"d\": 0.1}" },
     { "\"{\\\"a\\\": 18446744073709551615}\"", "{\"a\": 18446744073709551615}" },
     { "\"\"", "{}" },
+    { "\" \\n\"", "{}" },
+    { "\"null\"", "{}" },
     { "null", "{}" },
   };
   g_autoptr(LlmTemplate) qwen = open_template ("public/Qwen-Qwen2.5-7B-Instruct");

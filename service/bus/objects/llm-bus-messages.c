@@ -79,7 +79,7 @@ check_calls (const char  *text,
         return llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
                          "Call %u of message %zu needs “function”, an object with “name”", i, number);
       quoted = abridge (name->text);
-      if (arguments == NULL || arguments->kind == LLM_JSON_NULL || llm_json_is (arguments, ""))
+      if (llm_json_is_nothing (arguments))
         continue;
       if (arguments->kind == LLM_JSON_STRING)
         inner = llm_json_read (arguments->text, arguments->length, &cause);

@@ -9,8 +9,6 @@
 #define MAX_PLACES 20000
 /* More items are counted by the grammar, not by states of their own. */
 #define MAX_COUNTED 500
-/* Values of which each may be there once: all sets of them are states. */
-#define MAX_VALUES 8
 /* Kinds of items that are counted at once. */
 #define MAX_CONTAINED 4
 
@@ -128,57 +126,6 @@ add_items (Builder *self,
     add_item (self, from, item, 0, kinds, behind);
 }
 
-/* --- each value once --- */
-
-/* (nullable): an “enum” of which all of @term are. */
-static const LlmJson *
-find_enum (LlmSchema *self,
-           LlmTerm    term)
-{
-  const LlmTermNode *node = llm_schema_get_term (self, term);
-  const LlmJson *found = NULL;
-  const LlmJson *ref;
-
-  for (guint i = 0; node->kind == LLM_TERM_KIND_AND && i < node->parts->len && found == NULL; i++)
-    found = find_enum (self, g_array_index (llm_schema_get_term (self, term)->parts, LlmTerm, i));
-  if (node->kind != LLM_TERM_KIND_SCHEMA || node->node->kind != LLM_JSON_OBJECT)
-    return found;
-  found = llm_json_get_set (node->node, "enum");
-  ref = llm_json_get_set (node->node, "$ref");
-  if (found == NULL && ref != NULL)
-    {
-      const LlmJson *referred = llm_schema_resolve (self, node->node, ref, FALSE);
-
-      found = referred != NULL ? llm_json_get_set (referred, "enum") : NULL;
-    }
-  return found != NULL && found->kind == LLM_JSON_ARRAY ? found : NULL;
-}
-
-/* (transfer full) (nullable): the values that all items are among; NULL: they can't be listed, or
- * are too many. */
-static GArray *
-list_values (LlmSchema           *self,
-             const LlmArrayShape *shape)
-{
-  const LlmJson *all = shape->prefix->len == 0 ? find_enum (self, shape->rest) : NULL;
-  g_autoptr(GArray) values = g_array_new (FALSE, FALSE, sizeof (LlmTerm));
-
-  for (guint i = 0; all != NULL && i < all->values->len; i++)
-    {
-      LlmTerm value = llm_term_literal (self, g_ptr_array_index (all->values, i));
-      gboolean is_new = llm_term_may_hold (self, llm_term_and (self, value, shape->rest), 3);
-
-      for (guint k = 0; k < values->len && is_new; k++)
-        is_new = !llm_term_may_hold (
-          self, llm_term_and (self, value, g_array_index (values, LlmTerm, k)), 3);
-      if (is_new)
-        g_array_append_val (values, value);
-      if (values->len > MAX_VALUES)
-        return NULL;
-    }
-  return all != NULL ? g_steal_pointer (&values) : NULL;
-}
-
 /* --- many items --- */
 
 /* Items behind @from of which only the number matters, up to the closing bracket. */
@@ -246,11 +193,12 @@ llm_rules_add_array (LlmRules            *self,
   guint end = llm_nfa_add_state (nfa);
   Place first = { 0 };
 
-  if (shape->is_unique && shape->max > 1 && (values = list_values (self->schema, shape)) == NULL)
+  if (shape->is_unique && shape->max > 1
+      && (values = llm_schema_list_values (self->schema, shape)) == NULL)
     {
-      llm_schema_refuse (self->schema, NULL, "uniqueItems is supported for an “enum” of up to %u "
-                                             "values: others would have to be compared with each "
-                                             "other", MAX_VALUES);
+      llm_schema_refuse (self->schema, NULL, "uniqueItems is supported where items are of a few "
+                                             "values that the schema names: others would have to be "
+                                             "compared with each other");
       if (!llm_schema_leave_out (self->schema))
         return FALSE;
     }

@@ -255,6 +255,13 @@ const LlmJson   *llm_schema_resolve       (LlmSchema           *self,
                                            const LlmJson       *ref,
                                            gboolean             is_dynamic);
 
+/* --- llm-schema-unique.c --- */
+
+/* (transfer full) (nullable) (element-type LlmTerm): the values that all items of @shape are among,
+ * each once; NULL: they can't be listed, or have too many sets. */
+GArray          *llm_schema_list_values   (LlmSchema           *self,
+                                           const LlmArrayShape *shape);
+
 /* --- llm-schema-unevaluated.c: FALSE with the error set --- */
 
 /* Gives @object the members that the keywords of @node evaluate, and of all others that they are

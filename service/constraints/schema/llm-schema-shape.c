@@ -443,8 +443,8 @@ llm_shape_count_strings (LlmSchema      *self,
     }
   if (counts == NULL)
     return llm_schema_refuse (self, NULL,
-                              "counts of this many characters are not supported together with "
-                              "other conditions on strings");
+                              "minLength and maxLength of this many characters are not supported "
+                              "beside what else it asks of strings");
   return llm_schema_combine (self, shape->strings, counts, LLM_COMBINE_AND);
 }
 

@@ -45,7 +45,7 @@ write_calls (const char *extras)
       llm_json_write (name, text);
       g_string_append (text, ", \"arguments\": ");
       /* OpenAI's API has a string that holds JSON */
-      if (arguments == NULL || arguments->kind == LLM_JSON_NULL || llm_json_is (arguments, ""))
+      if (llm_json_is_nothing (arguments))
         g_string_append (text, "{}");
       else if (arguments->kind == LLM_JSON_STRING)
         g_string_append_len (text, arguments->text, (gssize) arguments->length);

@@ -26,13 +26,13 @@ convert_arguments (LlmJson  *function,
 
   if (arguments == NULL)
     return;
-  if (llm_json_is (arguments, "") || arguments->kind == LLM_JSON_NULL)
+  if (llm_json_is_nothing (arguments))
     g_string_append (text, "{}");
   else if (arguments->kind == LLM_JSON_STRING)
     g_string_append_len (text, arguments->text, (gssize) arguments->length);
   else
     llm_json_write (arguments, text);
-  if (wants_text && (arguments->kind != LLM_JSON_STRING || arguments->length == 0))
+  if (wants_text && (arguments->kind != LLM_JSON_STRING || llm_json_is_nothing (arguments)))
     llm_json_set (function, "arguments", llm_json_new_string (text->str));
   if (wants_text || arguments->kind == LLM_JSON_OBJECT)
     return;

@@ -158,20 +158,21 @@ run_tokens (LlmctlChat  *self,
             GError     **error)
 {
   LlmsvcModel *model = llmsvc_client_get_active_model (self->client);
+  g_autofree char *place = NULL;
 
   if (!llmctl_chat_ensure (self, error) ||
       !llmsvc_context_refresh_sync (self->context, llmctl_wait_get_cancellable (), error))
     return FALSE;
 
+  place = llmctl_words_say_place (llmsvc_context_get_residency (self->context),
+                                  llmsvc_context_get_is_exact (self->context));
   if (model != NULL)
     llmctl_output_printf (LLMCTL_STYLE_PLAIN, _("%u of %u tokens (%s)\n"),
                           llmsvc_context_get_tokens (self->context),
-                          llmsvc_model_get_context_length (model),
-                          llmctl_words_say (llmsvc_context_get_residency (self->context)));
+                          llmsvc_model_get_context_length (model), place);
   else
     llmctl_output_printf (LLMCTL_STYLE_PLAIN, _("%u tokens (%s)\n"),
-                          llmsvc_context_get_tokens (self->context),
-                          llmctl_words_say (llmsvc_context_get_residency (self->context)));
+                          llmsvc_context_get_tokens (self->context), place);
   return TRUE;
 }
 

@@ -70,7 +70,7 @@ llmctl_chat_open (LlmctlChat  *self,
   g_autoptr(GError) local_error = NULL;
 
   if (name != NULL)
-    context = llmctl_contexts_open (self->client, name, &local_error);
+    context = llmctl_contexts_open_as (self->client, name, self->made, &local_error);
   if (context != NULL)
     {
       llmctl_chat_note (self, _("“%s” goes on: %u tokens so far"), name,

@@ -125,7 +125,7 @@ get_context (LlmsvcClient  *client,
              GError       **error)
 {
   if (continues)
-    return llmctl_contexts_open (client, context_name, error);
+    return llmctl_contexts_open_as (client, context_name, made, error);
   return context_name != NULL
            ? llmctl_contexts_open_or_create (client, context_name, system_text, made, error)
            : llmctl_contexts_create (client, NULL, system_text, NULL, made, error);

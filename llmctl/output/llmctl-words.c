@@ -27,3 +27,13 @@ llmctl_words_say (const char *word)
 
   return word;
 }
+
+char *
+llmctl_words_say_place (const char *residency,
+                        gboolean    is_exact)
+{
+  const char *word = llmctl_words_say (residency);
+
+  /* Translators: where a context is, of which no bits are lost when memory is short */
+  return is_exact ? g_strdup_printf (_("%s, exact"), word) : g_strdup (word);
+}

@@ -105,6 +105,21 @@ class Ask(WithScript):
                          "This is the second.\n")
         self.check_failure(2, "own system text", "ask", "--context", "a", "--system", "s", "count")
 
+    def test_exact(self):
+        ask = ["ask", "--context", "e", "count", "-o"]
+        self.assertEqual(self.rig.run(*ask, "exact=true").status, 0)
+        self.assertEqual(self.rig.run(*ask, "exact=true").complaint, "")
+        self.check_failure(2, "and is exact", *ask, "exact=false")
+        self.assertIn(", exact)", self.rig.run("context", "show", "e").output)
+        self.assertIn(", exact ", self.rig.run("context", "list").output)
+        self.rig.run("ask", "--context", "f", "count")
+        self.check_failure(2, "is not exact", "ask", "--context", "f", "count", "-o", "exact=true")
+        self.check_failure(2, "is not exact", "ask", "--context", "f", "--continue", "-o",
+                           "exact=true")
+        self.assertNotIn("exact", self.rig.run("context", "show", "f").output)
+        self.assertEqual([self.rig.json("context", "show", name)["exact"] for name in "ef"],
+                         [True, False])
+
     def test_options(self):
         self.assertEqual(self.rig.run("ask", "--max-tokens", "3", "Hi").output, "You\n")
         self.assertEqual(self.rig.run("ask", "--slo", "background", "-o", "stop=said", "Hi").output,

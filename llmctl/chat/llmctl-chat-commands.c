@@ -258,21 +258,14 @@ check_key (const char  *assignment,
            GError     **error)
 {
   g_autofree char *key = g_strndup (assignment, strcspn (assignment, "="));
-  g_autoptr(GPtrArray) names = g_ptr_array_new_null_terminated (32, NULL, TRUE);
-  g_autofree GParamSpec **specs = NULL;
   const char *suggestion;
-  guint n;
 
   if (assignment[strlen (key)] == '\0')
     return TRUE;  /* it is no assignment, which is told as that */
-  specs = llmctl_options_list (&n);
-  for (guint i = 0; i < n; i++)
-    g_ptr_array_add (names, (gpointer) specs[i]->name);
-  g_ptr_array_add (names, (gpointer) "require");
-  if (g_strv_contains ((const char *const *) names->pdata, key))
+  suggestion = llmctl_options_suggest (key);
+  /* one that there is is nearest to itself */
+  if (g_strcmp0 (suggestion, key) == 0)
     return TRUE;
-
-  suggestion = llmctl_suggest (key, (const char *const *) names->pdata);
   if (suggestion != NULL)
     return llmctl_set_invalid (error, _("Unknown option “%s”; did you mean “%s”?"), key, suggestion);
   return llmctl_set_invalid (error, _("Unknown option “%s”; Tab behind “/set ” lists them"), key);

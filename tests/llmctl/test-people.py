@@ -127,7 +127,10 @@ class Ask(WithScript):
         self.check_failure(2, "slo", "ask", "--slo", "soon", "Hi")
         outcome = self.rig.run("ask", "-o", "colour=red", "Hi")
         self.assertIn("“colour”", outcome.complaint)
+        self.assertNotIn("did you mean", outcome.complaint)
         self.assertEqual(outcome.output, "You said: Hi\n")
+        self.assertIn("did you mean “max-tokens”?",
+                      self.rig.run("ask", "-o", "max-token=3", "Hi").complaint)
 
     def test_time_limit(self):
         outcome = self.rig.run("ask", "--timeout", "1", "slow")

@@ -499,3 +499,5 @@ class WithModel(unittest.TestCase):
 
 if __name__ == "__main__":
     unittest.main()
+        self.assertIn("/nowhere/a.gguf can't be read: No such file",
+                      self.rig.run("model", "use", "/nowhere/a.gguf").complaint)

@@ -50,7 +50,9 @@ static gboolean
 check_name (const char  *name,
             GError     **error)
 {
-  if (*name != '\0' && g_utf8_validate (name, -1, NULL))
+  if (*name == '\0')
+    return llmctl_set_invalid (error, _("The name of the context is empty"));
+  if (g_utf8_validate (name, -1, NULL))
     return TRUE;
 
   return llmctl_set_invalid (error, _("The name of a context must be UTF-8 text"));
@@ -76,8 +78,6 @@ read_memory (LlmsvcContext        *context,
 
 /* --- list --- */
 
-static const LlmctlColumn columns[] = {
-  { N_("Name"), "name", llmctl_format_name },
 static char *
 format_place (GVariant   *row,
               const char *key)
@@ -88,6 +88,8 @@ format_place (GVariant   *row,
   return llmctl_words_say_place (llmctl_dict_get_string (row, key), is_exact);
 }
 
+static const LlmctlColumn columns[] = {
+  { N_("Name"), "name", llmctl_format_name },
   { N_("Revision"), "revision", llmctl_format_number },
   { N_("Tokens"), "tokens", llmctl_format_number },
   { N_("Where"), "residency", format_place },
@@ -157,9 +159,9 @@ run_show (int       argc,
   g_autoptr(LlmsvcContext) context = NULL;
   g_autoptr(GPtrArray) messages = NULL;
   g_autoptr(LlmsvcContextMemory) memory = NULL;
+  g_autofree char *place = NULL;
 
   if (!open_and_read (argv[1], &context, &messages, error) ||
-  g_autofree char *place = NULL;
       !read_memory (context, &memory, error))
     return LLMCTL_EXIT_FAILED;
 
@@ -169,10 +171,10 @@ run_show (int       argc,
       return LLMCTL_EXIT_OK;
     }
 
-  /* Translators: the name of a conversation; messages, tokens, where it is held */
-  llmctl_output_printf (LLMCTL_STYLE_DIM,
   place = llmctl_words_say_place (llmsvc_context_get_residency (context),
                                   llmsvc_context_get_is_exact (context));
+  /* Translators: the name of a conversation; messages, tokens, where it is held */
+  llmctl_output_printf (LLMCTL_STYLE_DIM,
                         ngettext ("%s: %u message, %u tokens (%s)\n",
                                   "%s: %u messages, %u tokens (%s)\n", messages->len),
                         argv[1], messages->len, llmsvc_context_get_tokens (context), place);

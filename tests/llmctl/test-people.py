@@ -292,6 +292,9 @@ class Contexts(WithScript):
         for arguments in (["show"], ["new"], ["rm"], ["export"], ["import"], ["show", "a", "b"],
                           ["new", ""], ["list", "a"]):
             self.assertEqual(self.rig.run("context", *arguments).status, 2, arguments)
+        self.check_failure(2, "is empty", "context", "new", "")
+        for name in ("\u200d", "\u200c\u200d", " ", "\u3164"):
+            self.check_failure(2, "can be seen", "context", "new", name)
 
     def test_complete(self):
         self.rig.json("context", "new", "notebook")

@@ -471,6 +471,30 @@ class WithModel(unittest.TestCase):
 
     def test_models(self):
         model, = self.rig.json("model", "list")["models"]
+    def test_narrow(self):
+        for arguments in (["apps"], ["quota"], ["ask", "-v", "-n", "4", "Hi"],
+                          ["context", "show", "missing"]):
+            terminal = self.rig.terminal(*arguments, columns=80)
+            terminal.finish()
+            lines = terminal.text.splitlines()
+            self.assertTrue(lines)
+            self.assertLessEqual(max(map(len, lines)), 80, terminal.text)
+        # what a script reads is whole
+        self.assertRegex(self.rig.run("apps").output, "^Application +User .* Last used\n")
+        self.assertRegex(self.rig.run("quota").output, "^Application +User .* answer\n")
+        self.assertEqual(self.rig.run("context", "show", "missing").complaint.count("\n"), 1)
+
+        terminal = self.rig.terminal("chat", columns=80)
+        terminal.say("/bogus")
+        terminal.say("/quit")
+        self.assertEqual(terminal.finish(), 0)
+        complaint = terminal.text[terminal.text.index("llmctl: “/bogus”"):]
+        self.assertLessEqual(max(map(len, complaint.splitlines()[:2])), 80, terminal.text)
+
+    def test_words(self):
+        german = {"LC_ALL": "C.UTF-8", "LANGUAGE": "de"}
+        self.assertRegex(self.rig.run("apps", **german).output, r" +\d+ +(Rechner|Unit) ")
+
         self.assertTrue(model["active"])
         self.assertEqual(model["info"]["quantization"], "Q8_0")
         self.assertEqual(self.rig.json("model", "show"), model)

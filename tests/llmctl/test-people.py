@@ -365,6 +365,16 @@ class Monitor(unittest.TestCase):
         terminal.send("\x03")
         self.assertEqual(terminal.finish(), 0)
 
+    def test_language(self):
+        self.rig.environment["LANGUAGE"] = "de"
+        terminal = self.rig.terminal("monitor")
+        terminal.expect("Der Dienst läuft")
+        self.rig.stop()
+        self.rig.start()
+        terminal.expect("Availability: bereit")
+        terminal.send("\x03")
+        self.assertEqual(terminal.finish(), 0)
+
     def test_bus_gone(self):
         process = self.rig.spawn("monitor", "--json")
         self.wait_event(process, event="running")
@@ -461,16 +471,6 @@ class WithModel(unittest.TestCase):
                                   (["missing.App"], 1), (["--default", "a.b", "calls=1"], 2)):
             self.assertEqual(self.rig.run("quota", *arguments).status, status, arguments)
 
-    def test_trim(self):
-        results = self.rig.json("trim", "low", "--target-bytes", "1K")
-        self.assertEqual(set(results), {"freed", "duration-ms", "steps"})
-        self.assertRegex(self.rig.run("trim", "medium").output, r"^Given back: .* in \d+ ms\n")
-        for arguments in ([], ["hard"], ["low", "low"], ["low", "--target-bytes", "many"],
-                          ["low", "--target-bytes", "99999999999T"]):
-            self.assertEqual(self.rig.run("trim", *arguments).status, 2, arguments)
-
-    def test_models(self):
-        model, = self.rig.json("model", "list")["models"]
     def test_narrow(self):
         for arguments in (["apps"], ["quota"], ["ask", "-v", "-n", "4", "Hi"],
                           ["context", "show", "missing"]):
@@ -495,6 +495,16 @@ class WithModel(unittest.TestCase):
         german = {"LC_ALL": "C.UTF-8", "LANGUAGE": "de"}
         self.assertRegex(self.rig.run("apps", **german).output, r" +\d+ +(Rechner|Unit) ")
 
+    def test_trim(self):
+        results = self.rig.json("trim", "low", "--target-bytes", "1K")
+        self.assertEqual(set(results), {"freed", "duration-ms", "steps"})
+        self.assertRegex(self.rig.run("trim", "medium").output, r"^Given back: .* in \d+ ms\n")
+        for arguments in ([], ["hard"], ["low", "low"], ["low", "--target-bytes", "many"],
+                          ["low", "--target-bytes", "99999999999T"]):
+            self.assertEqual(self.rig.run("trim", *arguments).status, 2, arguments)
+
+    def test_models(self):
+        model, = self.rig.json("model", "list")["models"]
         self.assertTrue(model["active"])
         self.assertEqual(model["info"]["quantization"], "Q8_0")
         self.assertEqual(self.rig.json("model", "show"), model)
@@ -506,6 +516,8 @@ class WithModel(unittest.TestCase):
         self.assertRegex(self.rig.run("model", "use", model["id"]).output,
                          f"^“{re.escape(model['id'])}” is the model now, for everyone")
         self.assertEqual(self.rig.run("model", "use", "other").status, 1)
+        self.assertIn("/nowhere/a.gguf can't be read: No such file",
+                      self.rig.run("model", "use", "/nowhere/a.gguf").complaint)
         self.assertEqual(self.rig.run("model", "use").status, 2)
 
     def test_check(self):
@@ -526,5 +538,3 @@ class WithModel(unittest.TestCase):
 
 if __name__ == "__main__":
     unittest.main()
-        self.assertIn("/nowhere/a.gguf can't be read: No such file",
-                      self.rig.run("model", "use", "/nowhere/a.gguf").complaint)

@@ -78,6 +78,15 @@ llmctl_format_time (GVariant   *row,
   return time != NULL ? g_date_time_format (time, "%Y-%m-%d %H:%M") : g_strdup ("");
 }
 
+/* A key that people type is a key in every language, also where the word is one elsewhere. */
+static const char *
+get_title (const LlmctlColumn *column)
+{
+  gboolean is_key = *column->title == '\0' || g_str_equal (column->title, column->key);
+
+  return is_key ? column->title : _(column->title);
+}
+
 /* (transfer full): with those of @columns that are no more to spare than @most. */
 static LlmctlTable *
 make_table (const LlmctlColumn *columns,
@@ -91,7 +100,7 @@ make_table (const LlmctlColumn *columns,
 
   for (const LlmctlColumn *column = columns; column->title != NULL; column++)
     if (column->spare <= most)
-      g_ptr_array_add (header, *column->title != '\0' ? _(column->title) : (char *) "");
+      g_ptr_array_add (header, (gpointer) get_title (column));
   table = llmctl_table_new ((const char *const *) header->pdata);
 
   g_variant_iter_init (&iter, rows);

@@ -493,6 +493,7 @@ class WithModel(unittest.TestCase):
 
     def test_words(self):
         german = {"LC_ALL": "C.UTF-8", "LANGUAGE": "de"}
+        self.assertRegex(self.rig.run("quota", **german).output, "^Anwendung .* contexts +tokens ")
         self.assertRegex(self.rig.run("apps", **german).output, r" +\d+ +(Rechner|Unit) ")
 
     def test_trim(self):

@@ -19,7 +19,7 @@ LLMSVC_AVAILABLE_IN_0_1
 G_DECLARE_FINAL_TYPE (LlmsvcContext, llmsvc_context, LLMSVC, CONTEXT, GObject)
 
 /* Properties: "client", "name" ("" for an unnamed one), "path" (the object on the bus),
- * "tokens", "revision", "residency" (as of the last call or refresh; notify),
+ * "tokens", "revision", "residency", "is-exact" (as of the last call or refresh; notify),
  * "is-closed" (notify).
  * Signal: "closed" (const char *reason): "closed", "disconnected", "administrator", or
  * "lost" when the service went away with an unnamed one. */
@@ -37,9 +37,11 @@ guint64           llmsvc_context_get_revision    (LlmsvcContext        *self);
 LLMSVC_AVAILABLE_IN_0_1
 const char       *llmsvc_context_get_residency   (LlmsvcContext        *self);
 LLMSVC_AVAILABLE_IN_0_1
+gboolean          llmsvc_context_get_is_exact    (LlmsvcContext        *self);
+LLMSVC_AVAILABLE_IN_0_1
 gboolean          llmsvc_context_get_is_closed   (LlmsvcContext        *self);
 
-/* Reads "tokens", "revision" and "residency" anew. */
+/* Reads "tokens", "revision", "residency" and "is-exact" anew. */
 LLMSVC_AVAILABLE_IN_0_1
 void              llmsvc_context_refresh_async   (LlmsvcContext        *self,
                                                   GCancellable         *cancellable,

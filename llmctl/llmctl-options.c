@@ -56,6 +56,20 @@ llmctl_options_add_all (LlmsvcOptions  *options,
   return TRUE;
 }
 
+const char *
+llmctl_options_suggest (const char *key)
+{
+  g_autoptr(GPtrArray) names = g_ptr_array_new_null_terminated (32, NULL, TRUE);
+  g_autofree GParamSpec **specs = NULL;
+  guint n;
+
+  specs = llmctl_options_list (&n);
+  for (guint i = 0; i < n; i++)
+    g_ptr_array_add (names, (gpointer) specs[i]->name);
+  g_ptr_array_add (names, (gpointer) "require");
+  return llmctl_suggest (key, (const char *const *) names->pdata);
+}
+
 GParamSpec **
 llmctl_options_list (guint *n)
 {

@@ -22,6 +22,9 @@ gboolean llmctl_options_add_all   (LlmsvcOptions     *options,
 /* (transfer container): the @n options that the library knows; what their blurb says is for people. */
 GParamSpec **llmctl_options_list  (guint             *n);
 
+/* (nullable): the option, or “require”, that @key is or was probably meant to be. */
+const char  *llmctl_options_suggest (const char         *key);
+
 /* A whole number with K, M, G or T behind, which are binary. */
 gboolean llmctl_parse_bytes       (const char        *text,
                                    guint64           *bytes) G_GNUC_WARN_UNUSED_RESULT;

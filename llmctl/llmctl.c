@@ -397,7 +397,7 @@ llmctl_fail (GError *error)
   if (llmctl_globals.is_admin)
     remedy = llmctl_make_remedy (converted, llmctl_globals.words);
   if (remedy != NULL)
-    llmctl_complain ("%s", remedy);
+    llmctl_complain_command (remedy);
   if (converted->code == LLMSVC_ERROR_NO_MODEL)
     {
       install = llmctl_place_make_install (llmctl_find_bus_type ());

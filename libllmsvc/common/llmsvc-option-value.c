@@ -251,11 +251,28 @@ llmsvc_name_may_have (gunichar c)
   return c != '/' && (g_unichar_isprint (c) || c == joiner || c == non_joiner);
 }
 
+/* What leaves no mark where it is shown: spaces, joiners, accents without a letter, and letters and
+ * signs that are blank. */
+static gboolean
+is_invisible (gunichar c)
+{
+  static const gunichar blanks[] = { 0x115f, 0x2800, 0x3164, 0xffa0 };
+
+  for (gsize i = 0; i < G_N_ELEMENTS (blanks); i++)
+    if (c == blanks[i])
+      return TRUE;
+  return !g_unichar_isgraph (c) || g_unichar_iszerowidth (c);
+}
+
 /* Names are shown in lists and may become part of a path one day. */
 static gboolean
 check_name (const char  *name,
             GError     **error)
 {
+  gboolean is_visible = FALSE;
+
+  if (*name == '\0')
+    return llmsvc_option_fail (error, _("Option “name” is empty"));
   for (const char *p = name; *p != '\0'; p = g_utf8_next_char (p))
     {
       gunichar c = g_utf8_get_char (p);
@@ -263,9 +280,11 @@ check_name (const char  *name,
       if (!llmsvc_name_may_have (c))
         return llmsvc_option_fail (error, _("Option “name” has the character U+%04X, it must be "
                                             "printable text without “/”"), (guint) c);
+      is_visible |= !is_invisible (c);
     }
 
-  return TRUE;
+  return is_visible ||
+         llmsvc_option_fail (error, _("Option “name” has no character that can be seen"));
 }
 
 /* (transfer floating) (nullable): a word, or a whole number in digits. */
@@ -320,8 +339,8 @@ check_string (const LlmsvcOptionInfo  *info,
       return llmsvc_option_fail (error, _("Option “%s” is “%s”, it must be one of: %s"), info->key,
                                  shown, choices);
     }
-  return ((info->choices != NULL && !info->takes_names) || check_length (info, length, error)) &&
-         (info->id != LLMSVC_OPTION_NAME || check_name (string, error));
+  return (info->id != LLMSVC_OPTION_NAME || check_name (string, error)) &&
+         ((info->choices != NULL && !info->takes_names) || check_length (info, length, error));
 }
 
 static gboolean

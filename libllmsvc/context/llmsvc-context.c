@@ -59,6 +59,7 @@ struct _LlmsvcContext
   guint tokens;
   guint64 revision;
   char *residency;
+  gboolean is_exact;
   char *closed_reason;   /* (nullable): NULL while it is open */
   const char *ending;    /* (atomic): the reason of an end that another thread has found */
 };
@@ -181,6 +182,7 @@ llmsvc_context_apply (LlmsvcContext *self,
                       GVariant      *values)
 {
   const char *residency;
+  gboolean is_exact;
   guint64 revision;
   guint32 tokens;
 
@@ -204,6 +206,11 @@ llmsvc_context_apply (LlmsvcContext *self,
       g_free (self->residency);
       self->residency = g_strdup (residency);
       g_object_notify (G_OBJECT (self), "residency");
+    }
+  if (g_variant_lookup (values, "Exact", "b", &is_exact) && is_exact != self->is_exact)
+    {
+      self->is_exact = is_exact;
+      g_object_notify (G_OBJECT (self), "is-exact");
     }
   g_object_thaw_notify (G_OBJECT (self));
 }

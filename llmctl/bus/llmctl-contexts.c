@@ -34,6 +34,40 @@ llmctl_contexts_open (LlmsvcClient  *client,
   return context;
 }
 
+/* An option of a context that is made would be lost on one that is there, and so would what it was
+ * asked for: an answer from memory that lost no bits. */
+static gboolean
+check_exact (LlmsvcContext *context,
+             const char    *name,
+             LlmsvcOptions *options,
+             GError       **error)
+{
+  GVariant *wanted = options != NULL ? llmsvc_options_get_value (options, "exact") : NULL;
+
+  if (wanted == NULL || g_variant_get_boolean (wanted) == llmsvc_context_get_is_exact (context))
+    return TRUE;
+  return llmctl_set_invalid (
+    error,
+    g_variant_get_boolean (wanted)
+      ? _("The context “%s” is there already and is not exact; leave the option “exact” out or take "
+          "another name")
+      : _("The context “%s” is there already and is exact; leave the option “exact” out or take "
+          "another name"), name);
+}
+
+LlmsvcContext *
+llmctl_contexts_open_as (LlmsvcClient  *client,
+                         const char    *name,
+                         LlmsvcOptions *options,
+                         GError       **error)
+{
+  g_autoptr(LlmsvcContext) context = llmctl_contexts_open (client, name, error);
+
+  if (context == NULL || !check_exact (context, name, options, error))
+    return NULL;
+  return g_steal_pointer (&context);
+}
+
 LlmsvcContext *
 llmctl_contexts_create (LlmsvcClient   *client,
                         const char     *name,
@@ -68,7 +102,7 @@ llmctl_contexts_open_or_create (LlmsvcClient  *client,
                                 GError       **error)
 {
   g_autoptr(GError) local_error = NULL;
-  g_autoptr(LlmsvcContext) context = llmctl_contexts_open (client, name, &local_error);
+  g_autoptr(LlmsvcContext) context = llmctl_contexts_open_as (client, name, options, &local_error);
 
   if (g_error_matches (local_error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_FOUND))
     return llmctl_contexts_create (client, name, system, NULL, options, error);

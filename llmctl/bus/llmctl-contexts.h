@@ -20,6 +20,12 @@ G_BEGIN_DECLS
 LlmsvcContext *llmctl_contexts_open           (LlmsvcClient      *client,
                                                const char        *name,
                                                GError           **error) G_GNUC_WARN_UNUSED_RESULT;
+/* The same; LLMSVC_ERROR_INVALID_ARGUMENT when @options (nullable), which are those of a new context,
+ * want it to be exact and it is not, or the other way round. */
+LlmsvcContext *llmctl_contexts_open_as        (LlmsvcClient      *client,
+                                               const char        *name,
+                                               LlmsvcOptions     *options,
+                                               GError           **error) G_GNUC_WARN_UNUSED_RESULT;
 /* (transfer full): a new context. @name, @system, @messages (a(ssa{sv})) and @options are
  * nullable; @options is not changed. */
 LlmsvcContext *llmctl_contexts_create         (LlmsvcClient      *client,
@@ -29,7 +35,8 @@ LlmsvcContext *llmctl_contexts_create         (LlmsvcClient      *client,
                                                LlmsvcOptions     *options,
                                                GError           **error) G_GNUC_WARN_UNUSED_RESULT;
 /* (transfer full): the one kept under @name, made if there is none. @system (nullable) is for a
- * new one only: LLMSVC_ERROR_INVALID_ARGUMENT otherwise; @options (nullable), too, but left out. */
+ * new one only: LLMSVC_ERROR_INVALID_ARGUMENT otherwise; @options (nullable), too, but left out,
+ * except as llmctl_contexts_open_as() says. */
 LlmsvcContext *llmctl_contexts_open_or_create (LlmsvcClient      *client,
                                                const char        *name,
                                                const char        *system,

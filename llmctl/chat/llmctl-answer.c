@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "llmctl/bus/llmctl-wait.h"
+#include "llmctl/llmctl-options.h"
 #include "llmctl/output/llmctl-json.h"
 #include "llmctl/output/llmctl-output.h"
 #include "llmctl/output/llmctl-progress.h"
@@ -167,6 +168,20 @@ llmctl_answer_end_line (LlmctlAnswer *self)
   llmctl_output_flush ();
 }
 
+/* What is misspelt is the likeliest. */
+static void
+complain_ignored (const char *key)
+{
+  const char *suggestion = llmctl_options_suggest (key);
+
+  if (suggestion != NULL && !g_str_equal (suggestion, key))
+    llmctl_complain (_("The service does not know the option “%s” here and went on without it; did "
+                       "you mean “%s”?"), key, suggestion);
+  else
+    llmctl_complain (_("The service does not know the option “%s” here and went on without it"),
+                     key);
+}
+
 gboolean
 llmctl_answer_finish (LlmctlAnswer *self,
                       LlmsvcAnswer *answer)
@@ -182,8 +197,7 @@ llmctl_answer_finish (LlmctlAnswer *self,
     return FALSE;
 
   for (gsize i = 0; ignored != NULL && ignored[i] != NULL; i++)
-    llmctl_complain (_("The service does not know the option “%s” here and went on without it"),
-                     ignored[i]);
+    complain_ignored (ignored[i]);
   for (gsize i = 0; unheld != NULL && unheld[i] != NULL; i++)
     llmctl_complain (_("The answer was not held to a part of the schema: %s"), unheld[i]);
   return TRUE;

@@ -158,20 +158,21 @@ run_tokens (LlmctlChat  *self,
             GError     **error)
 {
   LlmsvcModel *model = llmsvc_client_get_active_model (self->client);
+  g_autofree char *place = NULL;
 
   if (!llmctl_chat_ensure (self, error) ||
       !llmsvc_context_refresh_sync (self->context, llmctl_wait_get_cancellable (), error))
     return FALSE;
 
+  place = llmctl_words_say_place (llmsvc_context_get_residency (self->context),
+                                  llmsvc_context_get_is_exact (self->context));
   if (model != NULL)
     llmctl_output_printf (LLMCTL_STYLE_PLAIN, _("%u of %u tokens (%s)\n"),
                           llmsvc_context_get_tokens (self->context),
-                          llmsvc_model_get_context_length (model),
-                          llmctl_words_say (llmsvc_context_get_residency (self->context)));
+                          llmsvc_model_get_context_length (model), place);
   else
     llmctl_output_printf (LLMCTL_STYLE_PLAIN, _("%u tokens (%s)\n"),
-                          llmsvc_context_get_tokens (self->context),
-                          llmctl_words_say (llmsvc_context_get_residency (self->context)));
+                          llmsvc_context_get_tokens (self->context), place);
   return TRUE;
 }
 
@@ -257,21 +258,14 @@ check_key (const char  *assignment,
            GError     **error)
 {
   g_autofree char *key = g_strndup (assignment, strcspn (assignment, "="));
-  g_autoptr(GPtrArray) names = g_ptr_array_new_null_terminated (32, NULL, TRUE);
-  g_autofree GParamSpec **specs = NULL;
   const char *suggestion;
-  guint n;
 
   if (assignment[strlen (key)] == '\0')
     return TRUE;  /* it is no assignment, which is told as that */
-  specs = llmctl_options_list (&n);
-  for (guint i = 0; i < n; i++)
-    g_ptr_array_add (names, (gpointer) specs[i]->name);
-  g_ptr_array_add (names, (gpointer) "require");
-  if (g_strv_contains ((const char *const *) names->pdata, key))
+  suggestion = llmctl_options_suggest (key);
+  /* one that there is is nearest to itself */
+  if (g_strcmp0 (suggestion, key) == 0)
     return TRUE;
-
-  suggestion = llmctl_suggest (key, (const char *const *) names->pdata);
   if (suggestion != NULL)
     return llmctl_set_invalid (error, _("Unknown option “%s”; did you mean “%s”?"), key, suggestion);
   return llmctl_set_invalid (error, _("Unknown option “%s”; Tab behind “/set ” lists them"), key);

@@ -37,6 +37,7 @@ llmctl_chat_note (LlmctlChat *self,
                   ...)
 {
   g_autofree char *text = NULL;
+  g_autofree char *fitted = NULL;
   va_list arguments;
 
   if (!self->is_interactive)
@@ -45,7 +46,8 @@ llmctl_chat_note (LlmctlChat *self,
   va_start (arguments, format);
   text = g_strdup_vprintf (format, arguments);
   va_end (arguments);
-  llmctl_output_printf (LLMCTL_STYLE_DIM, "%s\n", text);
+  fitted = llmctl_output_fit_lines (text, STDOUT_FILENO);
+  llmctl_output_printf (LLMCTL_STYLE_DIM, "%s\n", fitted);
 }
 
 /* --- the context --- */
@@ -70,7 +72,7 @@ llmctl_chat_open (LlmctlChat  *self,
   g_autoptr(GError) local_error = NULL;
 
   if (name != NULL)
-    context = llmctl_contexts_open (self->client, name, &local_error);
+    context = llmctl_contexts_open_as (self->client, name, self->made, &local_error);
   if (context != NULL)
     {
       llmctl_chat_note (self, _("“%s” goes on: %u tokens so far"), name,

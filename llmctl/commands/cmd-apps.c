@@ -26,15 +26,15 @@ print_apps (const LlmctlColumn *columns,
 
 static const LlmctlColumn app_columns[] = {
   { N_("Application"), "app-id", llmctl_format_name },
-  { N_("User"), "uid", llmctl_format_number },
-  { N_("Kind"), "kind", llmctl_format_text },
+  { N_("User"), "uid", llmctl_format_number, 4 },
+  { N_("Kind"), "kind", llmctl_format_word, 2 },
   { N_("Contexts"), "contexts", llmctl_format_number },
-  { N_("Tokens"), "tokens", llmctl_format_number },
+  { N_("Tokens"), "tokens", llmctl_format_number, 5 },
   { N_("Memory"), "memory", llmctl_format_size },
-  { N_("Texts"), "disk", llmctl_format_size },
+  { N_("Texts"), "disk", llmctl_format_size, 6 },
   { N_("Questions"), "requests", llmctl_format_number },
-  { N_("Under way"), "calls", llmctl_format_number },
-  { N_("Last used"), "last-used", llmctl_format_time },
+  { N_("Under way"), "calls", llmctl_format_number, 3 },
+  { N_("Last used"), "last-used", llmctl_format_time, 1 },
   { NULL }
 };
 
@@ -55,7 +55,8 @@ const LlmctlCommand llmctl_apps_command = {
   .summary = N_("Show which applications use the service"),
   .description = N_("Those of the user; the administrator sees all. The kind says how the service "
                     "knows the application: by its sandbox (flatpak, snap), by its unit, as it has "
-                    "registered itself, as a program of the user (host), or not at all.\n"
+                    "registered itself, as a program of the user (host), or not at all. "
+                    "On a narrow terminal some columns are left out.\n"
                     "--json: one object: apps, an array of the objects of ListApps, sizes in "
                     "bytes, last-used in seconds since 1970."),
   .run = run_apps,
@@ -107,15 +108,15 @@ format_quota (GVariant   *app,
 /* Of one application. */
 static const LlmctlColumn quota_columns[] = {
   { N_("Application"), "app-id", llmctl_format_name },
-  { N_("User"), "uid", llmctl_format_number },
+  { N_("User"), "uid", llmctl_format_number, 4 },
   { "contexts", "contexts", format_quota },
-  { "tokens", "tokens", format_quota },
-  { "calls", "calls", format_quota },
-  { "disk", "disk", format_quota },
-  { "share", "share", format_quota },
-  { "rate", "rate", format_quota },
-  { "message", "message", format_quota },
-  { "answer", "answer", format_quota },
+  { "tokens", "tokens", format_quota, 1 },
+  { "calls", "calls", format_quota, 3 },
+  { "disk", "disk", format_quota, 2 },
+  { "share", "share", format_quota, 5 },
+  { "rate", "rate", format_quota, 6 },
+  { "message", "message", format_quota, 7 },
+  { "answer", "answer", format_quota, 8 },
   { NULL }
 };
 
@@ -306,7 +307,8 @@ const LlmctlCommand llmctl_quota_command = {
                     "under way, disk and message (bytes, or such as 64M, of stored text and of "
                     "one call), share (0 to 1, of the memory for contexts), rate (calls a second); "
                     "0 is the default of all. With --default also what all applications of a user "
-                    "have together: named (contexts), apps, queue (calls).\n"
+                    "have together: named (contexts), apps, queue (calls). On a narrow terminal some "
+                    "columns are left out; --json has all.\n"
                     "--json: one object: apps, an array of the objects of ListApps; without it "
                     "after setting."),
   .options = options,

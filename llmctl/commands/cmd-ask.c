@@ -125,7 +125,7 @@ get_context (LlmsvcClient  *client,
              GError       **error)
 {
   if (continues)
-    return llmctl_contexts_open (client, context_name, error);
+    return llmctl_contexts_open_as (client, context_name, made, error);
   return context_name != NULL
            ? llmctl_contexts_open_or_create (client, context_name, system_text, made, error)
            : llmctl_contexts_create (client, NULL, system_text, NULL, made, error);
@@ -200,6 +200,8 @@ tell_results (LlmsvcAnswer *answer)
 {
   g_autofree char *summary = NULL;
   g_autofree char *harmless = NULL;
+  g_autofree char *line = NULL;
+  g_autofree char *fitted = NULL;
   gboolean is_dim;
 
   if (!is_verbose && (llmctl_globals.is_json || !isatty (STDOUT_FILENO) || !isatty (STDERR_FILENO)))
@@ -215,8 +217,10 @@ tell_results (LlmsvcAnswer *answer)
       harmless = g_strdup_printf (_("%s; KV cache of %.1f bits"), before,
                                   llmsvc_answer_get_kv_bits (answer));
     }
+  line = g_strconcat ("[", harmless, "]", NULL);
+  fitted = llmctl_output_fit_lines (line, STDERR_FILENO);
   is_dim = llmctl_output_has_colour (STDERR_FILENO);
-  g_printerr ("%s[%s]%s\n", is_dim ? "\033[2m" : "", harmless, is_dim ? "\033[0m" : "");
+  g_printerr ("%s%s%s\n", is_dim ? "\033[2m" : "", fitted, is_dim ? "\033[0m" : "");
 }
 
 static LlmctlExit

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "llmctl/bus/llmctl-contexts.h"
+#include "llmctl/bus/llmctl-service.h"
 #include "llmctl/bus/llmctl-wait.h"
 #include "llmctl/chat/llmctl-context-file.h"
 #include "llmctl/llmctl-options.h"
@@ -30,6 +31,7 @@ describe (LlmsvcContext       *context,
       "name:s", llmsvc_context_get_name (context), "tokens:u", llmsvc_context_get_tokens (context),
       "revision:t", llmsvc_context_get_revision (context),
       "residency:s", llmsvc_context_get_residency (context),
+      "exact:b", llmsvc_context_get_is_exact (context),
       "path:s", llmsvc_context_get_path (context),
       "memory:*", memory != NULL ? llmsvc_context_memory_get_info (memory) : NULL,
       "messages:*", messages != NULL ? llmctl_context_file_describe (messages) : NULL, NULL);
@@ -48,7 +50,9 @@ static gboolean
 check_name (const char  *name,
             GError     **error)
 {
-  if (*name != '\0' && g_utf8_validate (name, -1, NULL))
+  if (*name == '\0')
+    return llmctl_set_invalid (error, _("The name of the context is empty"));
+  if (g_utf8_validate (name, -1, NULL))
     return TRUE;
 
   return llmctl_set_invalid (error, _("The name of a context must be UTF-8 text"));
@@ -74,11 +78,21 @@ read_memory (LlmsvcContext        *context,
 
 /* --- list --- */
 
+static char *
+format_place (GVariant   *row,
+              const char *key)
+{
+  gboolean is_exact = FALSE;
+
+  (void) g_variant_lookup (row, "exact", "b", &is_exact);
+  return llmctl_words_say_place (llmctl_dict_get_string (row, key), is_exact);
+}
+
 static const LlmctlColumn columns[] = {
   { N_("Name"), "name", llmctl_format_name },
   { N_("Revision"), "revision", llmctl_format_number },
   { N_("Tokens"), "tokens", llmctl_format_number },
-  { N_("Where"), "residency", llmctl_format_word },
+  { N_("Where"), "residency", format_place },
   { N_("In memory"), "memory/memory-bytes", llmctl_format_size },
   { N_("On storage"), "memory/storage-bytes", llmctl_format_size },
   { NULL }
@@ -113,7 +127,7 @@ static const LlmctlCommand list_command = {
   .name = "list",
   .summary = N_("List the contexts of this user"),
   .description = N_("--json: one object: contexts, an array of objects: name, tokens, revision, "
-                    "residency, path, memory as “show” has it."),
+                    "residency, exact, path, memory as “show” has it."),
   .run = run_list,
 };
 
@@ -145,6 +159,7 @@ run_show (int       argc,
   g_autoptr(LlmsvcContext) context = NULL;
   g_autoptr(GPtrArray) messages = NULL;
   g_autoptr(LlmsvcContextMemory) memory = NULL;
+  g_autofree char *place = NULL;
 
   if (!open_and_read (argv[1], &context, &messages, error) ||
       !read_memory (context, &memory, error))
@@ -156,12 +171,13 @@ run_show (int       argc,
       return LLMCTL_EXIT_OK;
     }
 
+  place = llmctl_words_say_place (llmsvc_context_get_residency (context),
+                                  llmsvc_context_get_is_exact (context));
   /* Translators: the name of a conversation; messages, tokens, where it is held */
   llmctl_output_printf (LLMCTL_STYLE_DIM,
                         ngettext ("%s: %u message, %u tokens (%s)\n",
                                   "%s: %u messages, %u tokens (%s)\n", messages->len),
-                        argv[1], messages->len, llmsvc_context_get_tokens (context),
-                        llmctl_words_say (llmsvc_context_get_residency (context)));
+                        argv[1], messages->len, llmsvc_context_get_tokens (context), place);
   if (memory != NULL)
     {
       llmctl_context_memory_print (memory);
@@ -188,7 +204,7 @@ static const LlmctlCommand show_command = {
                     "fewer bits, the lighter it is, and on storage alone the lower. On a terminal, "
                     "what would have to be computed again if memory were short is yellow, and "
                     "green when it is on storage, too.\n"
-                    "--json: one object: name, tokens, revision, residency, path, memory as "
+                    "--json: one object: name, tokens, revision, residency, exact, path, memory as "
                     "GetMemory tells it, messages (role, text, extras)."),
   .is_long = TRUE,
   .run = run_show,
@@ -238,7 +254,7 @@ static const LlmctlCommand new_command = {
   .missing = N_("Missing argument NAME"),
   .n_most = 1,
   .summary = N_("Make a context that is kept"),
-  .description = N_("--json: one object: name, tokens, revision, residency, path."),
+  .description = N_("--json: one object: name, tokens, revision, residency, exact, path."),
   .options = new_options,
   .run = run_new,
 };
@@ -450,7 +466,7 @@ static const LlmctlCommand import_command = {
   .n_most = 2,
   .summary = N_("Make a context from a file that “export” wrote"),
   .description = N_("“-” is the standard input. Without NAME it is called as it was.\n"
-                    "--json: one object: name, tokens, revision, residency, path."),
+                    "--json: one object: name, tokens, revision, residency, exact, path."),
   .options = import_options,
   .run = run_import,
 };

@@ -6,6 +6,7 @@
 
 #include "config.h"
 
+#include <errno.h>
 #include <glib/gi18n.h>
 #include <string.h>
 
@@ -216,6 +217,10 @@ set_absent (LlmsvcClient  *client,
     g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_FOUND,
                  _("The service does not look where “%s” is; “llmctl doctor” says into which folder to "
                    "put it"), text);
+  else if (strchr (text, '/') != NULL
+           && (*text == '/' || *text == '.' || g_str_has_suffix (text, ".gguf")))
+    g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_FOUND, _("%s can't be read: %s"), text,
+                 g_strerror (ENOENT));
   else
     return FALSE;
   return TRUE;

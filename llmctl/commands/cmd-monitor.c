@@ -13,6 +13,7 @@
 
 #include "llmctl/bus/llmctl-service.h"
 #include "llmctl/output/llmctl-json.h"
+#include "llmctl/output/llmctl-words.h"
 #include "llmctl/top/llmctl-watch.h"
 
 /* As people or programs read it. */
@@ -57,9 +58,10 @@ on_state (LlmctlWatch *watch)
                             "event:s", watch->is_running ? "running" : "not-running", NULL));
 }
 
-/* (transfer full): for people; sizes in their units. */
+/* (transfer full): for people; words in their language, sizes in their units. */
 static char *
 format_value (const char *interface,
+              const char *name,
               GVariant   *value)
 {
   g_autoptr(GString) sizes = g_string_new (NULL);
@@ -67,6 +69,9 @@ format_value (const char *interface,
   const char *key;
   guint64 size;
 
+  if (g_variant_is_of_type (value, G_VARIANT_TYPE_STRING)
+      && (g_str_equal (name, "Availability") || g_str_equal (name, "Pressure")))
+    return g_strdup (llmctl_words_say (g_variant_get_string (value, NULL)));
   if (g_variant_is_of_type (value, G_VARIANT_TYPE_STRING))
     return g_variant_dup_string (value, NULL);
   if (g_variant_is_of_type (value, G_VARIANT_TYPE_UINT64) &&
@@ -80,7 +85,8 @@ format_value (const char *interface,
     {
       g_autofree char *formatted = llmctl_format_bytes (size);
 
-      g_string_append_printf (sizes, "%s%s %s", sizes->len > 0 ? ", " : "", key, formatted);
+      g_string_append_printf (sizes, "%s%s %s", sizes->len > 0 ? ", " : "",
+                              llmctl_words_say_cost (key), formatted);
     }
   return g_string_free (g_steal_pointer (&sizes), FALSE);
 }
@@ -93,7 +99,7 @@ show_property (LlmctlWatch *watch,
                const char  *name,
                GVariant    *value)
 {
-  g_autofree char *formatted = value != NULL ? format_value (interface, value) : g_strdup ("?");
+  g_autofree char *formatted = value != NULL ? format_value (interface, name, value) : g_strdup ("?");
 
   show (watch, LLMCTL_STYLE_PLAIN, g_strdup_printf ("%s: %s", name, formatted),
         llmctl_json_object ("time:s", get_time (), "event:s", "property", "path:s", path,

@@ -233,10 +233,7 @@ static void
 print_reclaimable (GVariant *memory,
                    guint64   whole)
 {
-  /* names for people of what the interface lists today; another one is shown as it is */
-  static const char *const costs[][2] = {
-    { "free", N_("at no cost") }, { "cheap", N_("cheaply") }, { "costly", N_("at a cost") },
-  };
+  /* what the interface lists today, in this order; others come behind */
   static const char *const known[] = { "free", "cheap", "costly", NULL };
   g_autoptr(GVariant) held = g_variant_lookup_value (memory, "Reclaimable",
                                                      G_VARIANT_TYPE ("a{st}"));
@@ -248,9 +245,9 @@ print_reclaimable (GVariant *memory,
     return;
 
   llmctl_output_printf (LLMCTL_STYLE_BOLD, "%s\n", _("Could be given back"));
-  for (gsize i = 0; i < G_N_ELEMENTS (costs); i++)
-    if (g_variant_lookup (held, costs[i][0], "t", &bytes))
-      print_size (_(costs[i][1]), bytes, whole, LLMCTL_STYLE_PLAIN);
+  for (gsize i = 0; known[i] != NULL; i++)
+    if (g_variant_lookup (held, known[i], "t", &bytes))
+      print_size (llmctl_words_say_cost (known[i]), bytes, whole, LLMCTL_STYLE_PLAIN);
   g_variant_iter_init (&iter, held);
   while (g_variant_iter_next (&iter, "{&st}", &cost, &bytes))
     if (!g_strv_contains (known, cost))

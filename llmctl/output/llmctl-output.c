@@ -56,17 +56,21 @@ llmctl_output_has_colour (int fd)
          strcmp (term, "dumb") != 0 && llmctl_output_is_terminal (fd);
 }
 
-guint
-llmctl_output_get_columns (void)
+static guint
+get_columns (int fd)
 {
   struct winsize size = { 0 };
-
-  int fd = llmctl_pager_is_open () ? STDERR_FILENO : STDOUT_FILENO;
 
   if (ioctl (fd, TIOCGWINSZ, &size) != 0 || size.ws_col == 0)
     return DEFAULT_COLUMNS;
 
   return CLAMP (size.ws_col, MIN_COLUMNS, MAX_COLUMNS);
+}
+
+guint
+llmctl_output_get_columns (void)
+{
+  return get_columns (llmctl_pager_is_open () ? STDERR_FILENO : STDOUT_FILENO);
 }
 
 char *
@@ -150,11 +154,11 @@ take_piece (const char *text)
   return g_strndup (text, (gsize) (p - text));
 }
 
-char *
-llmctl_wrap (const char *text,
-             guint       indent)
+static char *
+wrap (const char *text,
+      guint       indent,
+      guint       columns)
 {
-  guint columns = MAX (llmctl_output_get_columns (), indent + MIN_COLUMNS);
   g_autofree char *valid = g_utf8_make_valid (text, -1);
   g_auto(GStrv) lines = g_strsplit (valid, "\n", -1);
   GString *out = g_string_new (NULL);
@@ -187,6 +191,35 @@ llmctl_wrap (const char *text,
     }
 
   return g_string_free (out, FALSE);
+}
+
+char *
+llmctl_wrap (const char *text,
+             guint       indent)
+{
+  return wrap (text, indent, MAX (llmctl_output_get_columns (), indent + MIN_COLUMNS));
+}
+
+char *
+llmctl_output_fit_lines (const char *text,
+                         int         fd)
+{
+  g_auto(GStrv) lines = NULL;
+  guint columns;
+
+  if (!llmctl_output_is_terminal (fd))
+    return g_strdup (text);
+
+  lines = g_strsplit (text, "\n", -1);
+  columns = get_columns (fd);
+  for (gsize i = 0; lines[i] != NULL; i++)
+    if (llmctl_output_get_width (lines[i]) > columns)
+      {
+        g_autofree char *whole = lines[i];
+
+        lines[i] = g_strchomp (wrap (whole, 0, columns));
+      }
+  return g_strjoinv ("\n", lines);
 }
 
 /* --- writing --- */
@@ -266,21 +299,36 @@ llmctl_output_printf (LlmctlStyle  style,
   return llmctl_output_text (style, text);
 }
 
+static void
+complain (const char *message,
+          gboolean    is_command)
+{
+  g_autofree char *harmless = isatty (STDERR_FILENO) ? llmctl_output_make_harmless (message) : NULL;
+  g_autofree char *line = g_strconcat ("llmctl: ", harmless != NULL ? harmless : message, NULL);
+  g_autofree char *fitted = is_command ? NULL : llmctl_output_fit_lines (line, STDERR_FILENO);
+
+  /* What was said before comes before, also when both go to one file. */
+  llmctl_output_flush ();
+  g_printerr ("%s\n", fitted != NULL ? fitted : line);
+}
+
 void
 llmctl_complain (const char *format,
                  ...)
 {
   g_autofree char *message = NULL;
-  g_autofree char *harmless = NULL;
   va_list arguments;
 
-  /* What was said before comes before, also when both go to one file. */
-  llmctl_output_flush ();
   va_start (arguments, format);
   message = g_strdup_vprintf (format, arguments);
   va_end (arguments);
-  harmless = isatty (STDERR_FILENO) ? llmctl_output_make_harmless (message) : NULL;
-  g_printerr ("llmctl: %s\n", harmless != NULL ? harmless : message);
+  complain (message, FALSE);
+}
+
+void
+llmctl_complain_command (const char *message)
+{
+  complain (message, TRUE);
 }
 
 int
@@ -428,18 +476,39 @@ llmctl_table_add (LlmctlTable       *self,
   g_ptr_array_add (self, row);
 }
 
+/* (transfer full): of each column, without the space behind it. */
+static guint *
+measure (LlmctlTable *self,
+         guint        n_columns)
+{
+  guint *widths = g_new0 (guint, n_columns);
+
+  for (guint i = 0; i < self->len; i++)
+    for (guint j = 0; j < n_columns; j++)
+      widths[j] = MAX (widths[j],
+                       llmctl_output_get_width (((char **) g_ptr_array_index (self, i))[j]));
+  return widths;
+}
+
+guint
+llmctl_table_get_width (LlmctlTable *self)
+{
+  guint n_columns = g_strv_length (g_ptr_array_index (self, 0));
+  g_autofree guint *widths = measure (self, n_columns);
+  guint width = 0;
+
+  for (guint j = 0; j < n_columns; j++)
+    width += widths[j] + (j > 0 ? 2 : 0);
+  return width;
+}
+
 gboolean
 llmctl_table_print (LlmctlTable *self)
 {
   g_autoptr(GPtrArray) rows = self;
   guint n_columns = g_strv_length (g_ptr_array_index (rows, 0));
-  g_autofree guint *widths = g_new0 (guint, n_columns);
+  g_autofree guint *widths = measure (rows, n_columns);
   gboolean is_there = TRUE;
-
-  for (guint i = 0; i < rows->len; i++)
-    for (guint j = 0; j < n_columns; j++)
-      widths[j] = MAX (widths[j],
-                       llmctl_output_get_width (((char **) g_ptr_array_index (rows, i))[j]));
 
   for (guint i = rows->len > 1 ? 0 : 1; i < rows->len && is_there; i++)
     {

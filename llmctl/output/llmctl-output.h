@@ -46,9 +46,11 @@ void     llmctl_output_column      (LlmctlStyle   style,
  * every locale. */
 gboolean llmctl_output_data        (const char   *text);
 
-/* Writes "llmctl: …" to stderr. */
+/* Writes "llmctl: …" to stderr, where that is a terminal in lines that it has room for. */
 void     llmctl_complain           (const char   *format,
                                     ...) G_GNUC_PRINTF (1, 2);
+/* The same of what ends with a command to copy, which stays in one line. */
+void     llmctl_complain_command   (const char   *message);
 
 /* Makes what was written so far visible. FALSE when stdout is gone. */
 gboolean llmctl_output_flush       (void);
@@ -64,6 +66,11 @@ guint    llmctl_output_get_width   (const char   *text);
  * newline; empty lines stay. (transfer full) */
 char    *llmctl_wrap               (const char   *text,
                                     guint         indent);
+
+/* @text as it is for @fd: on a terminal, lines that are wider than that end between words.
+ * (transfer full) */
+char    *llmctl_output_fit_lines   (const char   *text,
+                                    int           fd);
 
 /* Flushes; says what is wrong when stdout was gone at any time. Ends the process as
  * writing to a closed pipe does. Returns the status to end with: @status when all is well. */
@@ -94,6 +101,8 @@ LlmctlTable *llmctl_table_new      (const char *const *header);
 /* @cells: NULL-terminated. */
 void         llmctl_table_add      (LlmctlTable       *self,
                                     const char *const *cells);
+/* Columns that its lines take. */
+guint        llmctl_table_get_width (LlmctlTable      *self);
 /* Prints (no header when there are no rows) and frees. */
 gboolean     llmctl_table_print    (LlmctlTable       *self);
 

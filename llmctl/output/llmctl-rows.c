@@ -7,6 +7,7 @@
 #include "llmctl/output/llmctl-rows.h"
 
 #include <glib/gi18n.h>
+#include <unistd.h>
 
 #include "llmctl/bus/llmctl-service.h"
 #include "llmctl/output/llmctl-output.h"
@@ -77,20 +78,30 @@ llmctl_format_time (GVariant   *row,
   return time != NULL ? g_date_time_format (time, "%Y-%m-%d %H:%M") : g_strdup ("");
 }
 
-void
-llmctl_rows_print (const LlmctlColumn *columns,
-                   GVariant           *rows)
+/* A key that people type is a key in every language, also where the word is one elsewhere. */
+static const char *
+get_title (const LlmctlColumn *column)
 {
-  g_autoptr(GStrvBuilder) header = g_strv_builder_new ();
-  g_auto(GStrv) titles = NULL;
+  gboolean is_key = *column->title == '\0' || g_str_equal (column->title, column->key);
+
+  return is_key ? column->title : _(column->title);
+}
+
+/* (transfer full): with those of @columns that are no more to spare than @most. */
+static LlmctlTable *
+make_table (const LlmctlColumn *columns,
+            GVariant           *rows,
+            guint               most)
+{
+  g_autoptr(GPtrArray) header = g_ptr_array_new_null_terminated (8, NULL, TRUE);
   LlmctlTable *table;
   GVariantIter iter;
   GVariant *row;
 
   for (const LlmctlColumn *column = columns; column->title != NULL; column++)
-    g_strv_builder_add (header, *column->title != '\0' ? _(column->title) : "");
-  titles = g_strv_builder_end (header);
-  table = llmctl_table_new ((const char *const *) titles);
+    if (column->spare <= most)
+      g_ptr_array_add (header, (gpointer) get_title (column));
+  table = llmctl_table_new ((const char *const *) header->pdata);
 
   g_variant_iter_init (&iter, rows);
   while (g_variant_iter_loop (&iter, "@a{sv}", &row))
@@ -98,8 +109,28 @@ llmctl_rows_print (const LlmctlColumn *columns,
       g_autoptr(GPtrArray) cells = g_ptr_array_new_null_terminated (8, g_free, TRUE);
 
       for (const LlmctlColumn *column = columns; column->title != NULL; column++)
-        g_ptr_array_add (cells, column->format (row, column->key));
+        if (column->spare <= most)
+          g_ptr_array_add (cells, column->format (row, column->key));
       llmctl_table_add (table, (const char *const *) cells->pdata);
+    }
+  return table;
+}
+
+void
+llmctl_rows_print (const LlmctlColumn *columns,
+                   GVariant           *rows)
+{
+  gboolean is_terminal = llmctl_output_is_terminal (STDOUT_FILENO);
+  LlmctlTable *table;
+  guint most = 0;
+
+  for (const LlmctlColumn *column = columns; column->title != NULL; column++)
+    most = MAX (most, column->spare);
+  table = make_table (columns, rows, most);
+  while (is_terminal && most > 0 && llmctl_table_get_width (table) > llmctl_output_get_columns ())
+    {
+      g_ptr_array_unref (table);
+      table = make_table (columns, rows, --most);
     }
   llmctl_table_print (table);
 }

@@ -18,6 +18,8 @@ typedef struct
   const char *title;     /* N_() or the name of an option */
   const char *key;
   LlmctlFormat format;
+  guint spare;           /* a terminal that is too narrow lacks the one with the highest number
+                          * first; 0 for one that is always there */
 } LlmctlColumn;
 
 /* A line of @rows, aa{sv}, for each; @columns end with an empty one. */

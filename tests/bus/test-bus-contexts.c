@@ -58,7 +58,7 @@ test_context (BusFixture   *fixture,
   all = bus_call_ok (fixture->app, path, "org.freedesktop.DBus.Properties", "GetAll",
                      g_variant_new ("(s)", LLMSVC_CONTEXT_INTERFACE));
   dict = g_variant_get_child_value (all, 0);
-  g_assert_cmpuint (g_variant_n_children (dict), ==, 4);
+  g_assert_cmpuint (g_variant_n_children (dict), ==, 5);
 
   part = bus_call_ok (fixture->app, path, ".Context", "GetMessages",
                       g_variant_new ("(uu@a{sv})", n + 2, 1, bus_options ("{}")));

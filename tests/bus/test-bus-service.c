@@ -103,7 +103,7 @@ test_described (BusFixture   *fixture,
           n_checked += n;
         }
     }
-  g_assert_cmpuint (n_checked, ==, 7 + 9 + 3 + 4 + 1);
+  g_assert_cmpuint (n_checked, ==, 7 + 9 + 3 + 5 + 1);
   close (fd);
 }
 

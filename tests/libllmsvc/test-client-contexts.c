@@ -83,6 +83,7 @@ test_conversation (Fixture       *fixture,
   g_assert_cmpuint (llmsvc_context_get_tokens (context), >, 0);
   g_assert_cmpuint (llmsvc_context_get_revision (context), ==, 0);
   g_assert_cmpstr (llmsvc_context_get_residency (context), !=, "");
+  g_assert_false (llmsvc_context_get_is_exact (context));
 
   answer = rig_ask (context, "Hello!", fixture->brief, &error);
   g_assert_no_error (error);

@@ -133,8 +133,8 @@ class Rig:
         return subprocess.Popen([LLMCTL, *arguments], env=self.environment, text=True,
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
 
-    def terminal(self, *arguments, term="dumb"):
-        return Terminal([LLMCTL, *arguments], dict(self.environment, TERM=term))
+    def terminal(self, *arguments, term="dumb", columns=100):
+        return Terminal([LLMCTL, *arguments], dict(self.environment, TERM=term), columns)
 
     def json(self, *arguments, **options):
         """What is printed, without the version that all of it has."""

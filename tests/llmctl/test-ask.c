@@ -269,6 +269,8 @@ on_get (GDBusConnection  *bus,
       return g_variant_new_string ("x");
     case 'u':
       return g_variant_new_uint32 (1);
+    case 'b':
+      return g_variant_new_boolean (FALSE);
     case 't':
       return g_variant_new_uint64 (0);
     case '(':

@@ -105,6 +105,21 @@ class Ask(WithScript):
                          "This is the second.\n")
         self.check_failure(2, "own system text", "ask", "--context", "a", "--system", "s", "count")
 
+    def test_exact(self):
+        ask = ["ask", "--context", "e", "count", "-o"]
+        self.assertEqual(self.rig.run(*ask, "exact=true").status, 0)
+        self.assertEqual(self.rig.run(*ask, "exact=true").complaint, "")
+        self.check_failure(2, "and is exact", *ask, "exact=false")
+        self.assertIn(", exact)", self.rig.run("context", "show", "e").output)
+        self.assertIn(", exact ", self.rig.run("context", "list").output)
+        self.rig.run("ask", "--context", "f", "count")
+        self.check_failure(2, "is not exact", "ask", "--context", "f", "count", "-o", "exact=true")
+        self.check_failure(2, "is not exact", "ask", "--context", "f", "--continue", "-o",
+                           "exact=true")
+        self.assertNotIn("exact", self.rig.run("context", "show", "f").output)
+        self.assertEqual([self.rig.json("context", "show", name)["exact"] for name in "ef"],
+                         [True, False])
+
     def test_options(self):
         self.assertEqual(self.rig.run("ask", "--max-tokens", "3", "Hi").output, "You\n")
         self.assertEqual(self.rig.run("ask", "--slo", "background", "-o", "stop=said", "Hi").output,
@@ -112,7 +127,10 @@ class Ask(WithScript):
         self.check_failure(2, "slo", "ask", "--slo", "soon", "Hi")
         outcome = self.rig.run("ask", "-o", "colour=red", "Hi")
         self.assertIn("“colour”", outcome.complaint)
+        self.assertNotIn("did you mean", outcome.complaint)
         self.assertEqual(outcome.output, "You said: Hi\n")
+        self.assertIn("did you mean “max-tokens”?",
+                      self.rig.run("ask", "-o", "max-token=3", "Hi").complaint)
 
     def test_time_limit(self):
         outcome = self.rig.run("ask", "--timeout", "1", "slow")
@@ -274,6 +292,9 @@ class Contexts(WithScript):
         for arguments in (["show"], ["new"], ["rm"], ["export"], ["import"], ["show", "a", "b"],
                           ["new", ""], ["list", "a"]):
             self.assertEqual(self.rig.run("context", *arguments).status, 2, arguments)
+        self.check_failure(2, "is empty", "context", "new", "")
+        for name in ("\u200d", "\u200c\u200d", " ", "\u3164"):
+            self.check_failure(2, "can be seen", "context", "new", name)
 
     def test_complete(self):
         self.rig.json("context", "new", "notebook")
@@ -341,6 +362,16 @@ class Monitor(unittest.TestCase):
         terminal.expect("The service is not running")
         self.rig.start()
         terminal.expect("Availability: ready")
+        terminal.send("\x03")
+        self.assertEqual(terminal.finish(), 0)
+
+    def test_language(self):
+        self.rig.environment["LANGUAGE"] = "de"
+        terminal = self.rig.terminal("monitor")
+        terminal.expect("Der Dienst läuft")
+        self.rig.stop()
+        self.rig.start()
+        terminal.expect("Availability: bereit")
         terminal.send("\x03")
         self.assertEqual(terminal.finish(), 0)
 
@@ -440,6 +471,31 @@ class WithModel(unittest.TestCase):
                                   (["missing.App"], 1), (["--default", "a.b", "calls=1"], 2)):
             self.assertEqual(self.rig.run("quota", *arguments).status, status, arguments)
 
+    def test_narrow(self):
+        for arguments in (["apps"], ["quota"], ["ask", "-v", "-n", "4", "Hi"],
+                          ["context", "show", "missing"]):
+            terminal = self.rig.terminal(*arguments, columns=80)
+            terminal.finish()
+            lines = terminal.text.splitlines()
+            self.assertTrue(lines)
+            self.assertLessEqual(max(map(len, lines)), 80, terminal.text)
+        # what a script reads is whole
+        self.assertRegex(self.rig.run("apps").output, "^Application +User .* Last used\n")
+        self.assertRegex(self.rig.run("quota").output, "^Application +User .* answer\n")
+        self.assertEqual(self.rig.run("context", "show", "missing").complaint.count("\n"), 1)
+
+        terminal = self.rig.terminal("chat", columns=80)
+        terminal.say("/bogus")
+        terminal.say("/quit")
+        self.assertEqual(terminal.finish(), 0)
+        complaint = terminal.text[terminal.text.index("llmctl: “/bogus”"):]
+        self.assertLessEqual(max(map(len, complaint.splitlines()[:2])), 80, terminal.text)
+
+    def test_words(self):
+        german = {"LC_ALL": "C.UTF-8", "LANGUAGE": "de"}
+        self.assertRegex(self.rig.run("quota", **german).output, "^Anwendung .* contexts +tokens ")
+        self.assertRegex(self.rig.run("apps", **german).output, r" +\d+ +(Rechner|Unit) ")
+
     def test_trim(self):
         results = self.rig.json("trim", "low", "--target-bytes", "1K")
         self.assertEqual(set(results), {"freed", "duration-ms", "steps"})
@@ -461,6 +517,8 @@ class WithModel(unittest.TestCase):
         self.assertRegex(self.rig.run("model", "use", model["id"]).output,
                          f"^“{re.escape(model['id'])}” is the model now, for everyone")
         self.assertEqual(self.rig.run("model", "use", "other").status, 1)
+        self.assertIn("/nowhere/a.gguf can't be read: No such file",
+                      self.rig.run("model", "use", "/nowhere/a.gguf").complaint)
         self.assertEqual(self.rig.run("model", "use").status, 2)
 
     def test_check(self):

@@ -20,9 +20,10 @@ list_context_properties (LlmBus  *bus,
   LlmContext *context = object;
 
   return g_variant_new_parsed ("{'Name': <%s>, 'Tokens': <%u>, 'Revision': <%t>, "
-                               "'Residency': <%s>}",
+                               "'Residency': <%s>, 'Exact': <%b>}",
                                context->name, llm_context_get_tokens (context), context->revision,
-                               llm_context_get_residency (context));
+                               llm_context_get_residency (context),
+                               (context->traits & LLM_CONTEXT_EXACT) != 0);
 }
 
 static void

@@ -107,7 +107,7 @@ read_table (LlmGguf           *gguf,
   gsize n_levels = 0, n;
   g_autofree guint *levels = read_counts (gguf, "llmsvc.levels.percent", &n_levels, error);
   g_autofree guint *groups = NULL, *channels = NULL;
-  guint8 percent[LLM_MAX_LEVELS];
+  guint8 percent[LLM_MAX_LEVELS] = { 0 };
   g_autoptr(GError) cause = NULL;
   LlmSubModels *made;
 

@@ -56,14 +56,28 @@ find_oldest (LlmExecutor *self,
 
 /* --- quotas --- */
 
-static void
-take_quotas (LlmCommand *command)
+typedef struct
 {
-  LlmExecutor *self = command->executor;
+  LlmCommand base;
+  GHashTable *quotas;       /* (nullable) (owned) */
+  double default_quota;
+} Quotas;
+
+static void
+clear_quotas (LlmCommand *base)
+{
+  g_clear_pointer (&((Quotas *) base)->quotas, g_hash_table_unref);
+}
+
+static void
+take_quotas (LlmCommand *base)
+{
+  Quotas *command = (Quotas *) base;
+  LlmExecutor *self = base->executor;
 
   g_clear_pointer (&self->memory_quotas, g_hash_table_unref);
-  self->memory_quotas = g_steal_pointer (&command->table);
-  self->default_quota = command->fraction;
+  self->memory_quotas = g_steal_pointer (&command->quotas);
+  self->default_quota = command->default_quota;
   self->quotas_kept_us = 0;
 }
 
@@ -72,33 +86,39 @@ llm_executor_set_memory_quotas (LlmExecutor *self,
                                 double       default_quota,
                                 GHashTable  *quotas)
 {
-  LlmCommand *command = llm_command_new (self, take_quotas, NULL, NULL);
+  Quotas *command = llm_command_new_of (Quotas, self, take_quotas, clear_quotas);
 
-  command->fraction = default_quota;
-  command->table = quotas;
-  llm_command_send (command);
+  command->default_quota = default_quota;
+  command->quotas = quotas;
+  llm_command_send (&command->base);
 }
 
 /* --- the ratio --- */
 
-static void
-take_ratio (LlmCommand *command)
+typedef struct
 {
-  LlmExecutor *self = command->executor;
+  LlmCommand base;
+  double ratio;
+} Ratio;
 
-  self->instance_config.kv_ratio = command->fraction;
-  LLM_EACH (LlmRunner, runner, self->runners)
-    llm_instance_set_kv_ratio (runner->instance, command->fraction);
+static void
+take_ratio (LlmCommand *base)
+{
+  const double ratio = ((Ratio *) base)->ratio;
+
+  base->executor->instance_config.kv_ratio = ratio;
+  LLM_EACH (LlmRunner, runner, base->executor->runners)
+    llm_instance_set_kv_ratio (runner->instance, ratio);
 }
 
 void
 llm_executor_set_kv_ratio (LlmExecutor *self,
                            double       ratio)
 {
-  LlmCommand *command = llm_command_new (self, take_ratio, NULL, NULL);
+  Ratio *command = llm_command_new_of (Ratio, self, take_ratio, NULL);
 
-  command->fraction = ratio;
-  llm_command_send (command);
+  command->ratio = ratio;
+  llm_command_send (&command->base);
 }
 
 /* --- quotas: who goes --- */

@@ -134,19 +134,21 @@ llm_executor_publish (LlmExecutor *self)
 }
 
 static void
-deliver_report (LlmCommand *command)
+deliver_report (LlmCommand *base)
 {
-  ((LlmReclaimDone) command->done) (command->freed, command->data);
+  const LlmReclaim *reclaim = (const LlmReclaim *) base;
+
+  reclaim->done (reclaim->freed, reclaim->data);
 }
 
 void
-llm_executor_report (LlmCommand *command,
+llm_executor_report (LlmReclaim *reclaim,
                      guint64     freed)
 {
-  llm_executor_publish (command->executor);
-  command->freed = freed;
-  if (command->done != NULL)
-    llm_command_reply (g_atomic_rc_box_acquire (command), deliver_report);
+  llm_executor_publish (reclaim->base.executor);
+  reclaim->freed = freed;
+  if (reclaim->done != NULL)
+    llm_command_reply (llm_command_ref (&reclaim->base), deliver_report);
 }
 
 void
@@ -229,26 +231,48 @@ describe_session (LlmSession *session)
   return memory;
 }
 
-static void
-deliver_memory (LlmCommand *command)
+typedef struct
 {
-  ((LlmMemoryTold) command->done) (g_steal_pointer (&command->memory), command->data);
+  LlmCommand base;
+  guint64 session;
+  char *context;            /* (nullable) (owned) */
+  LlmContextMemory *memory; /* (nullable) (owned): the answer */
+  LlmMemoryTold done;
+  gpointer data;
+} Question;
+
+static void
+clear_question (LlmCommand *base)
+{
+  Question *question = (Question *) base;
+
+  g_free (question->context);
+  g_clear_pointer (&question->memory, llm_context_memory_free);
 }
 
 static void
-describe (LlmCommand *command)
+deliver_memory (LlmCommand *base)
 {
-  LlmExecutor *self = command->executor;
+  Question *question = (Question *) base;
+
+  question->done (g_steal_pointer (&question->memory), question->data);
+}
+
+static void
+describe (LlmCommand *base)
+{
+  Question *question = (Question *) base;
+  LlmExecutor *self = base->executor;
   LlmSession *session = NULL;
 
   LLM_EACH (LlmRunner, runner, self->runners)
     if (session == NULL)
-      session = g_hash_table_lookup (runner->sessions, &command->from);
-  command->memory = session != NULL ? describe_session (session) : llm_context_memory_new (0);
+      session = g_hash_table_lookup (runner->sessions, &question->session);
+  question->memory = session != NULL ? describe_session (session) : llm_context_memory_new (0);
   if (self->storage != NULL)
-    command->memory->folder_bytes =
-        llm_kv_storage_get_folder_bytes (self->storage, command->context);
-  llm_command_reply (g_atomic_rc_box_acquire (command), deliver_memory);
+    question->memory->folder_bytes =
+        llm_kv_storage_get_folder_bytes (self->storage, question->context);
+  llm_command_reply (llm_command_ref (base), deliver_memory);
 }
 
 void
@@ -258,9 +282,11 @@ llm_executor_ask_memory (LlmExecutor  *self,
                          LlmMemoryTold done,
                          gpointer      data)
 {
-  LlmCommand *question = llm_command_new (self, describe, G_CALLBACK (done), data);
+  Question *question = llm_command_new_of (Question, self, describe, clear_question);
 
-  question->from = session;
+  question->session = session;
   question->context = g_strdup (context);
-  llm_command_send (question);
+  question->done = done;
+  question->data = data;
+  llm_command_send (&question->base);
 }

@@ -6,97 +6,57 @@
 
 #include "runtime/llm-executor-private.h"
 
-LlmCommand *
-llm_command_new (LlmExecutor *executor,
-                 void       (*run) (LlmCommand *),
-                 GCallback    done,
-                 gpointer     data)
+/* Of a request. */
+typedef struct
 {
-  LlmCommand *self = g_atomic_rc_box_new0 (LlmCommand);
+  LlmCommand base;
+  LlmRequest *request;      /* (owned) */
+} RequestNews;
 
-  self->executor = executor;
-  self->run = run;
-  self->done = done;
-  self->data = data;
-  return self;
+/* What came of its answer. */
+typedef struct
+{
+  RequestNews news;
+  GString *text;            /* (owned) */
+  GString *thoughts;        /* (owned): what comes before it */
+  GString *logprobs;        /* (owned) */
+  GString *bytes;           /* (owned): of tokens */
+} AnswerNews;
+
+static void
+clear_news (LlmCommand *base)
+{
+  llm_request_unref (((RequestNews *) base)->request);
 }
 
 static void
-clear_command (gpointer data)
+clear_answer (LlmCommand *base)
 {
-  LlmCommand *self = data;
+  AnswerNews *answer = (AnswerNews *) base;
 
-  g_clear_pointer (&self->model, llm_model_unref);
-  g_clear_pointer (&self->weights, llm_weights_free);
-  g_clear_pointer (&self->request, llm_request_unref);
-  if (self->text != NULL)
-    g_string_free (self->text, TRUE);
-  if (self->thoughts != NULL)
-    g_string_free (self->thoughts, TRUE);
-  if (self->logprobs != NULL)
-    g_string_free (self->logprobs, TRUE);
-  if (self->token_bytes != NULL)
-    g_string_free (self->token_bytes, TRUE);
-  g_clear_pointer (&self->table, g_hash_table_unref);
-  g_clear_pointer (&self->pieces, g_array_unref);
-  g_clear_pointer (&self->memory, llm_context_memory_free);
-  g_free (self->context);
-}
-
-void
-llm_command_unref (LlmCommand *self)
-{
-  g_atomic_rc_box_release_full (self, clear_command);
+  g_string_free (answer->text, TRUE);
+  g_string_free (answer->thoughts, TRUE);
+  g_string_free (answer->logprobs, TRUE);
+  g_string_free (answer->bytes, TRUE);
+  clear_news (base);
 }
 
 static void
-run_command (gpointer data)
+deliver_text (LlmCommand *base)
 {
-  LlmCommand *command = data;
-
-  command->run (command);
-}
-
-void
-llm_command_send (LlmCommand *self)
-{
-  llm_mailbox_post (self->executor->inbox, run_command, self, (GDestroyNotify) llm_command_unref);
-}
-
-void
-llm_command_reply (LlmCommand *self,
-                   void      (*run) (LlmCommand *))
-{
-  self->run = run;
-  llm_mailbox_post (self->executor->main_box, run_command, self,
-                    (GDestroyNotify) llm_command_unref);
-}
-
-static LlmCommand *
-command_for (LlmRequest *request)
-{
-  LlmCommand *command = llm_command_new (request->executor, NULL, NULL, NULL);
-
-  command->request = llm_request_ref (request);
-  return command;
-}
-
-static void
-deliver_text (LlmCommand *command)
-{
-  LlmRequest *request = command->request;
-  const GString *thoughts = command->thoughts;
+  const AnswerNews *answer = (const AnswerNews *) base;
+  LlmRequest *request = answer->news.request;
+  const GString *text = answer->text, *thoughts = answer->thoughts;
 
   if (thoughts->len > 0 && request->on_reasoning != NULL)
     request->on_reasoning (request, thoughts->str, thoughts->len, request->data);
-  if (command->text->len > 0)
-    request->on_text (request, command->text->str, command->text->len, request->data);
-  if (command->token_bytes->len > 0)
-    request->on_bytes (request, command->token_bytes->str, command->token_bytes->len, request->data);
-  if (command->logprobs->len > 0)
-    request->on_logprobs (request, command->logprobs->str, request->data);
-  __atomic_fetch_sub (&request->n_unread,
-                      command->text->len + thoughts->len + command->logprobs->len,
+  if (text->len > 0)
+    request->on_text (request, text->str, text->len, request->data);
+  if (answer->bytes->len > 0)
+    request->on_bytes (request, answer->bytes->str, answer->bytes->len, request->data);
+  if (answer->logprobs->len > 0)
+    request->on_logprobs (request, answer->logprobs->str, request->data);
+  __atomic_fetch_sub (&request->n_unread, text->len + thoughts->len + answer->logprobs->len,
                       __ATOMIC_RELEASE);
 }
 
@@ -116,28 +76,42 @@ void
 llm_executor_post_text (LlmExecutor *self,
                         LlmRequest  *request)
 {
-  LlmCommand *command;
+  AnswerNews *answer;
 
   if (request->text->len + request->thoughts->len + request->logprobs->len
         + request->bytes->len == 0)
     return;
-  command = command_for (request);
-  command->text = take_text (&request->text, request->result.text);
-  command->thoughts = take_text (&request->thoughts, request->result.reasoning);
-  command->logprobs = g_steal_pointer (&request->logprobs);
+  answer = llm_command_new_of (AnswerNews, self, NULL, clear_answer);
+  answer->news.request = llm_request_ref (request);
+  answer->text = take_text (&request->text, request->result.text);
+  answer->thoughts = take_text (&request->thoughts, request->result.reasoning);
+  answer->logprobs = g_steal_pointer (&request->logprobs);
   request->logprobs = g_string_new (NULL);
-  command->token_bytes = g_steal_pointer (&request->bytes);
+  answer->bytes = g_steal_pointer (&request->bytes);
   request->bytes = g_string_new (NULL);
   __atomic_fetch_add (&request->n_unread,
-                      command->text->len + command->thoughts->len + command->logprobs->len,
+                      answer->text->len + answer->thoughts->len + answer->logprobs->len,
                       __ATOMIC_RELEASE);
-  llm_command_reply (command, deliver_text);
+  llm_command_reply (&answer->news.base, deliver_text);
 }
 
 static void
-deliver_admission (LlmCommand *command)
+post_news (LlmExecutor   *self,
+           LlmRequest    *request,
+           LlmCommandFunc deliver)
 {
-  command->request->on_admitted (command->request, command->request->data);
+  RequestNews *news = llm_command_new_of (RequestNews, self, NULL, clear_news);
+
+  news->request = llm_request_ref (request);
+  llm_command_reply (&news->base, deliver);
+}
+
+static void
+deliver_admission (LlmCommand *base)
+{
+  LlmRequest *request = ((RequestNews *) base)->request;
+
+  request->on_admitted (request, request->data);
 }
 
 void
@@ -145,13 +119,13 @@ llm_executor_post_admission (LlmExecutor *self,
                              LlmRequest  *request)
 {
   if (request->on_admitted != NULL)
-    llm_command_reply (command_for (request), deliver_admission);
+    post_news (self, request, deliver_admission);
 }
 
 static void
-deliver_end (LlmCommand *command)
+deliver_end (LlmCommand *base)
 {
-  LlmRequest *request = command->request;
+  LlmRequest *request = ((RequestNews *) base)->request;
 
   request->on_done (request, &request->result, request->data);
 }
@@ -160,15 +134,25 @@ void
 llm_executor_post_end (LlmExecutor *self,
                        LlmRequest  *request)
 {
-  llm_command_reply (command_for (request), deliver_end);
+  post_news (self, request, deliver_end);
 }
 
-static void
-deliver_moved (LlmCommand *command)
-{
-  LlmExecutor *self = command->executor;
+/* --- where sessions are --- */
 
-  self->moved (command->from, command->residency, command->bytes, self->moved_data);
+typedef struct
+{
+  LlmCommand base;
+  guint64 session;
+  LlmResidency residency;
+  guint64 bytes;
+} SessionNews;
+
+static void
+deliver_moved (LlmCommand *base)
+{
+  const SessionNews *news = (const SessionNews *) base;
+
+  base->executor->moved (news->session, news->residency, news->bytes, base->executor->moved_data);
 }
 
 void
@@ -177,15 +161,15 @@ llm_executor_post_moved (LlmExecutor *self,
                          LlmResidency residency,
                          guint64      bytes)
 {
-  LlmCommand *command;
+  SessionNews *news;
 
   if (self->moved == NULL)
     return;
-  command = llm_command_new (self, NULL, NULL, NULL);
-  command->from = session;
-  command->residency = residency;
-  command->bytes = bytes;
-  llm_command_reply (command, deliver_moved);
+  news = llm_command_new_of (SessionNews, self, NULL, NULL);
+  news->session = session;
+  news->residency = residency;
+  news->bytes = bytes;
+  llm_command_reply (&news->base, deliver_moved);
 }
 
 void
@@ -200,22 +184,22 @@ llm_executor_set_moved (LlmExecutor    *self,
 /* --- heartbeat --- */
 
 static void
-nothing (LlmCommand *command)
+nothing (LlmCommand *base)
 {
 }
 
 void
 llm_executor_poke (LlmExecutor *self)
 {
-  llm_command_send (llm_command_new (self, nothing, NULL, NULL));
+  llm_executor_send (self, nothing);
 }
 
 /* On the executor's thread, which looks into its inbox between any two stages: so this comes late
  * in the middle of a long one, and never when the thread hangs. */
 static void
-answer_heartbeat (LlmCommand *command)
+answer_heartbeat (LlmCommand *base)
 {
-  __atomic_store_n (&command->executor->has_answered, TRUE, __ATOMIC_RELEASE);
+  __atomic_store_n (&base->executor->has_answered, TRUE, __ATOMIC_RELEASE);
 }
 
 guint
@@ -226,6 +210,6 @@ llm_executor_probe (LlmExecutor *self)
 
   __atomic_store_n (&self->has_answered, FALSE, __ATOMIC_RELAXED);
   self->n_unanswered = 1;
-  llm_command_send (llm_command_new (self, answer_heartbeat, NULL, NULL));
+  llm_executor_send (self, answer_heartbeat);
   return 0;
 }

@@ -74,27 +74,36 @@ llm_runner_choose_pool (LlmRunner    *runner,
 
 /* --- suspend --- */
 
-static void
-deliver_held (LlmCommand *command)
+typedef struct _LlmHold
 {
-  ((LlmExecutorHeld) command->done) (command->data);
+  LlmCommand base;
+  LlmExecutorHeld held;
+  gpointer data;
+} LlmHold;
+
+static void
+deliver_held (LlmCommand *base)
+{
+  const LlmHold *hold = (const LlmHold *) base;
+
+  hold->held (hold->data);
 }
 
 static void
 tell_held (LlmExecutor *self)
 {
   if (self->suspend != NULL)
-    llm_command_reply (g_steal_pointer (&self->suspend), deliver_held);
+    llm_command_reply (&g_steal_pointer (&self->suspend)->base, deliver_held);
 }
 
 static void
-begin_suspend (LlmCommand *command)
+begin_suspend (LlmCommand *base)
 {
-  LlmExecutor *self = command->executor;
+  LlmExecutor *self = base->executor;
 
   tell_held (self);
   self->is_suspended = TRUE;
-  self->suspend = g_atomic_rc_box_acquire (command);
+  self->suspend = (LlmHold *) llm_command_ref (base);
   self->suspend_end_us = llm_clock_now_us () + FLUSH_US;
 }
 
@@ -106,9 +115,9 @@ llm_executor_end_suspend (LlmExecutor *self)
 }
 
 static void
-end_suspend (LlmCommand *command)
+end_suspend (LlmCommand *base)
 {
-  llm_executor_end_suspend (command->executor);
+  llm_executor_end_suspend (base->executor);
 }
 
 void
@@ -116,13 +125,17 @@ llm_executor_suspend (LlmExecutor    *self,
                       LlmExecutorHeld held,
                       gpointer        data)
 {
-  llm_command_send (llm_command_new (self, begin_suspend, G_CALLBACK (held), data));
+  LlmHold *hold = llm_command_new_of (LlmHold, self, begin_suspend, NULL);
+
+  hold->held = held;
+  hold->data = data;
+  llm_command_send (&hold->base);
 }
 
 void
 llm_executor_resume (LlmExecutor *self)
 {
-  llm_command_send (llm_command_new (self, end_suspend, NULL, NULL));
+  llm_executor_send (self, end_suspend);
 }
 
 gboolean

@@ -10,6 +10,7 @@
 #include "base/llm-clock.h"
 #include "base/llm-each.h"
 #include "forward/llm-instance.h"
+#include "runtime/llm-command.h"
 #include "runtime/llm-executor.h"
 #include "runtime/llm-profile.h"
 #include "runtime/llm-queue-step.h"
@@ -79,8 +80,8 @@ struct _LlmExecutor
   LlmDisk *disk;            /* (nullable) (owned): for weights, where there is no storage */
   GHashTable *identities;   /* (element-type guint guint64) (owned): of the last store's K and V, by
                              * runner */
-  struct _LlmCommand *sweep; /* (nullable) (owned): with the contexts' ids, until swept */
-  GQueue reclaims;          /* (element-type LlmCommand) (owned): memory that was asked for */
+  struct _LlmSweep *sweep;  /* (nullable) (owned): with the contexts' ids, until swept */
+  GQueue reclaims;          /* (element-type LlmReclaim) (owned): memory that was asked for */
   GArray *missing;          /* (element-type guint) (owned): slots, being planned */
   LlmRowBudget *budgets;    /* (owned) (array length=LLM_BATCH_MAX_ROWS): being planned */
   gint64 ran_us;            /* when a request last ran */
@@ -97,7 +98,7 @@ struct _LlmExecutor
 
   guint pace;               /* atomic LlmPace: of background requests */
   gboolean is_suspended;    /* the machine sleeps, nothing runs */
-  struct _LlmCommand *suspend; /* (nullable) (owned): who is to be told when all is written */
+  struct _LlmHold *suspend; /* (nullable) (owned): who is to be told when all is written */
   gint64 suspend_end_us;    /* and is told then in any case */
 
   guint n_unanswered;       /* main: heartbeats since the last that was seen answered */
@@ -125,48 +126,8 @@ typedef enum
   LLM_TURN_WAITS,           /* all that could run waits for weights or chunks */
 } LlmTurnEnd;
 
-/* --- llm-executor-post.c: between the threads --- */
+/* --- llm-executor-post.c: what main is told of requests and sessions --- */
 
-/* A call of one thread to another, with its arguments; each function uses those it needs. */
-typedef struct _LlmCommand
-{
-  LlmExecutor *executor;    /* (unowned): ends behind both mailboxes */
-  void (*run) (struct _LlmCommand *command);
-  guint instance;
-  LlmModel *model;          /* (nullable) (owned) */
-  LlmWeights *weights;      /* (nullable) (owned) */
-  LlmRequest *request;      /* (nullable) (owned) */
-  GString *text;            /* (nullable) (owned) */
-  GString *thoughts;        /* (nullable) (owned): what comes before it */
-  GString *logprobs;        /* (nullable) (owned) */
-  GString *token_bytes;     /* (nullable) (owned) */
-  GHashTable *table;        /* (nullable) (owned) */
-  GArray *pieces;           /* (nullable) (owned) (element-type LlmWeightPiece) */
-  LlmContextMemory *memory; /* (nullable) (owned) */
-  char *context;            /* (nullable) (owned) */
-  guint64 from, to;         /* sessions */
-  gboolean is_named;
-  LlmResidency residency;
-  double fraction;
-  guint64 bytes;
-  guint64 freed;
-  gint64 until_us;
-  gboolean has_begun;
-  GCallback done;           /* (nullable): of the type that the function says */
-  gpointer data;
-} LlmCommand;
-
-/* @run: (nullable): for llm_command_send(). @done: (nullable). */
-LlmCommand *llm_command_new          (LlmExecutor   *executor,
-                                      void         (*run) (LlmCommand *),
-                                      GCallback      done,
-                                      gpointer       data);
-void        llm_command_unref        (LlmCommand    *command);
-/* To the executor's thread; and to main, for @run. Both take @command; who keeps it, or answers with
- * it, takes a reference (g_atomic_rc_box_acquire()) while it runs. */
-void        llm_command_send         (LlmCommand    *command);
-void        llm_command_reply        (LlmCommand    *command,
-                                      void         (*run) (LlmCommand *));
 /* Sends what has come together of an answer. */
 void        llm_executor_post_text   (LlmExecutor   *self,
                                       LlmRequest    *request);
@@ -184,8 +145,8 @@ void        llm_executor_post_moved  (LlmExecutor   *self,
 
 /* Brings the figures up to date. */
 void        llm_executor_publish     (LlmExecutor   *self);
-/* Does that, and calls its done (nullable), an LlmReclaimDone, on the main thread. */
-void        llm_executor_report      (LlmCommand    *command,
+/* Does that, and calls its done (nullable) on the main thread. */
+void        llm_executor_report      (LlmReclaim    *reclaim,
                                       guint64        freed);
 /* Tells main where the session is, if that has changed; and all of them. */
 void        llm_executor_tell        (LlmExecutor   *self,
@@ -350,6 +311,7 @@ void        llm_executor_open_storage (LlmExecutor  *self);
 void        llm_executor_reopen_storage (LlmExecutor *self);
 /* Removes from storage what belongs to none of the contexts of self->sweep. */
 void        llm_executor_sweep_ids   (LlmExecutor   *self);
+void        llm_executor_forget_sweep (LlmExecutor  *self);
 LlmProfileKey llm_runner_get_profile_key (LlmRunner *self);
 void        llm_runner_open_store    (LlmRunner     *self);
 /* With all sessions; what is not yet written is, for a moment. */

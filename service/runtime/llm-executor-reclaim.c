@@ -23,9 +23,9 @@ trim_scratch (LlmExecutor *self)
 }
 
 static void
-run_give_scratch (LlmCommand *command)
+run_give_scratch (LlmCommand *base)
 {
-  llm_executor_report (command, trim_scratch (command->executor));
+  llm_executor_report ((LlmReclaim *) base, trim_scratch (base->executor));
 }
 
 void
@@ -33,7 +33,7 @@ llm_executor_give_scratch (LlmExecutor   *self,
                            LlmReclaimDone done,
                            gpointer       data)
 {
-  llm_command_send (llm_command_new (self, run_give_scratch, G_CALLBACK (done), data));
+  llm_executor_send_reclaim (self, run_give_scratch, 0, 0, done, data);
 }
 
 /* --- chunks --- */
@@ -76,7 +76,7 @@ begin_eviction (LlmExecutor *self,
 /* TRUE when @reclaim is served. */
 static gboolean
 serve (LlmExecutor *self,
-       LlmCommand  *reclaim)
+       LlmReclaim  *reclaim)
 {
   StoreState before = look_at_stores (self), after;
 
@@ -106,49 +106,34 @@ serve (LlmExecutor *self,
 void
 llm_executor_serve_reclaims (LlmExecutor *self)
 {
-  LlmCommand *reclaim;
+  LlmReclaim *reclaim;
 
   while ((reclaim = g_queue_peek_head (&self->reclaims)) != NULL && serve (self, reclaim))
     {
       g_queue_pop_head (&self->reclaims);
       llm_executor_tell_all (self);
       llm_executor_report (reclaim, reclaim->freed);
-      llm_command_unref (reclaim);
+      llm_command_unref (&reclaim->base);
     }
 }
 
 static void
-widen_kv (LlmCommand *command)
+widen_kv (LlmCommand *base)
 {
-  LLM_EACH (LlmRunner, runner, command->executor->runners)
+  LLM_EACH (LlmRunner, runner, base->executor->runners)
     llm_kv_store_widen (runner->instance->store);
 }
 
 void
 llm_executor_widen_kv (LlmExecutor *self)
 {
-  llm_command_send (llm_command_new (self, widen_kv, NULL, NULL));
+  llm_executor_send (self, widen_kv);
 }
 
 static void
-queue_reclaim (LlmCommand *command)
+queue_reclaim (LlmCommand *base)
 {
-  g_queue_push_tail (&command->executor->reclaims, g_atomic_rc_box_acquire (command));
-}
-
-static void
-send_reclaim (LlmExecutor   *self,
-              void         (*run) (LlmCommand *),
-              guint64        bytes,
-              gint64         until_us,
-              LlmReclaimDone done,
-              gpointer       data)
-{
-  LlmCommand *command = llm_command_new (self, run, G_CALLBACK (done), data);
-
-  command->bytes = bytes;
-  command->until_us = until_us;
-  llm_command_send (command);
+  g_queue_push_tail (&base->executor->reclaims, llm_command_ref (base));
 }
 
 void
@@ -162,14 +147,14 @@ llm_executor_give_kv (LlmExecutor   *self,
 
   if (deadline_us > 0)
     until_us = MIN (until_us, deadline_us);
-  send_reclaim (self, queue_reclaim, bytes, until_us, done, data);
+  llm_executor_send_reclaim (self, queue_reclaim, bytes, until_us, done, data);
 }
 
 /* Of the requests that hold chunks the one that can wait best, but for those that have waited: they
  * are spared unless all is asked for. */
 static LlmRequest *
 find_victim (LlmExecutor      *self,
-             const LlmCommand *reclaim)
+             const LlmReclaim *reclaim)
 {
   LlmRequest *request = llm_executor_find_preemptible (self);
 
@@ -179,24 +164,25 @@ find_victim (LlmExecutor      *self,
 }
 
 static void
-give_busy_kv (LlmCommand *command)
+give_busy_kv (LlmCommand *base)
 {
-  LlmExecutor *self = command->executor;
+  LlmReclaim *reclaim = (LlmReclaim *) base;
+  LlmExecutor *self = base->executor;
   LlmRequest *request;
 
-  while (command->freed < command->bytes && (request = find_victim (self, command)) != NULL)
+  while (reclaim->freed < reclaim->bytes && (request = find_victim (self, reclaim)) != NULL)
     {
       guint64 own = llm_kv_seq_get_own_bytes (request->session->seq);
 
       llm_request_preempt (request);
-      command->freed += trim_scratch (self);
-      if (command->freed < command->bytes)
-        command->freed += llm_executor_evict (self, MAX (command->bytes - command->freed, own));
+      reclaim->freed += trim_scratch (self);
+      if (reclaim->freed < reclaim->bytes)
+        reclaim->freed += llm_executor_evict (self, MAX (reclaim->bytes - reclaim->freed, own));
     }
   llm_executor_trim_stores (self);
   /* what is being written comes when that has ended */
-  command->has_begun = TRUE;
-  queue_reclaim (command);
+  reclaim->has_begun = TRUE;
+  queue_reclaim (base);
 }
 
 void
@@ -205,5 +191,5 @@ llm_executor_give_busy_kv (LlmExecutor   *self,
                            LlmReclaimDone done,
                            gpointer       data)
 {
-  send_reclaim (self, give_busy_kv, bytes, llm_clock_now_us () + GIVE_US, done, data);
+  llm_executor_send_reclaim (self, give_busy_kv, bytes, llm_clock_now_us () + GIVE_US, done, data);
 }

@@ -149,39 +149,65 @@ llm_executor_reopen_storage (LlmExecutor *self)
     }
 }
 
-static void
-deliver_swept (LlmCommand *command)
+typedef struct _LlmSweep
 {
-  ((LlmStorageSwept) command->done) (command->table, command->data);
+  LlmCommand base;
+  GHashTable *ids;          /* (nullable) (owned): contexts that there are */
+  GHashTable *stored;       /* (nullable) (owned): those of them that have something on storage */
+  LlmStorageSwept swept;
+  gpointer data;
+} LlmSweep;
+
+static void
+clear_sweep (LlmCommand *base)
+{
+  LlmSweep *sweep = (LlmSweep *) base;
+
+  g_clear_pointer (&sweep->ids, g_hash_table_unref);
+  g_clear_pointer (&sweep->stored, g_hash_table_unref);
+}
+
+static void
+deliver_swept (LlmCommand *base)
+{
+  const LlmSweep *sweep = (const LlmSweep *) base;
+
+  sweep->swept (sweep->stored, sweep->data);
 }
 
 /* Contexts that came since the index was read have sessions. */
 void
 llm_executor_sweep_ids (LlmExecutor *self)
 {
-  LlmCommand *command = g_steal_pointer (&self->sweep);
-  g_autoptr(GHashTable) ids = command->table;
+  LlmSweep *sweep = g_steal_pointer (&self->sweep);
 
-  command->table = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
+  sweep->stored = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
   LLM_EACH (LlmRunner, runner, self->runners)
     LLM_EACH_VALUE (const LlmSession, session, runner->sessions)
       if (session->context != NULL)
-        g_hash_table_add (ids, g_strdup (session->context));
+        g_hash_table_add (sweep->ids, g_strdup (session->context));
   if (self->storage != NULL)
     {
-      llm_kv_storage_sweep (self->storage, ids);
-      LLM_EACH_VALUE (const char, id, ids)
+      llm_kv_storage_sweep (self->storage, sweep->ids);
+      LLM_EACH_VALUE (const char, id, sweep->ids)
         if (llm_kv_storage_get_folder_bytes (self->storage, id) > 0)
-          g_hash_table_add (command->table, g_strdup (id));
+          g_hash_table_add (sweep->stored, g_strdup (id));
     }
-  llm_command_reply (command, deliver_swept);
+  llm_command_reply (&sweep->base, deliver_swept);
+}
+
+void
+llm_executor_forget_sweep (LlmExecutor *self)
+{
+  if (self->sweep != NULL)
+    llm_command_unref (&g_steal_pointer (&self->sweep)->base);
 }
 
 static void
-take_ids (LlmCommand *command)
+take_ids (LlmCommand *base)
 {
-  g_clear_pointer (&command->executor->sweep, llm_command_unref);
-  command->executor->sweep = g_atomic_rc_box_acquire (command);
+  llm_executor_forget_sweep (base->executor);
+  base->executor->sweep = (LlmSweep *) llm_command_ref (base);
 }
 
 void
@@ -190,19 +216,29 @@ llm_executor_sweep_storage (LlmExecutor    *self,
                             LlmStorageSwept swept,
                             gpointer        data)
 {
-  LlmCommand *command = llm_command_new (self, take_ids, G_CALLBACK (swept), data);
+  LlmSweep *sweep = llm_command_new_of (LlmSweep, self, take_ids, clear_sweep);
 
-  command->table = ids;
-  llm_command_send (command);
+  sweep->ids = ids;
+  sweep->swept = swept;
+  sweep->data = data;
+  llm_command_send (&sweep->base);
 }
 
 /* Another thread waits for room on the disk. */
 typedef struct
 {
-  guint64 bytes;          /* wanted, then what came free */
-  GAsyncQueue *ended;     /* (unowned): gets it in the end */
+  LlmCommand base;
+  guint64 bytes;            /* wanted */
+  GAsyncQueue *ended;       /* (owned): gets it in the end, with what came free */
 } Trim;
 
+static void
+clear_trim (LlmCommand *base)
+{
+  g_async_queue_unref (((Trim *) base)->ended);
+}
+
+/* Takes the reference of trim_storage(). */
 static void
 end_trim (gpointer data)
 {
@@ -212,10 +248,10 @@ end_trim (gpointer data)
 }
 
 static void
-trim_storage (LlmCommand *command)
+trim_storage (LlmCommand *base)
 {
-  Trim *trim = command->data;
-  LlmExecutor *self = command->executor;
+  Trim *trim = (Trim *) llm_command_ref (base);
+  LlmExecutor *self = base->executor;
 
   trim->bytes = self->storage != NULL ? llm_kv_storage_trim (self->storage, trim->bytes) : 0;
   if (trim->bytes == 0)
@@ -233,11 +269,15 @@ llm_executor_trim_storage (LlmExecutor *self,
                            guint64      bytes)
 {
   g_autoptr(GAsyncQueue) ended = g_async_queue_new ();
-  Trim trim = { bytes, ended };
+  Trim *trim = llm_command_new_of (Trim, self, trim_storage, clear_trim);
 
-  llm_command_send (llm_command_new (self, trim_storage, NULL, &trim));
-  g_async_queue_pop (ended);
-  return trim.bytes;
+  trim->bytes = bytes;
+  trim->ended = g_async_queue_ref (ended);
+  llm_command_send (&trim->base);
+  trim = g_async_queue_pop (ended);
+  bytes = trim->bytes;
+  llm_command_unref (&trim->base);
+  return bytes;
 }
 
 /* --- what steps cost --- */

@@ -159,65 +159,88 @@ llm_executor_read_ahead (LlmExecutor *self)
 
 /* --- what the kernel has of them --- */
 
+/* What the kernel has of the weights of an instance; then it is told what came free of a call for
+ * memory. */
+typedef struct
+{
+  LlmReclaim reclaim;
+  guint instance;
+  guint64 n_moved;          /* how often weights had been given or taken */
+  GArray *pieces;           /* (owned) (element-type LlmWeightPiece) */
+  guint64 resident;         /* bytes */
+  gint64 took_us;           /* to count them */
+} Measure;
+
+static void
+clear_measure (LlmCommand *base)
+{
+  g_array_unref (((Measure *) base)->pieces);
+}
+
 /* The executor's thread. What was given or taken meanwhile makes the figure worthless: then there
  * is a later measure, or one is due. */
 static void
-take_measure (LlmCommand *command)
+take_measure (LlmCommand *base)
 {
-  LlmExecutor *self = command->executor;
-  LlmRunner *runner = llm_executor_find_runner (self, command->instance);
-  gint64 interval_us = MAX (MEASURE_INTERVAL_US, command->until_us * MEASURE_PARTS);
+  Measure *measure = (Measure *) base;
+  LlmExecutor *self = base->executor;
+  LlmRunner *runner = llm_executor_find_runner (self, measure->instance);
+  gint64 interval_us = MAX (MEASURE_INTERVAL_US, measure->took_us * MEASURE_PARTS);
 
-  if (runner != NULL && command->from == runner->n_moved)
+  if (runner != NULL && measure->n_moved == runner->n_moved)
     {
       LlmWeights *weights = runner->instance->weights;
       guint64 told = weights->backed - weights->absent;
-      guint64 resident = MIN (command->bytes, weights->backed);
+      guint64 resident = MIN (measure->resident, weights->backed);
       guint64 change = MAX (told, resident) - MIN (told, resident);
 
       if (change > told / TOLD_PARTS || resident == 0 || resident == weights->backed
-          || command->done != NULL)
+          || measure->reclaim.done != NULL)
         llm_weights_set_resident (weights, self->ledger, resident);
     }
   else
     interval_us = 0;
   __atomic_store_n (&self->measure_us, llm_clock_now_us () + interval_us, __ATOMIC_RELAXED);
-  llm_executor_report (command, command->freed);
+  llm_executor_report (&measure->reclaim, measure->reclaim.freed);
 }
 
 static void
 count_pages (gpointer data,
              gpointer user_data)
 {
-  LlmCommand *command = data;
+  Measure *measure = data;
   gint64 begin_us = g_get_monotonic_time ();
 
-  command->bytes = llm_weights_count_resident (command->pieces);
-  command->until_us = g_get_monotonic_time () - begin_us;
-  llm_command_send (command);
+  measure->resident = llm_weights_count_resident (measure->pieces);
+  measure->took_us = g_get_monotonic_time () - begin_us;
+  llm_command_send (&measure->reclaim.base);
 }
 
-/* Has the kernel asked what it has of the weights, and then the ledger told; at last @done
- * (nullable) is called on the main thread. */
+/* Has the kernel asked what it has of the weights, and then the ledger told; at last who asked with
+ * @reclaim (nullable) is told that @freed came free. */
 static void
-measure (LlmRunner *self,
-         GCallback  done,
-         guint64    freed,
-         gpointer   data)
+begin_measure (LlmRunner        *self,
+               const LlmReclaim *reclaim,
+               guint64           freed)
 {
-  LlmCommand *command = llm_command_new (self->executor, take_measure, done, data);
+  Measure *measure = llm_command_new_of (Measure, self->executor, take_measure, clear_measure);
 
-  command->instance = self->id;
-  command->pieces = llm_weights_list_pieces (self->instance->weights);
-  command->from = self->n_moved;
-  command->freed = freed;
-  g_thread_pool_push (self->executor->measurer, command, NULL);
+  measure->instance = self->id;
+  measure->pieces = llm_weights_list_pieces (self->instance->weights);
+  measure->n_moved = self->n_moved;
+  measure->reclaim.freed = freed;
+  if (reclaim != NULL)
+    {
+      measure->reclaim.done = reclaim->done;
+      measure->reclaim.data = reclaim->data;
+    }
+  g_thread_pool_push (self->executor->measurer, measure, NULL);
 }
 
 static void
-look_at_weights (LlmCommand *command)
+look_at_weights (LlmCommand *base)
 {
-  LlmExecutor *self = command->executor;
+  LlmExecutor *self = base->executor;
   gboolean has_weights = FALSE;
 
   LLM_EACH (LlmRunner, runner, self->runners)
@@ -225,7 +248,7 @@ look_at_weights (LlmCommand *command)
       if (runner->instance->weights->backed == 0)
         continue;
       has_weights = TRUE;
-      measure (runner, NULL, 0, NULL);
+      begin_measure (runner, NULL, 0);
     }
   if (!has_weights)
     __atomic_store_n (&self->measure_us, 0, __ATOMIC_RELAXED);
@@ -242,7 +265,7 @@ llm_executor_look_at_weights (LlmExecutor *self)
     return;
   /* one at a time */
   __atomic_store_n (&self->measure_us, G_MAXINT64, __ATOMIC_RELAXED);
-  llm_command_send (llm_command_new (self, look_at_weights, NULL, NULL));
+  llm_executor_send (self, look_at_weights);
 }
 
 void
@@ -272,32 +295,33 @@ drop_weights (LlmRunner *self,
 }
 
 static void
-give_pages (LlmCommand *command)
+give_pages (LlmCommand *base)
 {
-  LlmExecutor *self = command->executor;
+  LlmReclaim *reclaim = (LlmReclaim *) base;
+  LlmExecutor *self = base->executor;
   LlmRunner *last = NULL;
   guint64 freed = 0;
 
-  for (guint i = 0; i < self->runners->len && freed < command->bytes; i++)
+  for (guint i = 0; i < self->runners->len && freed < reclaim->bytes; i++)
     {
       LlmRunner *runner = g_ptr_array_index (self->runners, i);
-      guint64 n = drop_weights (runner, command->bytes - freed);
+      guint64 n = drop_weights (runner, reclaim->bytes - freed);
 
       if (n > 0 && runner->instance->weights->backed > 0)
         {
           if (last != NULL)
-            measure (last, NULL, 0, NULL);
+            begin_measure (last, NULL, 0);
           last = runner;
         }
       freed += n;
     }
   if (last == NULL)
     {
-      llm_executor_report (command, freed);
+      llm_executor_report (reclaim, freed);
       return;
     }
   llm_executor_publish (self);
-  measure (last, command->done, freed, command->data);
+  begin_measure (last, reclaim, freed);
 }
 
 void
@@ -306,10 +330,7 @@ llm_executor_give_pages (LlmExecutor   *self,
                          LlmReclaimDone done,
                          gpointer       data)
 {
-  LlmCommand *command = llm_command_new (self, give_pages, G_CALLBACK (done), data);
-
-  command->bytes = bytes;
-  llm_command_send (command);
+  llm_executor_send_reclaim (self, give_pages, bytes, 0, done, data);
 }
 
 /* --- sub-models --- */
@@ -345,7 +366,7 @@ drop_tail (LlmRunner *self,
   self->ahead = G_MAXUINT64;
   self->given_tail_bytes += freed;
   if (weights->backed > 0)
-    measure (self, NULL, 0, NULL);
+    begin_measure (self, NULL, 0);
   return freed;
 }
 
@@ -372,15 +393,15 @@ llm_executor_drop_unused_tails (LlmExecutor *self)
 }
 
 static void
-give_tails (LlmCommand *command)
+give_tails (LlmCommand *base)
 {
-  LlmExecutor *self = command->executor;
+  LlmExecutor *self = base->executor;
   guint64 freed = 0;
 
   LLM_EACH (LlmRunner, runner, self->runners)
     if (llm_executor_is_running (self, runner))
       freed += drop_tail (runner, 0);
-  llm_executor_report (command, freed);
+  llm_executor_report ((LlmReclaim *) base, freed);
 }
 
 void
@@ -388,15 +409,16 @@ llm_executor_give_tails (LlmExecutor   *self,
                          LlmReclaimDone done,
                          gpointer       data)
 {
-  llm_command_send (llm_command_new (self, give_tails, G_CALLBACK (done), data));
+  llm_executor_send_reclaim (self, give_tails, 0, 0, done, data);
 }
 
 /* --- taking them again --- */
 
 static void
-take_pages (LlmCommand *command)
+take_pages (LlmCommand *base)
 {
-  LlmExecutor *self = command->executor;
+  LlmExecutor *self = base->executor;
+  guint64 room = ((LlmReclaim *) base)->bytes;
 
   LLM_EACH (LlmRunner, runner, self->runners)
     {
@@ -406,10 +428,10 @@ take_pages (LlmCommand *command)
       guint64 bytes = llm_weights_get_level_bytes (weights, level);
       guint64 missing = llm_weights_count_dropped (weights, bytes);
 
-      if (!runner->is_backed || missing > command->bytes
+      if (!runner->is_backed || missing > room
           || !llm_runner_take_weights (runner, level, NULL))
         continue;
-      command->bytes -= missing;
+      room -= missing;
       runner->ahead = 0;
       runner->ahead_end = bytes;
     }
@@ -420,8 +442,5 @@ void
 llm_executor_take_pages (LlmExecutor *self,
                          guint64      bytes)
 {
-  LlmCommand *command = llm_command_new (self, take_pages, NULL, NULL);
-
-  command->bytes = bytes;
-  llm_command_send (command);
+  llm_executor_send_reclaim (self, take_pages, bytes, 0, NULL, NULL);
 }

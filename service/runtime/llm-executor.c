@@ -57,10 +57,28 @@ runner_free (LlmRunner *self)
 
 /* --- the executor's thread --- */
 
-static void
-set_model (LlmCommand *command)
+typedef struct
 {
-  LlmExecutor *self = command->executor;
+  LlmReclaim reclaim;       /* told what came free */
+  guint instance;
+  LlmModel *model;          /* (nullable) (owned) */
+  LlmWeights *weights;      /* (nullable) (owned) */
+} NewModel;
+
+static void
+clear_model (LlmCommand *base)
+{
+  NewModel *command = (NewModel *) base;
+
+  g_clear_pointer (&command->model, llm_model_unref);
+  g_clear_pointer (&command->weights, llm_weights_free);
+}
+
+static void
+set_model (LlmCommand *base)
+{
+  NewModel *command = (NewModel *) base;
+  LlmExecutor *self = base->executor;
   LlmRunner *old = llm_executor_find_runner (self, command->instance);
   guint64 before = llm_ledger_get_total (self->ledger);
   guint64 after;
@@ -75,19 +93,47 @@ set_model (LlmCommand *command)
                                                 g_steal_pointer (&command->weights)));
   after = llm_ledger_get_total (self->ledger);
   __atomic_store_n (&self->measure_us, 0, __ATOMIC_RELAXED);
-  llm_executor_report (command, before > after ? before - after : 0);
+  llm_executor_report (&command->reclaim, before > after ? before - after : 0);
+}
+
+typedef struct
+{
+  LlmCommand base;
+  LlmRequest *request;      /* (owned) */
+} NewRequest;
+
+static void
+clear_request (LlmCommand *base)
+{
+  llm_request_unref (((NewRequest *) base)->request);
 }
 
 static void
-submit (LlmCommand *command)
+submit (LlmCommand *base)
 {
-  llm_executor_begin_request (command->executor, command->request);
+  llm_executor_begin_request (base->executor, ((NewRequest *) base)->request);
+}
+
+/* The end of a session, or a new one like it. */
+typedef struct
+{
+  LlmCommand base;
+  guint64 from, to;
+  char *context;            /* (nullable) (owned): of what ends, or begins */
+  gboolean is_named;
+} SessionChange;
+
+static void
+clear_change (LlmCommand *base)
+{
+  g_free (((SessionChange *) base)->context);
 }
 
 static void
-drop_session (LlmCommand *command)
+drop_session (LlmCommand *base)
 {
-  LlmExecutor *self = command->executor;
+  const SessionChange *command = (const SessionChange *) base;
+  LlmExecutor *self = base->executor;
 
   LLM_EACH (LlmRunner, runner, self->runners)
     {
@@ -102,9 +148,10 @@ drop_session (LlmCommand *command)
 }
 
 static void
-fork_session (LlmCommand *command)
+fork_session (LlmCommand *base)
 {
-  LlmExecutor *self = command->executor;
+  const SessionChange *command = (const SessionChange *) base;
+  LlmExecutor *self = base->executor;
 
   LLM_EACH (LlmRunner, runner, self->runners)
     {
@@ -282,9 +329,8 @@ llm_executor_free (LlmExecutor *self)
 {
   llm_executor_stop (self);
   g_queue_clear_full (&self->reclaims, (GDestroyNotify) llm_command_unref);
-  g_clear_pointer (&self->suspend, llm_command_unref);
   g_array_unref (self->missing);
-  g_clear_pointer (&self->sweep, llm_command_unref);
+  llm_executor_forget_sweep (self);
   g_clear_pointer (&self->memory_quotas, g_hash_table_unref);
   g_hash_table_unref (self->identities);
   g_mutex_clear (&self->figures_lock);
@@ -313,23 +359,25 @@ llm_executor_set_model (LlmExecutor   *self,
                         LlmReclaimDone done,
                         gpointer       data)
 {
-  LlmCommand *command = llm_command_new (self, set_model, G_CALLBACK (done), data);
+  NewModel *command = llm_command_new_of (NewModel, self, set_model, clear_model);
 
+  command->reclaim.done = done;
+  command->reclaim.data = data;
   command->instance = instance;
   command->model = model != NULL ? llm_model_ref (model) : NULL;
   command->weights = weights;
-  llm_command_send (command);
+  llm_command_send (&command->reclaim.base);
 }
 
 void
 llm_executor_submit (LlmExecutor *self,
                      LlmRequest  *request)
 {
-  LlmCommand *command = llm_command_new (self, submit, NULL, NULL);
+  NewRequest *command = llm_command_new_of (NewRequest, self, submit, clear_request);
 
   request->executor = self;
   command->request = llm_request_ref (request);
-  llm_command_send (command);
+  llm_command_send (&command->base);
 }
 
 void
@@ -337,11 +385,11 @@ llm_executor_drop_session (LlmExecutor *self,
                            guint64      session,
                            const char  *context)
 {
-  LlmCommand *command = llm_command_new (self, drop_session, NULL, NULL);
+  SessionChange *command = llm_command_new_of (SessionChange, self, drop_session, clear_change);
 
   command->from = session;
   command->context = g_strdup (context);
-  llm_command_send (command);
+  llm_command_send (&command->base);
 }
 
 void
@@ -351,11 +399,11 @@ llm_executor_fork_session (LlmExecutor *self,
                            const char  *context,
                            gboolean     is_named)
 {
-  LlmCommand *command = llm_command_new (self, fork_session, NULL, NULL);
+  SessionChange *command = llm_command_new_of (SessionChange, self, fork_session, clear_change);
 
   command->from = from;
   command->to = to;
   command->context = g_strdup (context);
   command->is_named = is_named;
-  llm_command_send (command);
+  llm_command_send (&command->base);
 }

@@ -345,9 +345,9 @@ trim (Fixture    *fixture,
 }
 
 static void
-set_costs (LlmCommand *command)
+set_costs (LlmCommand *base)
 {
-  LlmRunner *runner = g_ptr_array_index (command->executor->runners, 0);
+  LlmRunner *runner = g_ptr_array_index (base->executor->runners, 0);
   LlmCostCurve *curve = &runner->scheduler->costs.curves[LLM_COST_DECODE];
 
   for (guint i = 0; i < LLM_COST_POINTS; i++)
@@ -361,7 +361,7 @@ set_costs (LlmCommand *command)
 void
 make_rows_free (Fixture *fixture)
 {
-  llm_command_send (llm_command_new (fixture->engine->executor, set_costs, NULL, NULL));
+  llm_executor_send (fixture->engine->executor, set_costs);
 }
 
 static gboolean

@@ -270,7 +270,7 @@ test_count (Fixture      *fixture,
 /* A tool of which a part can't be held to. */
 #define LOOSE(more)                                                                               \
   "[{\"function\": {\"name\": \"tag\", \"parameters\": {\"properties\": {\"tags\": {\"type\": \"array\","  \
-  "\"items\": {\"type\": \"boolean\"}, \"maxItems\": 3, \"uniqueItems\": true}}, "                      \
+  "\"items\": {\"type\": \"integer\"}, \"maxItems\": 3, \"uniqueItems\": true}}, "                      \
   "\"required\": [\"tags\"]}" more "}}]"
 #define LOOSE_AT "tools: #/0/function/parameters/properties/tags"
 

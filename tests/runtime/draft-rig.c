@@ -26,16 +26,24 @@ const LlmGrowthConfig draft_rig_shapes[DRAFT_RIG_SHAPES] = {
   { .mode = LLM_GROWTH_FIXED, .widths = { 4, 2, 2, 1, 1, 1 }, .n_widths = 6 },
 };
 
-static void
-set_costs (LlmCommand *command)
+typedef struct
 {
-  LlmRunner *runner = g_ptr_array_index (command->executor->runners, 0);
+  LlmCommand base;
+  gboolean rows_are_free;
+  int n_seen;
+} Costs;
+
+static void
+set_costs (LlmCommand *base)
+{
+  const Costs *costs = (const Costs *) base;
+  LlmRunner *runner = g_ptr_array_index (base->executor->runners, 0);
   LlmCostCurve *curve = &runner->scheduler->costs.curves[LLM_COST_DECODE];
 
   for (guint i = 0; i < LLM_COST_POINTS; i++)
     {
-      curve->us[i] = 1000 * (command->is_named ? 1 : llm_cost_rows[LLM_COST_DECODE][i]);
-      curve->n_seen[i] = (int) command->to;
+      curve->us[i] = 1000 * (costs->rows_are_free ? 1 : llm_cost_rows[LLM_COST_DECODE][i]);
+      curve->n_seen[i] = costs->n_seen;
     }
   curve->depth_us = 0.01;
   curve->n_steps = 1000;
@@ -46,11 +54,11 @@ draft_rig_set_costs (Rig     *rig,
                      gboolean rows_are_free,
                      gboolean is_measured)
 {
-  LlmCommand *command = llm_command_new (rig->executor, set_costs, NULL, NULL);
+  Costs *costs = llm_command_new_of (Costs, rig->executor, set_costs, NULL);
 
-  command->is_named = rows_are_free;
-  command->to = is_measured;
-  llm_command_send (command);
+  costs->rows_are_free = rows_are_free;
+  costs->n_seen = is_measured;
+  llm_command_send (&costs->base);
 }
 
 void
@@ -118,12 +126,20 @@ outcome_assert_same (const Outcome *found,
                    expected->tokens->data, expected->tokens->len * sizeof (gint32));
 }
 
+typedef struct
+{
+  LlmCommand base;
+  guint64 at;               /* tokens generated, for the next time */
+  guint *n_disturbed;       /* (unowned) */
+} Disturbance;
+
 /* In the executor's thread, whenever some tokens have come since and a tree is being verified: all
  * requests are preempted in the middle of their steps, and chunks that are not in use are lost. */
 static void
-disturb (LlmCommand *command)
+disturb (LlmCommand *base)
 {
-  LlmExecutor *executor = command->executor;
+  Disturbance *self = (Disturbance *) base;
+  LlmExecutor *executor = base->executor;
   LlmRunner *runner = g_ptr_array_index (executor->runners, 0);
   LlmQueueStep *step = &runner->steps[LLM_QUEUE_DECODE];
   gboolean verifies = FALSE;
@@ -131,10 +147,10 @@ disturb (LlmCommand *command)
   LLM_EACH (LlmRequest, request, executor->requests)
     verifies = verifies || (step->is_active && request->rows.n > 1
                             && llm_request_is_in_step (request, step));
-  if (verifies && executor->figures.n_generated >= command->to)
+  if (verifies && executor->figures.n_generated >= self->at)
     {
-      command->to = executor->figures.n_generated + 10;
-      ++*(guint *) command->data;
+      self->at = executor->figures.n_generated + 10;
+      ++*self->n_disturbed;
       for (guint i = executor->requests->len; i-- > 0;)
         {
           LlmRequest *request = g_ptr_array_index (executor->requests, i);
@@ -146,12 +162,15 @@ disturb (LlmCommand *command)
       llm_executor_evict (executor, 20000);
     }
   if (executor->requests->len > 0)
-    llm_command_send (g_atomic_rc_box_acquire (command));
+    llm_command_send (llm_command_ref (base));
 }
 
 void
 draft_rig_disturb (Rig   *rig,
                    guint *n_disturbed)
 {
-  llm_command_send (llm_command_new (rig->executor, disturb, NULL, n_disturbed));
+  Disturbance *disturbance = llm_command_new_of (Disturbance, rig->executor, disturb, NULL);
+
+  disturbance->n_disturbed = n_disturbed;
+  llm_command_send (&disturbance->base);
 }

@@ -153,9 +153,9 @@ count_all (const Counts *counts,
 /* A row costs a twentieth of what a step of one does, however long they take here: a text has
  * guesses, and the same ones each time. */
 static void
-set_costs (LlmCommand *command)
+set_costs (LlmCommand *base)
 {
-  LlmRunner *runner = g_ptr_array_index (command->executor->runners, 0);
+  LlmRunner *runner = g_ptr_array_index (base->executor->runners, 0);
   LlmCostCurve *curve = &runner->scheduler->costs.curves[LLM_COST_DECODE];
 
   for (guint i = 0; i < LLM_COST_POINTS; i++)
@@ -237,7 +237,7 @@ run_model (guint   model,
 
   rig_init_with (&rig, model_paths[model], (guint) n_threads, NULL);
   rig_load (&rig, 0);
-  llm_command_send (llm_command_new (rig.executor, set_costs, NULL, NULL));
+  llm_executor_send (rig.executor, set_costs);
   draft = draft_rig_open (&rig, draft_path, 1);
   answer (&rig, NULL, round, SOURCES, plain);
   for (guint source = 0; source < SOURCES; source++)

@@ -8,12 +8,18 @@
 #include "support/llm-test-source.h"
 #include "weights/llm-repacked-cache.h"
 
-static void
-stream_late (LlmCommand *command)
+typedef struct
 {
-  LlmRunner *runner = g_ptr_array_index (command->executor->runners, 0);
+  LlmCommand base;
+  LlmTestSource *source;    /* (unowned) */
+} LateStream;
+
+static void
+stream_late (LlmCommand *base)
+{
+  LlmRunner *runner = g_ptr_array_index (base->executor->runners, 0);
   LlmWeights *weights = runner->instance->weights;
-  LlmTestSource *source = command->data;
+  LlmTestSource *source = ((LateStream *) base)->source;
   const LlmStreamConfig config = { .bytes = weights->bytes / 8, .poisons = TRUE };
 
   g_assert_true (llm_weights_stream (weights, &source->source, &config));
@@ -122,6 +128,7 @@ test_streaming (void)
   Outcome plain[DRAFT_RIG_SAMPLERS][DRAFT_RIG_PROMPTS], found[DRAFT_RIG_PROMPTS];
   guint n_kept[G_N_ELEMENTS (modes)] = { 0 }, n_disturbed = 0;
   LlmDraftModel *draft;
+  LateStream *late;
   double read_us;
   Rig rig;
 
@@ -141,7 +148,9 @@ test_streaming (void)
   spy (&rig, &read_us);
   g_assert_cmpfloat (read_us, ==, 0);
 
-  llm_command_send (llm_command_new (rig.executor, stream_late, NULL, source));
+  late = llm_command_new_of (LateStream, rig.executor, stream_late, NULL);
+  late->source = source;
+  llm_command_send (&late->base);
   llm_executor_keep_weights (rig.executor, 0);
   for (guint s = 0; s < DRAFT_RIG_SAMPLERS; s += 2)
     for (guint m = 0; m < n_modes; m++)

@@ -22,11 +22,17 @@ count_turns (const char *order)
   return n;
 }
 
-static void
-hold (LlmCommand *command)
+typedef struct
 {
-  g_mutex_lock (command->data);
-  g_mutex_unlock (command->data);
+  LlmCommand base;
+  GMutex *gate;             /* (unowned) */
+} Gate;
+
+static void
+hold (LlmCommand *base)
+{
+  g_mutex_lock (((Gate *) base)->gate);
+  g_mutex_unlock (((Gate *) base)->gate);
 }
 
 /* Submits one to each instance, and the executor sees both before it runs either. */
@@ -34,11 +40,13 @@ static void
 submit_both (Rig     *rig,
              Outcome *outcomes)
 {
+  Gate *command = llm_command_new_of (Gate, rig->executor, hold, NULL);
   GMutex gate;
 
   g_mutex_init (&gate);
   g_mutex_lock (&gate);
-  llm_command_send (llm_command_new (rig->executor, hold, NULL, &gate));
+  command->gate = &gate;
+  llm_command_send (&command->base);
   for (guint i = 0; i < 2; i++)
     rig_submit (rig, i, rig_new_plain (rig, i, 0.8, 7 + i), prompts[i], 60, i + 1, &outcomes[i]);
   g_mutex_unlock (&gate);

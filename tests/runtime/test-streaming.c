@@ -21,15 +21,21 @@ typedef struct
   guint is_done;           /* atomic */
 } Look;
 
-static void
-look (LlmCommand *command)
+typedef struct
 {
-  Look *found = command->data;
-  LlmRunner *runner = g_ptr_array_index (command->executor->runners, 0);
+  LlmCommand base;
+  Look *found;             /* (unowned) */
+} Question;
+
+static void
+look (LlmCommand *base)
+{
+  Look *found = ((Question *) base)->found;
+  LlmRunner *runner = g_ptr_array_index (base->executor->runners, 0);
 
   llm_runner_keep_weights (runner);
   llm_weights_get_stream_figures (runner->instance->weights, &found->figures);
-  found->n_steps = (guint) command->executor->figures.n_steps;
+  found->n_steps = (guint) base->executor->figures.n_steps;
   g_atomic_int_set (&found->is_done, TRUE);
 }
 
@@ -37,8 +43,11 @@ static void
 look_at_stream (Rig  *rig,
                 Look *found)
 {
+  Question *question = llm_command_new_of (Question, rig->executor, look, NULL);
+
   *found = (Look) { 0 };
-  llm_command_send (llm_command_new (rig->executor, look, NULL, found));
+  question->found = found;
+  llm_command_send (&question->base);
   while (!g_atomic_int_get (&found->is_done))
     g_usleep (1000);
 }

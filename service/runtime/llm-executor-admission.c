@@ -10,7 +10,9 @@
 
 #include "base/llm-fail.h"
 #include "common/llmsvc-error.h"
-#include "runtime/llm-executor-private.h"
+#include "runtime/llm-executor-news.h"
+#include "runtime/llm-executor-residency.h"
+#include "runtime/llm-executor-steps.h"
 
 /* A caller that is told to come again later is told nothing shorter, nor longer. */
 #define MIN_RETRY_MS 100

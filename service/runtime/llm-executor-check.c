@@ -6,7 +6,7 @@
 
 #define G_LOG_DOMAIN "llm-engine"
 
-#include "runtime/llm-executor-private.h"
+#include "runtime/llm-executor-upkeep.h"
 
 /* The file is read when nothing was asked for so long. */
 #define CHECK_IDLE_US (2 * G_USEC_PER_SEC)

@@ -5,7 +5,9 @@
 #define G_LOG_DOMAIN "llm-engine"
 
 #include "decoding/llm-logprobs.h"
-#include "runtime/llm-executor-private.h"
+#include "runtime/llm-executor-news.h"
+#include "runtime/llm-executor-residency.h"
+#include "runtime/llm-executor-steps.h"
 
 #include "constraints/llm-token-trie.h"
 
@@ -138,14 +140,10 @@ static void
 note_token (LlmRequest *request,
             gint32      token)
 {
-  LlmExecutor *executor = request->executor;
-
   g_array_append_val (request->result.tokens, token);
   request->last_us = llm_clock_now_us ();
   llm_sched_entry_note_token (&request->entry, request->last_us);
-  g_mutex_lock (&executor->figures_lock);
-  executor->figures.n_generated++;
-  g_mutex_unlock (&executor->figures_lock);
+  llm_figure_board_count_token (&request->executor->board);
   if (request->first_us > 0)
     return;
   request->first_us = request->last_us;

@@ -4,7 +4,8 @@
 
 #define G_LOG_DOMAIN "llm-engine"
 
-#include "runtime/llm-executor-private.h"
+#include "runtime/llm-executor-news.h"
+#include "runtime/llm-executor-steps.h"
 
 static void
 set_times (LlmRequest *request)

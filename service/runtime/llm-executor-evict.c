@@ -4,7 +4,8 @@
 
 #define G_LOG_DOMAIN "llm-engine"
 
-#include "runtime/llm-executor-private.h"
+#include "runtime/llm-executor-residency.h"
+#include "runtime/llm-executor-steps.h"
 
 /* A preempted request goes on after this time. */
 #define PREEMPT_US 100000
@@ -73,12 +74,9 @@ static void
 take_quotas (LlmCommand *base)
 {
   Quotas *command = (Quotas *) base;
-  LlmExecutor *self = base->executor;
 
-  g_clear_pointer (&self->memory_quotas, g_hash_table_unref);
-  self->memory_quotas = g_steal_pointer (&command->quotas);
-  self->default_quota = command->default_quota;
-  self->quotas_kept_us = 0;
+  llm_memory_shares_set (&base->executor->shares, g_steal_pointer (&command->quotas),
+                         command->default_quota);
 }
 
 void
@@ -122,16 +120,6 @@ llm_executor_set_kv_ratio (LlmExecutor *self,
 }
 
 /* --- quotas: who goes --- */
-
-static double
-get_quota (LlmExecutor *self,
-           LlmApp      *app)
-{
-  const double *quota =
-      self->memory_quotas != NULL ? g_hash_table_lookup (self->memory_quotas, app) : NULL;
-
-  return quota != NULL ? *quota : self->default_quota;
-}
 
 guint64
 llm_executor_get_capacity (LlmExecutor *self)
@@ -180,7 +168,7 @@ list_parts (LlmExecutor *self)
       }
   LLM_EACH_IN (Part, part, parts)
     {
-      part->quota = get_quota (self, part->app);
+      part->quota = llm_memory_shares_get (&self->shares, part->app);
       part->allowed =
           part->quota > 0 ? (guint64) (part->quota * (double) capacity) : held / parts->len;
     }
@@ -247,9 +235,9 @@ llm_executor_keep_quotas (LlmExecutor *self)
 {
   g_autoptr(GArray) parts = NULL;
 
-  if (self->quotas_kept_us > self->ran_us || llm_ledger_get_budget (self->ledger) == 0)
+  if (self->shares.kept_us > self->ran_us || llm_ledger_get_budget (self->ledger) == 0)
     return;
-  self->quotas_kept_us = llm_clock_now_us ();
+  self->shares.kept_us = llm_clock_now_us ();
   parts = list_parts (self);
   LLM_EACH_IN (const Part, part, parts)
     {

@@ -4,7 +4,8 @@
 
 #define G_LOG_DOMAIN "llm-engine"
 
-#include "runtime/llm-executor-private.h"
+#include "runtime/llm-executor-news.h"
+#include "runtime/llm-executor-residency.h"
 
 LlmRunner *
 llm_executor_find_runner (LlmExecutor *self,
@@ -83,25 +84,11 @@ add_runner (LlmExecutorFigures *figures,
   llm_kv_counters_add (&figures->kv, &instance->store->counters);
 }
 
-/* Once each, however often it is looked. */
-static void
-log_narrow (LlmExecutor              *self,
-            const LlmExecutorFigures *figures)
-{
-  if (figures->n_narrow > 0 && !self->is_narrow)
-    g_message ("Memory is short: chunks of contexts are quantized further (%" G_GUINT64_FORMAT
-               " so far)", figures->n_narrow);
-  else if (figures->n_narrow == 0 && self->is_narrow)
-    g_message ("No chunk of a context has fewer bits than it should any more (wide copies read "
-               "back since the start: %" G_GUINT64_FORMAT ")", figures->kv.n_widened);
-  self->is_narrow = figures->n_narrow > 0;
-}
-
 void
 llm_executor_publish (LlmExecutor *self)
 {
   LlmExecutorFigures figures = {
-    .kv = self->earlier, .stream = self->earlier_stream, .sub_model = 100,
+    .kv = self->board.earlier, .stream = self->board.earlier_stream, .sub_model = 100,
   };
   gboolean is_urgent = FALSE;
 
@@ -117,16 +104,7 @@ llm_executor_publish (LlmExecutor *self)
   if (self->storage != NULL)
     figures.storage_bytes = llm_kv_storage_get_bytes (self->storage);
 
-  log_narrow (self, &figures);
-  g_mutex_lock (&self->figures_lock);
-  figures.n_steps = self->figures.n_steps;
-  figures.n_rows = self->figures.n_rows;
-  figures.n_prompt = self->figures.n_prompt;
-  figures.n_generated = self->figures.n_generated;
-  figures.n_multiplied = self->figures.n_multiplied;
-  self->figures = figures;
-  g_mutex_unlock (&self->figures_lock);
-  self->published_us = llm_clock_now_us ();
+  llm_figure_board_show (&self->board, &figures);
 
   /* the reserve is free again once the requests that waited for it have ended */
   if (!is_urgent)
@@ -155,9 +133,7 @@ void
 llm_executor_get_figures (LlmExecutor        *self,
                           LlmExecutorFigures *figures)
 {
-  g_mutex_lock (&self->figures_lock);
-  *figures = self->figures;
-  g_mutex_unlock (&self->figures_lock);
+  llm_figure_board_get (&self->board, figures);
 }
 
 /* --- where sessions are --- */

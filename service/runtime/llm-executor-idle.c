@@ -5,7 +5,10 @@
 
 #define G_LOG_DOMAIN "llm-engine"
 
-#include "runtime/llm-executor-private.h"
+#include "runtime/llm-executor-news.h"
+#include "runtime/llm-executor-residency.h"
+#include "runtime/llm-executor-steps.h"
+#include "runtime/llm-executor-upkeep.h"
 
 /* A slice of this work beside running requests, and how often. */
 #define BESIDE_US 1000
@@ -89,7 +92,7 @@ measure (LlmRunner *self)
     return FALSE;
   if (self->profile_run == NULL)
     self->profile_run =
-        llm_profile_run_new (instance->plan, executor->pool, executor->ledger,
+        llm_profile_run_new (instance->plan, executor->pools.all, executor->ledger,
                              llm_kv_storage_get_disk (executor->storage),
                              executor->config.chunks_folder);
   status = llm_profile_run_work (self->profile_run, llm_clock_now_us () + SLICE_US, &profile,
@@ -226,7 +229,7 @@ llm_executor_work_beside (LlmExecutor *self)
   gboolean has_worked = FALSE;
 
   self->ran_us = now;
-  if (now - self->published_us >= PUBLISH_INTERVAL_US)
+  if (now - self->board.shown_us >= PUBLISH_INTERVAL_US)
     llm_executor_publish (self);
   if (now - self->worked_us >= BESIDE_INTERVAL_US && llm_executor_read_ahead (self))
     self->worked_us = now;

@@ -4,7 +4,7 @@
 
 #define G_LOG_DOMAIN "llm-engine"
 
-#include "runtime/llm-executor-private.h"
+#include "runtime/llm-executor-news.h"
 
 /* Of a request. */
 typedef struct
@@ -199,17 +199,17 @@ llm_executor_poke (LlmExecutor *self)
 static void
 answer_heartbeat (LlmCommand *base)
 {
-  __atomic_store_n (&base->executor->has_answered, TRUE, __ATOMIC_RELEASE);
+  __atomic_store_n (&base->executor->heartbeat.has_answered, TRUE, __ATOMIC_RELEASE);
 }
 
 guint
 llm_executor_probe (LlmExecutor *self)
 {
-  if (self->n_unanswered > 0 && !__atomic_load_n (&self->has_answered, __ATOMIC_ACQUIRE))
-    return self->n_unanswered++;
+  if (self->heartbeat.n_unanswered > 0 && !__atomic_load_n (&self->heartbeat.has_answered, __ATOMIC_ACQUIRE))
+    return self->heartbeat.n_unanswered++;
 
-  __atomic_store_n (&self->has_answered, FALSE, __ATOMIC_RELAXED);
-  self->n_unanswered = 1;
+  __atomic_store_n (&self->heartbeat.has_answered, FALSE, __ATOMIC_RELAXED);
+  self->heartbeat.n_unanswered = 1;
   llm_executor_send (self, answer_heartbeat);
   return 0;
 }

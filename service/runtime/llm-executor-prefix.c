@@ -7,7 +7,7 @@
 
 #define G_LOG_DOMAIN "llm-engine"
 
-#include "runtime/llm-executor-private.h"
+#include "runtime/llm-executor-residency.h"
 
 /* Of one application. */
 #define MAX_PREFIXES 8

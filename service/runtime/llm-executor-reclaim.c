@@ -4,7 +4,8 @@
 
 #define G_LOG_DOMAIN "llm-engine"
 
-#include "runtime/llm-executor-private.h"
+#include "runtime/llm-executor-news.h"
+#include "runtime/llm-executor-residency.h"
 
 /* How long memory that was asked for without a deadline may take to be written before it is
  * evicted. */

@@ -4,7 +4,8 @@
 
 #define G_LOG_DOMAIN "llm-engine"
 
-#include "runtime/llm-executor-private.h"
+#include "runtime/llm-executor-residency.h"
+#include "runtime/llm-executor-steps.h"
 #include "runtime/llm-window.h"
 
 /* A preempted request stays so for so long at most while the system is under memory pressure: then

@@ -4,7 +4,7 @@
 
 #define G_LOG_DOMAIN "llm-engine"
 
-#include "runtime/llm-executor-private.h"
+#include "runtime/llm-executor-steps.h"
 
 guint
 llm_request_count_left (LlmRequest *request,

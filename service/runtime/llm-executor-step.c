@@ -9,7 +9,8 @@
 #include "base/llm-fail.h"
 #include "common/llmsvc-error.h"
 #include "model/llm-footprint.h"
-#include "runtime/llm-executor-private.h"
+#include "runtime/llm-executor-residency.h"
+#include "runtime/llm-executor-steps.h"
 
 G_STATIC_ASSERT (LLM_DRAFT_MAX_NODES == LLM_TREE_MAX_NODES);
 
@@ -516,12 +517,9 @@ finish_step (LlmRunner   *self,
   guint64 n_multiplied = llm_forward_get_n_multiplied (step->forward);
   guint row = 0;
 
-  g_mutex_lock (&executor->figures_lock);
-  executor->figures.n_steps++;
-  executor->figures.n_multiplied += n_multiplied - step->n_multiplied;
-  executor->figures.n_rows += step->rows->len;
-  executor->figures.n_prompt += queue != LLM_QUEUE_DECODE ? step->rows->len : 0;
-  g_mutex_unlock (&executor->figures_lock);
+  llm_figure_board_count_step (&executor->board, step->rows->len,
+                               queue != LLM_QUEUE_DECODE ? step->rows->len : 0,
+                               n_multiplied - step->n_multiplied);
   step->n_multiplied = n_multiplied;
   llm_scheduler_end_step (self->scheduler, queue, step->budgets, step->n_budgets, step->teaches);
   for (guint i = 0; i < step->n_budgets; i++)

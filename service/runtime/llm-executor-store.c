@@ -5,7 +5,10 @@
 #define G_LOG_DOMAIN "llm-engine"
 
 #include "io/llm-key-file.h"
-#include "runtime/llm-executor-private.h"
+#include "runtime/llm-executor-news.h"
+#include "runtime/llm-executor-residency.h"
+#include "runtime/llm-executor-steps.h"
+#include "runtime/llm-executor-upkeep.h"
 
 /* How long an unload, and the end of the service, wait for what is not written yet. */
 #define SETTLE_US (2 * G_USEC_PER_SEC)
@@ -25,7 +28,7 @@ llm_runner_get_profile_key (LlmRunner *self)
   return (LlmProfileKey) {
     .identity = llm_model_get_identity (self->instance->model),
     .kernels = self->instance->config.kernels->name,
-    .n_threads = llm_worker_pool_get_n_threads (self->executor->pool),
+    .n_threads = llm_worker_pool_get_n_threads (self->executor->pools.all),
     .is_exact = self->instance->config.is_exact,
   };
 }
@@ -103,7 +106,7 @@ llm_runner_close_store (LlmRunner *self)
   llm_executor_tell_all (executor);
   llm_executor_publish (executor);
   drop_sessions (self);
-  llm_kv_counters_add (&executor->earlier, &store->counters);
+  llm_kv_counters_add (&executor->board.earlier, &store->counters);
   llm_instance_close_store (self->instance);
 }
 

@@ -8,7 +8,8 @@
 
 #include <string.h>
 
-#include "runtime/llm-executor-private.h"
+#include "runtime/llm-executor-residency.h"
+#include "runtime/llm-executor-steps.h"
 #include "sched/llm-strategy.h"
 #include "weights/llm-levels.h"
 

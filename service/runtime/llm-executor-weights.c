@@ -7,7 +7,8 @@
 #include "base/llm-fail.h"
 #include "common/llmsvc-error.h"
 #include "model/llm-footprint.h"
-#include "runtime/llm-executor-private.h"
+#include "runtime/llm-executor-news.h"
+#include "runtime/llm-executor-residency.h"
 
 /* How often the kernel is asked what it has of the weights, and how much of a thread's time that may
  * take: one part of so many. */

@@ -5,7 +5,10 @@
 #include "runtime/llm-executor.h"
 
 #include "base/llm-worker-pool.h"
-#include "runtime/llm-executor-private.h"
+#include "runtime/llm-executor-news.h"
+#include "runtime/llm-executor-residency.h"
+#include "runtime/llm-executor-steps.h"
+#include "runtime/llm-executor-upkeep.h"
 
 /* --- instances --- */
 
@@ -43,7 +46,7 @@ runner_free (LlmRunner *self)
   LlmStreamFigures stream;
 
   llm_weights_get_stream_figures (self->instance->weights, &stream);
-  llm_stream_figures_add_counts (&self->executor->earlier_stream, &stream);
+  llm_stream_figures_add_counts (&self->executor->board.earlier_stream, &stream);
   llm_runner_save_costs (self);
   llm_runner_close_store (self);
   g_clear_pointer (&self->check.sum, llm_file_sum_free);
@@ -191,13 +194,13 @@ find_timeout (LlmExecutor *self)
   LLM_EACH (LlmRequest, request, self->requests)
     {
       timeout = wake_at (timeout, request->deadline_us, now);
-      if (self->is_suspended)
+      if (self->sleep.is_on)
         continue;
       timeout = wake_at (timeout, request->due_us, now);
       if (!request->is_resident && !__atomic_load_n (&request->is_blocked, __ATOMIC_ACQUIRE))
         timeout = wake_at (timeout, request->resume_us, now);
     }
-  if (self->is_suspended)
+  if (self->sleep.is_on)
     return timeout;
   LLM_EACH (LlmRunner, runner, self->runners)
     timeout = wake_at (timeout, runner->scheduler->wake_us, now);
@@ -212,7 +215,7 @@ run_once (LlmExecutor *self)
 {
   LlmTurnEnd end;
 
-  if (self->is_suspended)
+  if (self->sleep.is_on)
     return llm_executor_work_suspended (self);
   end = llm_executor_run_turn (self);
   if (end == LLM_TURN_NONE && llm_executor_has_opening (self))
@@ -274,28 +277,24 @@ llm_executor_new (LlmMailbox              *main_box,
                   const LlmExecutorConfig *config)
 {
   LlmExecutor *self = g_new0 (LlmExecutor, 1);
-  guint n_background = config->n_background_threads;
 
   self->main_box = main_box;
   self->keep_bytes = G_MAXUINT64;
-  self->keep_percent = self->figures.sub_model = 100;
+  self->keep_percent = 100;
   self->ledger = llm_ledger_ref (ledger);
   self->config = *config;
   self->config.chunks_folder = g_strdup (config->chunks_folder);
   self->config.cache_folder = g_strdup (config->cache_folder);
   self->config.system_cache_folder = g_strdup (config->system_cache_folder);
   self->config.disk = g_strdup (config->disk);
-  g_mutex_init (&self->figures_lock);
+  llm_figure_board_init (&self->board);
   g_queue_init (&self->reclaims);
   self->missing = g_array_new (FALSE, FALSE, sizeof (guint));
   self->inbox = llm_mailbox_new ();
-  self->pool = llm_worker_pool_new (config->n_threads);
-  if (n_background == 0)
-    n_background = (llm_worker_pool_get_n_threads (self->pool) + 1) / 2;
-  self->background_pool = llm_worker_pool_new_background (n_background,
-                                                          config->background_niceness);
+  llm_step_pools_init (&self->pools, config->n_threads, config->n_background_threads,
+                       config->background_niceness);
   self->instance_config = (LlmInstanceConfig) {
-    .pool = self->pool,
+    .pool = self->pools.all,
     .kernels = config->kernels,
     .ledger = self->ledger,
     .is_exact = config->is_exact,
@@ -331,9 +330,9 @@ llm_executor_free (LlmExecutor *self)
   g_queue_clear_full (&self->reclaims, (GDestroyNotify) llm_command_unref);
   g_array_unref (self->missing);
   llm_executor_forget_sweep (self);
-  g_clear_pointer (&self->memory_quotas, g_hash_table_unref);
+  llm_memory_shares_clear (&self->shares);
   g_hash_table_unref (self->identities);
-  g_mutex_clear (&self->figures_lock);
+  llm_figure_board_clear (&self->board);
   g_free ((gpointer) self->config.chunks_folder);
   g_free ((gpointer) self->config.cache_folder);
   g_free ((gpointer) self->config.system_cache_folder);
@@ -341,10 +340,7 @@ llm_executor_free (LlmExecutor *self)
   g_ptr_array_unref (self->requests);
   g_ptr_array_unref (self->runners);
   g_free (self->budgets);
-  llm_worker_pool_free (self->pool);
-  llm_worker_pool_free (self->background_pool);
-  g_clear_pointer (&self->slow_pool, llm_worker_pool_free);
-  g_clear_pointer (&self->crowd_pool, llm_worker_pool_free);
+  llm_step_pools_clear (&self->pools);
   llm_mailbox_free (self->inbox);
   llm_account_free (self->accounts);
   llm_ledger_unref (self->ledger);

@@ -2,6 +2,9 @@
 
 #include "draft-rig.h"
 
+#include "runtime/llm-executor-residency.h"
+#include "runtime/llm-executor-steps.h"
+
 /* What has been said before is there to be found. */
 static const char *const prompts[DRAFT_RIG_PROMPTS] = {
   "Red, green, blue. Red, green, blue. Red, green, blue. Red, green,",
@@ -147,9 +150,9 @@ disturb (LlmCommand *base)
   LLM_EACH (LlmRequest, request, executor->requests)
     verifies = verifies || (step->is_active && request->rows.n > 1
                             && llm_request_is_in_step (request, step));
-  if (verifies && executor->figures.n_generated >= self->at)
+  if (verifies && executor->board.figures.n_generated >= self->at)
     {
-      self->at = executor->figures.n_generated + 10;
+      self->at = executor->board.figures.n_generated + 10;
       ++*self->n_disturbed;
       for (guint i = executor->requests->len; i-- > 0;)
         {

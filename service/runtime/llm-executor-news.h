@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* What main is told: of requests, of sessions, and figures. */
+
+#pragma once
+
+#include "runtime/llm-executor-private.h"
+
+G_BEGIN_DECLS
+
+/* --- llm-executor-post.c: what main is told of requests and sessions --- */
+
+/* Sends what has come together of an answer. */
+void        llm_executor_post_text   (LlmExecutor   *self,
+                                      LlmRequest    *request);
+void        llm_executor_post_admission (LlmExecutor *self,
+                                      LlmRequest    *request);
+void        llm_executor_post_end    (LlmExecutor   *self,
+                                      LlmRequest    *request);
+/* Calls moved (@session, @residency, @bytes) on the main thread. */
+void        llm_executor_post_moved  (LlmExecutor   *self,
+                                      guint64        session,
+                                      LlmResidency   residency,
+                                      guint64        bytes);
+
+/* --- llm-executor-figures.c: what others are told --- */
+
+/* Brings the figures up to date. */
+void        llm_executor_publish     (LlmExecutor   *self);
+/* Does that, and calls its done (nullable) on the main thread. */
+void        llm_executor_report      (LlmReclaim    *reclaim,
+                                      guint64        freed);
+/* Tells main where the session is, if that has changed; and all of them. */
+void        llm_executor_tell        (LlmExecutor   *self,
+                                      LlmSession    *session);
+void        llm_executor_tell_all    (LlmExecutor   *self);
+void        llm_kv_counters_add      (LlmKvCounters *sum,
+                                      const LlmKvCounters *counters);
+
+G_END_DECLS

@@ -292,16 +292,16 @@ ask (Player          *self,
   *answer = (Answer) { NULL };
   llm_tokenizer_encode (llm_model_get_tokenizer (self->model), &part, 1, TRUE, request->prompt);
   /* what the prompt left is used by all of its answers */
-  request->session_id = 1;
+  request->memory.session_id = 1;
   request->decoder = decoder;
   request->max_tokens = n_tokens;
   /* a minute a token: of a model that streams even one row would miss it, and a target
    * limits how many rows a step has */
   request->slo.tpot_ms = 60e3;
-  request->n_ctx = llm_model_get_hparams (self->model)->n_ctx;
-  request->on_text = on_text;
-  request->on_done = on_done;
-  request->data = answer;
+  request->window.n_ctx = llm_model_get_hparams (self->model)->n_ctx;
+  request->sink.on_text = on_text;
+  request->sink.on_done = on_done;
+  request->sink.data = answer;
   llm_executor_submit (self->executor, request);
   wait_for (self, &answer->is_done);
   if (answer->error != NULL)

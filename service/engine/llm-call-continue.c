@@ -112,9 +112,9 @@ llm_call_fill_continue (LlmCall    *call,
   const char *text = get_last_message (call)->text;
 
   if (*text != '\0' || has_own_tokens (call, identity))
-    request->strips_space = FALSE;
+    request->answer.strips_space = FALSE;
   if (g_str_has_suffix (text, REPLACEMENT) && has_own_tokens (call, identity))
-    request->begun = find_half_character (call);
+    request->answer.begun = find_half_character (call);
 }
 
 guint
@@ -147,7 +147,7 @@ llm_call_continue_turn (LlmCall          *call,
 
   *n_bytes = strlen (answer->text);
   /* the new text has all of the character */
-  if (request->begun != NULL && request->begun->len > 0 && *added != '\0')
+  if (request->answer.begun != NULL && request->answer.begun->len > 0 && *added != '\0')
     *n_bytes -= strlen (REPLACEMENT);
   text = g_strdup_printf ("%.*s%s", (int) *n_bytes, answer->text, added);
   g_free (answer->text);

@@ -92,8 +92,8 @@ read_ahead (GTask   *task,
       llm_call_return_count (task, call);
       return;
     }
-  call->request->on_done = on_read_ahead;
-  call->request->data = g_object_ref (self);
+  call->request->sink.on_done = on_read_ahead;
+  call->request->sink.data = g_object_ref (self);
   self->ahead = g_steal_pointer (&call->request);
   call->has_claimed = FALSE;
   llm_engine_submit (call->engine, self->ahead);
@@ -110,10 +110,10 @@ new_prefill (LlmCall *call,
   if (!llm_engine_fill_request (call->engine, request, call->options, self->slo, error))
     return NULL;
   g_array_append_vals (request->prompt, call->tokens->data, call->tokens->len);
-  request->n_ctx = llm_context_get_limit (self, call->model);
+  request->window.n_ctx = llm_context_get_limit (self, call->model);
   llm_context_set_session (self, request);
   llm_context_set_levels (self, call, request);
-  request->on_text = ignore_text;
+  request->sink.on_text = ignore_text;
   return g_steal_pointer (&request);
 }
 
@@ -152,8 +152,8 @@ submit (GTask   *task,
     }
   else if (llm_call_options_get_boolean (call->options, LLMSVC_OPTION_WAIT, FALSE))
     {
-      call->request->on_done = on_read_in;
-      call->request->data = g_object_ref (task);
+      call->request->sink.on_done = on_read_in;
+      call->request->sink.data = g_object_ref (task);
       llm_engine_submit (call->engine, call->request);
     }
   else

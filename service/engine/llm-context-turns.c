@@ -15,11 +15,11 @@ void
 llm_context_set_session (LlmContext *self,
                          LlmRequest *request)
 {
-  request->session_id = self->session;
-  request->context = g_strdup (self->id);
-  request->is_named = llm_context_is_named (self);
-  request->is_exact = (self->traits & LLM_CONTEXT_EXACT) != 0;
-  request->shares_any = (self->traits & LLM_CONTEXT_SHARES_ANY) != 0;
+  request->memory.session_id = self->session;
+  request->memory.context = g_strdup (self->id);
+  request->memory.is_named = llm_context_is_named (self);
+  request->memory.is_exact = (self->traits & LLM_CONTEXT_EXACT) != 0;
+  request->memory.shares_any = (self->traits & LLM_CONTEXT_SHARES_ANY) != 0;
 }
 
 void
@@ -31,10 +31,11 @@ llm_context_set_levels (LlmContext *self,
   g_autoptr(GArray) settled = g_array_new (FALSE, FALSE, sizeof (gint32));
   guint first;
 
-  request->levels = g_byte_array_new ();
-  llm_conversation_get_settled (self->conversation, identity, settled, request->levels, &first);
+  request->model.levels = g_byte_array_new ();
+  llm_conversation_get_settled (self->conversation, identity, settled, request->model.levels,
+                                &first);
   /* a turn is of one sub-model, also when its answer goes on */
-  g_byte_array_set_size (request->levels, llm_call_count_settled (call, identity));
+  g_byte_array_set_size (request->model.levels, llm_call_count_settled (call, identity));
 }
 
 static void
@@ -80,7 +81,7 @@ llm_context_stop_ahead (LlmContext *self)
 {
   if (self->ahead == NULL)
     return;
-  __atomic_store_n (&self->ahead->stop_request, LLM_FINISH_CANCELLED, __ATOMIC_RELEASE);
+  __atomic_store_n (&self->ahead->progress.stop_request, LLM_FINISH_CANCELLED, __ATOMIC_RELEASE);
   llm_executor_poke (self->engine->executor);
 }
 

@@ -33,8 +33,8 @@ llm_engine_choose_sparsity (LlmEngine       *self,
     return llm_fail (error, LLMSVC_ERROR_UNSUPPORTED,
                      "active: the model “%s” has no activation thresholds; calibrate it with "
                      "llmsvc-active, or leave the option out", self->active->id);
-  request->sparsity = llm_thresholds_choose (self->companion->thresholds, percent);
+  request->model.sparsity = llm_thresholds_choose (self->companion->thresholds, percent);
   /* what it asked for is all that is given up: neither memory nor a target lowers it further */
-  request->sub_model = request->least_sub_model = 100;
+  request->model.sub_model = request->model.least_sub_model = 100;
   return TRUE;
 }

@@ -99,20 +99,20 @@ llm_engine_check_room (const LlmRequest *request,
   const LlmTokenTrie *tokens = llm_mask_table_get_tokens (masks);
   /* calls of tools may have control tokens */
   guint max_bytes =
-    MAX (request->calls_marker != NULL ? tokens->max_bytes : tokens->max_text_bytes, 1);
+    MAX (request->answer.calls_marker != NULL ? tokens->max_bytes : tokens->max_text_bytes, 1);
   guint64 min_tokens = (min_bytes + (guint64) max_bytes - 1) / max_bytes + 1;
   guint max_tokens = request->max_tokens;
 
-  if (request->reasoning != NULL && min_bytes > 0
-      && llm_reasoning_get_thought (request->reasoning) == LLM_THOUGHT_INSIDE)
-    min_tokens += llm_reasoning_get_n_closing (request->reasoning);
+  if (request->answer.reasoning != NULL && min_bytes > 0
+      && llm_reasoning_get_thought (request->answer.reasoning) == LLM_THOUGHT_INSIDE)
+    min_tokens += llm_reasoning_get_n_closing (request->answer.reasoning);
   if (min_tokens > max_tokens)
     return llm_fail (error, LLMSVC_ERROR_INVALID_OPTION,
                      "max-tokens: %u are too few: the shortest answer that keeps to what "
                      "the call asks for has %u bytes, which take %ju tokens or more",
                      max_tokens, min_bytes, min_tokens);
-  if (!request->slides)
-    max_tokens = MIN (max_tokens, request->n_ctx - request->prompt->len + 1);
+  if (!request->window.slides)
+    max_tokens = MIN (max_tokens, request->window.n_ctx - request->prompt->len + 1);
   if (min_tokens > max_tokens)
     return llm_fail (error, LLMSVC_ERROR_CONTEXT_FULL,
                      "The context has room for %u tokens: the shortest answer that keeps to what "

@@ -307,7 +307,7 @@ llm_engine_add_draft (LlmEngine      *self,
 
   /* a tree is verified in one step of all weights, while the rows of a sparse answer each leave out
    * their own */
-  if (g_str_equal (draft, "off") || request->sparsity > 0)
+  if (g_str_equal (draft, "off") || request->model.sparsity > 0)
     return TRUE;
   if (!looks_up)
     llm_engine_load_draft (self);

@@ -75,10 +75,10 @@ llm_engine_lower_call (LlmEngine  *self,
 
   if (!is_lowered (self, request))
     return;
-  percent = find_harmless (self, MAX (least[request->slo.class], request->least_sub_model));
-  if (percent >= request->sub_model)
+  percent = find_harmless (self, MAX (least[request->slo.class], request->model.least_sub_model));
+  if (percent >= request->model.sub_model)
     return;
-  request->sub_model = percent;
+  request->model.sub_model = percent;
   self->counters.lowered_calls++;
 }
 

@@ -73,11 +73,11 @@ fill_slo (LlmRequest     *request,
     request->slo.ttft_ms = ttft_ms;
   if (tpot_ms > 0)
     request->slo.tpot_ms = tpot_ms;
-  request->ttft_share = llm_call_options_get_double (options, LLMSVC_OPTION_TTFT_SHARE, 0);
-  request->tpot_share = llm_call_options_get_double (options, LLMSVC_OPTION_TPOT_SHARE, 0);
-  request->call_share = llm_call_options_get_double (options, LLMSVC_OPTION_CALL_SHARE, 0);
-  request->names_ttft = ttft_ms > 0;
-  request->names_tpot = tpot_ms > 0;
+  request->target.ttft_share = llm_call_options_get_double (options, LLMSVC_OPTION_TTFT_SHARE, 0);
+  request->target.tpot_share = llm_call_options_get_double (options, LLMSVC_OPTION_TPOT_SHARE, 0);
+  request->target.call_share = llm_call_options_get_double (options, LLMSVC_OPTION_CALL_SHARE, 0);
+  request->target.names_ttft = ttft_ms > 0;
+  request->target.names_tpot = tpot_ms > 0;
   return TRUE;
 }
 
@@ -99,13 +99,15 @@ llm_engine_fill_request (LlmEngine      *self,
   if (deadline_ms > 0)
     request->deadline_us = request->arrived_us + (gint64) deadline_ms * 1000;
   if (llm_call_options_get_boolean (options, LLMSVC_OPTION_END_REPEATS, FALSE))
-    request->repeats = g_new0 (LlmRepeats, 1);
+    request->answer.repeats = g_new0 (LlmRepeats, 1);
   request->max_tokens = llm_call_options_get_uint (options, LLMSVC_OPTION_MAX_TOKENS, G_MAXUINT);
   if (quota > 0)
     request->max_tokens = MIN (request->max_tokens, quota);
   if (llm_call_options_has (options, LLMSVC_OPTION_LOGPROBS))
-    request->n_logprobs = (int) llm_call_options_get_uint (options, LLMSVC_OPTION_LOGPROBS, 0);
-  request->stops = g_strdupv ((char **) llm_call_options_get_strv (options, LLMSVC_OPTION_STOP));
+    request->answer.n_logprobs =
+      (int) llm_call_options_get_uint (options, LLMSVC_OPTION_LOGPROBS, 0);
+  request->answer.stops =
+    g_strdupv ((char **) llm_call_options_get_strv (options, LLMSVC_OPTION_STOP));
   return TRUE;
 }
 
@@ -149,7 +151,8 @@ make_decoder (LlmEngine              *self,
     {
       /* tokenizers put a space before a text, as models do before an answer */
       constraint =
-        llm_constraint_new (masks, request->strips_space || (begun != NULL && *begun != '\0'));
+        llm_constraint_new (masks, request->answer.strips_space
+                                     || (begun != NULL && *begun != '\0'));
       if (begun != NULL
           && !accept_begun (constraint, llm_model_get_tokenizer (self->model), begun, error))
         return NULL;
@@ -160,8 +163,8 @@ make_decoder (LlmEngine              *self,
       decoder = llm_decoder_new_constrained (config, n_vocab, g_steal_pointer (&constraint),
                                              n <= G_MAXUINT - n_begun ? n + n_begun : n);
     }
-  if (request->reasoning != NULL)
-    llm_decoder_set_reasoning (decoder, request->reasoning);
+  if (request->answer.reasoning != NULL)
+    llm_decoder_set_reasoning (decoder, request->answer.reasoning);
   return decoder;
 }
 

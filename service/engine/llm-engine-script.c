@@ -204,12 +204,12 @@ llm_engine_script_reply (LlmCall    *call,
   if (reply->exit == LLM_REPLY_EXIT_BEFORE_KEEP)
     ;
   else if (reply->end == LLM_REPLY_LENGTH
-           || (reply->end == LLM_REPLY_CONTEXT_FULL && request->slides))
+           || (reply->end == LLM_REPLY_CONTEXT_FULL && request->window.slides))
     request->max_tokens = MIN (request->max_tokens, n_steps);
   else if (reply->end == LLM_REPLY_CONTEXT_FULL)
-    request->n_ctx = MIN (request->n_ctx, request->prompt->len + n_steps - 1);
+    request->window.n_ctx = MIN (request->window.n_ctx, request->prompt->len + n_steps - 1);
   /* what the script says begins as it is written */
-  request->strips_space = FALSE;
+  request->answer.strips_space = FALSE;
   call->generation->exits = reply->exit == LLM_REPLY_EXIT_AFTER_KEEP;
   request->decoder = llm_decoder_new_scripted (reply, on_exit_idle, self);
   return TRUE;

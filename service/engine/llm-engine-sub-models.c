@@ -72,10 +72,10 @@ llm_engine_choose_sub_model (LlmEngine       *self,
     return llm_fail (error, LLMSVC_ERROR_INVALID_OPTION,
                      "sub-model is %u percent and least-sub-model %u: leave sub-model out to have "
                      "one chosen, or least-sub-model to have that one", percent, least);
-  request->sub_model = percent != 0 ? percent : 100;
-  request->least_sub_model = percent != 0 ? percent : least;
+  request->model.sub_model = percent != 0 ? percent : 100;
+  request->model.least_sub_model = percent != 0 ? percent : least;
   llm_engine_lower_call (self, request);
-  if (request->sub_model == 100 || self->settings->script != NULL)
+  if (request->model.sub_model == 100 || self->settings->script != NULL)
     return TRUE;
   if (self->companion == NULL && self->levels_error != NULL)
     return llm_fail (error, LLMSVC_ERROR_UNSUPPORTED,
@@ -86,7 +86,8 @@ llm_engine_choose_sub_model (LlmEngine       *self,
                      "sub-model: the model “%s” has no sub-models; prepare it with llmsvc-elastic, "
                      "or leave the option out", self->active->id);
   table = self->companion->sub_models;
-  request->sub_model = table->percent[llm_sub_models_find_level (table, request->sub_model)];
-  request->least_sub_model = request->sub_model;
+  request->model.sub_model =
+    table->percent[llm_sub_models_find_level (table, request->model.sub_model)];
+  request->model.least_sub_model = request->model.sub_model;
   return TRUE;
 }

@@ -23,17 +23,19 @@ describe (LlmGeneration *self)
   };
   LlmRequest *request = self->request;
   g_auto(GVariantDict) dict = G_VARIANT_DICT_INIT (NULL);
-  guint64 n_restoring = __atomic_load_n (&request->n_restoring, __ATOMIC_RELAXED);
-  guint forecast_ms = __atomic_load_n (&request->forecast_ms, __ATOMIC_RELAXED);
+  guint64 n_restoring = __atomic_load_n (&request->progress.n_restoring, __ATOMIC_RELAXED);
+  guint forecast_ms = __atomic_load_n (&request->progress.forecast_ms, __ATOMIC_RELAXED);
   gint64 waited_ms = (llm_clock_now_us () - request->arrived_us) / 1000;
 
-  if (!__atomic_load_n (&request->has_started, __ATOMIC_ACQUIRE))
+  if (!__atomic_load_n (&request->progress.has_started, __ATOMIC_ACQUIRE))
     {
       g_variant_dict_insert (&dict, "phase", "s", "queued");
       g_variant_dict_insert (&dict, "waits-for", "s",
-                             waits[__atomic_load_n (&request->waits_for, __ATOMIC_RELAXED)]);
+                             waits[__atomic_load_n (&request->progress.waits_for,
+                                                    __ATOMIC_RELAXED)]);
       g_variant_dict_insert (&dict, "ahead", "t",
-                             (guint64) __atomic_load_n (&request->n_ahead, __ATOMIC_RELAXED));
+                             (guint64) __atomic_load_n (&request->progress.n_ahead,
+                                                        __ATOMIC_RELAXED));
     }
   else if (n_restoring > 0)
     {
@@ -44,7 +46,8 @@ describe (LlmGeneration *self)
     {
       g_variant_dict_insert (&dict, "phase", "s", "prefill");
       g_variant_dict_insert (&dict, "done", "t",
-                             (guint64) __atomic_load_n (&request->n_prefilled, __ATOMIC_RELAXED));
+                             (guint64) __atomic_load_n (&request->progress.n_prefilled,
+                                                        __ATOMIC_RELAXED));
       g_variant_dict_insert (&dict, "total", "t", (guint64) request->prompt->len);
     }
   /* a forecast that has passed says nothing any more */
@@ -60,7 +63,8 @@ on_interval (gpointer data)
   g_autoptr(GVariant) progress = NULL;
   g_autofree char *text = NULL;
 
-  if (self->request == NULL || __atomic_load_n (&self->request->has_first, __ATOMIC_ACQUIRE))
+  if (self->request == NULL
+      || __atomic_load_n (&self->request->progress.has_first, __ATOMIC_ACQUIRE))
     {
       self->progress_timer = 0;
       return G_SOURCE_REMOVE;

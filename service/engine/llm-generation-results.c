@@ -17,7 +17,7 @@ get_call_target_ms (const LlmRequest       *request,
 {
   guint n_further = MAX (result->tokens->len, 1) - 1;
 
-  return request->call_share * (result->whole_ttft_ms + n_further * result->whole_tpot_ms);
+  return request->target.call_share * (result->whole_ttft_ms + n_further * result->whole_tpot_ms);
 }
 
 static gboolean
@@ -38,13 +38,14 @@ add_parts (GVariantDict           *dict,
            const LlmRequestResult *result)
 {
   gboolean has_parts =
-    request->ttft_share > 0 || request->tpot_share > 0 || request->call_share > 0;
+    request->target.ttft_share > 0 || request->target.tpot_share > 0
+      || request->target.call_share > 0;
 
   if (!has_parts || result->whole_ttft_ms <= 0)
     return;
   g_variant_dict_insert (dict, "whole-ttft-ms", "d", result->whole_ttft_ms);
   g_variant_dict_insert (dict, "whole-tpot-ms", "d", result->whole_tpot_ms);
-  if (request->call_share > 0)
+  if (request->target.call_share > 0)
     g_variant_dict_insert (dict, "call-target-ms", "d", get_call_target_ms (request, result));
 }
 
@@ -162,7 +163,7 @@ keeps_reasoning (LlmGeneration          *self,
 
   return result->n_reasoning == 0
          || (llm_template_get_features (template)->keeps_reasoning
-             && llm_reasoning_is_over (self->request->reasoning));
+             && llm_reasoning_is_over (self->request->answer.reasoning));
 }
 
 /* Notes in @turn the request that makes it. What a repeated one is told has no log-probabilities,

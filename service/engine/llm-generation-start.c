@@ -70,9 +70,9 @@ set_tools (LlmGeneration *self,
                          llm_model_get_tokenizer (call->model));
   self->reader = llm_call_reader_new (
     call->format, call->masks != NULL ? llm_mask_table_get_grammar (call->masks) : NULL);
-  request->on_bytes = llm_generation_request_bytes;
-  request->calls_marker = g_strdup (call->format->marker);
-  request->calls_at_start = call->format->is_at_start;
+  request->sink.on_bytes = llm_generation_request_bytes;
+  request->answer.calls_marker = g_strdup (call->format->marker);
+  request->answer.calls_at_start = call->format->is_at_start;
 }
 
 /* What the model may reason is no part of the text. */
@@ -84,7 +84,7 @@ set_reasoning (LlmCall    *call,
 
   if (call->raw != NULL || template == NULL || call->thought == LLM_THOUGHT_OVER)
     return;
-  request->reasoning =
+  request->answer.reasoning =
     llm_reasoning_new (llm_model_get_tokenizer (call->model),
                        llm_template_get_features (template)->think_begin,
                        llm_template_get_features (template)->think_end, call->thought,
@@ -116,19 +116,19 @@ fill_request (LlmGeneration *self,
       llm_context_set_session (context, request);
       llm_context_set_levels (context, call, request);
     }
-  request->n_ctx = n_ctx;
-  request->slides = slides_past (call, n_ctx, call->n_system);
-  request->n_system = call->n_system;
-  request->strips_space = call->raw == NULL;
+  request->window.n_ctx = n_ctx;
+  request->window.slides = slides_past (call, n_ctx, call->n_system);
+  request->window.n_system = call->n_system;
+  request->answer.strips_space = call->raw == NULL;
   if (call->continues)
     llm_call_fill_continue (call, request);
   set_tools (self, request);
   set_reasoning (call, request);
-  request->on_admitted = llm_generation_request_admitted;
-  request->on_text = llm_generation_request_text;
-  request->on_reasoning = llm_generation_request_reasoning;
-  request->on_logprobs = llm_generation_request_logprobs;
-  request->on_done = llm_generation_request_done;
+  request->sink.on_admitted = llm_generation_request_admitted;
+  request->sink.on_text = llm_generation_request_text;
+  request->sink.on_reasoning = llm_generation_request_reasoning;
+  request->sink.on_logprobs = llm_generation_request_logprobs;
+  request->sink.on_done = llm_generation_request_done;
   return call->engine->settings->script != NULL
            ? llm_engine_script_reply (call, request, error)
            : llm_engine_fill_decoder (call->engine, request, call->options, call->masks,
@@ -149,7 +149,7 @@ submit (GTask   *task,
       llm_call_fail (task, error);
       return;
     }
-  request->data = g_object_ref (self);
+  request->sink.data = g_object_ref (self);
   self->request = g_steal_pointer (&request);
   llm_engine_submit (call->engine, self->request);
 }

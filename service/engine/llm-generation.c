@@ -77,8 +77,8 @@ request_stop (LlmGeneration *self,
 
   if (self->request == NULL)
     return;
-  __atomic_compare_exchange_n (&self->request->stop_request, &running, end, FALSE, __ATOMIC_RELEASE,
-                               __ATOMIC_RELAXED);
+  __atomic_compare_exchange_n (&self->request->progress.stop_request, &running, end, FALSE,
+                               __ATOMIC_RELEASE, __ATOMIC_RELAXED);
   llm_executor_poke (self->engine->executor);
 }
 
@@ -96,7 +96,7 @@ on_stalled (gpointer data)
 static void
 wait_for_reader (LlmGeneration *self)
 {
-  __atomic_store_n (&self->request->is_blocked, TRUE, __ATOMIC_RELEASE);
+  __atomic_store_n (&self->request->progress.is_blocked, TRUE, __ATOMIC_RELEASE);
   if (self->stall_timer == 0)
     self->stall_timer =
       g_timeout_add_seconds (self->engine->settings->stall_timeout_s, on_stalled, self);
@@ -170,7 +170,7 @@ on_sink_drained (gpointer data)
   g_clear_handle_id (&self->stall_timer, g_source_remove);
   if (self->request != NULL)
     {
-      __atomic_store_n (&self->request->is_blocked, FALSE, __ATOMIC_RELEASE);
+      __atomic_store_n (&self->request->progress.is_blocked, FALSE, __ATOMIC_RELEASE);
       llm_executor_poke (self->engine->executor);
     }
 }
@@ -286,11 +286,11 @@ llm_generation_get_state (LlmGeneration *self)
     return LLM_GENERATION_DONE;
   if (request == NULL)
     return LLM_GENERATION_QUEUED;
-  if (__atomic_load_n (&request->is_blocked, __ATOMIC_ACQUIRE))
+  if (__atomic_load_n (&request->progress.is_blocked, __ATOMIC_ACQUIRE))
     return LLM_GENERATION_PARKED;
-  if (__atomic_load_n (&request->has_first, __ATOMIC_ACQUIRE))
+  if (__atomic_load_n (&request->progress.has_first, __ATOMIC_ACQUIRE))
     return LLM_GENERATION_WRITING;
-  if (__atomic_load_n (&request->has_started, __ATOMIC_ACQUIRE))
+  if (__atomic_load_n (&request->progress.has_started, __ATOMIC_ACQUIRE))
     return LLM_GENERATION_READING;
   return LLM_GENERATION_QUEUED;
 }

@@ -45,11 +45,12 @@ find_state (const LlmInstance *instance,
 static GByteArray *
 find_states (const LlmRequest *request)
 {
+  const GByteArray *levels = request->model.levels;
   GByteArray *states = g_byte_array_sized_new (request->prompt->len);
 
   g_byte_array_set_size (states, request->prompt->len);
-  for (guint i = 0; request->levels != NULL && i < MIN (request->levels->len, states->len); i++)
-    states->data[i] = find_state (request->runner->instance, request->levels->data[i]);
+  for (guint i = 0; levels != NULL && i < MIN (levels->len, states->len); i++)
+    states->data[i] = find_state (request->runner->instance, levels->data[i]);
   return states;
 }
 
@@ -119,15 +120,15 @@ resolve_fractions (LlmRequest *request)
   llm_request_price_whole (request, &whole_us, &token_us);
   result->whole_ttft_ms = whole_us / 1000;
   result->whole_tpot_ms = token_us / 1000;
-  if (request->ttft_share > 0)
-    result->slo.ttft_ms = request->ttft_share * result->whole_ttft_ms;
-  if (request->tpot_share > 0)
-    result->slo.tpot_ms = request->tpot_share * result->whole_tpot_ms;
+  if (request->target.ttft_share > 0)
+    result->slo.ttft_ms = request->target.ttft_share * result->whole_ttft_ms;
+  if (request->target.tpot_share > 0)
+    result->slo.tpot_ms = request->target.tpot_share * result->whole_tpot_ms;
   request->entry.slo = result->slo;
-  if (request->call_share > 0)
+  if (request->target.call_share > 0)
     {
-      tighten (&request->entry.slo.ttft_ms, request->call_share * result->whole_ttft_ms);
-      tighten (&request->entry.slo.tpot_ms, request->call_share * result->whole_tpot_ms);
+      tighten (&request->entry.slo.ttft_ms, request->target.call_share * result->whole_ttft_ms);
+      tighten (&request->entry.slo.tpot_ms, request->target.call_share * result->whole_tpot_ms);
     }
 }
 
@@ -140,7 +141,7 @@ is_overloaded (const LlmRequest  *request,
   const LlmExecutor *executor = request->executor;
   double wanted_us = MAX (slo->ttft_ms * 1000, forecast->alone_us);
 
-  return request->on_admitted != NULL && !executor->config.is_fifo
+  return request->sink.on_admitted != NULL && !executor->config.is_fifo
          && executor->config.overload_factor > 0
          && slo->class < LLM_SLO_BACKGROUND && slo->ttft_ms > 0
          && forecast->latest_us > executor->config.overload_factor * wanted_us;
@@ -217,7 +218,8 @@ price (LlmRequest *request,
   request->result.forecast_ms =
       (forecast.first_us + (double) (now - request->arrived_us)) / 1000;
   request->result.forecast_tpot_ms = forecast.token_us / 1000;
-  __atomic_store_n (&request->forecast_ms, (guint) CLAMP (request->result.forecast_ms, 1, 1e9),
+  __atomic_store_n (&request->progress.forecast_ms,
+                    (guint) CLAMP (request->result.forecast_ms, 1, 1e9),
                     __ATOMIC_RELAXED);
   if (!is_overloaded (request, slo, &forecast))
     return TRUE;
@@ -272,23 +274,23 @@ admit (LlmRequest *request)
       decoder->class->begin (decoder, (const gint32 *) request->prompt->data,
                              request->prompt->len);
       request->stream = llm_text_stream_new (llm_model_get_tokenizer (runner->instance->model),
-                                             (const char *const *) request->stops,
-                                             request->strips_space);
-      if (request->begun != NULL)
-        llm_text_stream_push_bytes (request->stream, request->begun->str, request->begun->len,
-                                    request->text);
-      if (request->calls_marker != NULL)
-        llm_text_stream_set_marker (request->stream, request->calls_marker,
-                                    request->calls_at_start);
+                                             (const char *const *) request->answer.stops,
+                                             request->answer.strips_space);
+      if (request->answer.begun != NULL)
+        llm_text_stream_push_bytes (request->stream, request->answer.begun->str,
+                                    request->answer.begun->len, request->output.text);
+      if (request->answer.calls_marker != NULL)
+        llm_text_stream_set_marker (request->stream, request->answer.calls_marker,
+                                    request->answer.calls_at_start);
     }
 
-  if (n_left == 0 && request->is_resident)
+  if (n_left == 0 && request->room.is_resident)
     {
       llm_request_end (request, LLM_FINISH_STOP, NULL);
       return;
     }
   request->entry.n_prompt = n_left;
-  request->entry.restore_bytes = request->restore_bytes;
+  request->entry.restore_bytes = request->room.restore_bytes;
   request->entry.n_decode = request->decoder != NULL ? request->decoder->n_rows : 1;
   llm_scheduler_add (runner->scheduler, &request->entry);
   llm_executor_post_admission (request->executor, request);
@@ -369,7 +371,7 @@ llm_executor_begin_request (LlmExecutor *self,
       request->states = find_states (request);
       llm_request_set_lacking (request,
                                table->n_levels - 1
-                                 - llm_sub_models_find_level (table, request->sub_model));
+                                 - llm_sub_models_find_level (table, request->model.sub_model));
       join_runners (runner);
     }
   if (runner == NULL || !check_prompt (request, &error))
@@ -377,15 +379,17 @@ llm_executor_begin_request (LlmExecutor *self,
       llm_request_end (request, LLM_FINISH_FAILED, error);
       return;
     }
-  g_assert (request->prompt->len > 0 && (request->slides || request->prompt->len <= request->n_ctx));
+  g_assert (request->prompt->len > 0
+            && (request->window.slides || request->prompt->len <= request->window.n_ctx));
 
-  if (request->session_id != 0)
+  if (request->memory.session_id != 0)
     {
-      request->session = g_hash_table_lookup (runner->sessions, &request->session_id);
+      request->session = g_hash_table_lookup (runner->sessions, &request->memory.session_id);
       if (request->session == NULL)
         {
-          request->session = llm_session_new (request->session_id, request->app, request->context,
-                                              request->is_named, self->ledger,
+          request->session = llm_session_new (request->memory.session_id, request->app,
+                                              request->memory.context,
+                                              request->memory.is_named, self->ledger,
                                               runner->instance->store);
           g_hash_table_insert (runner->sessions, &request->session->id, request->session);
         }

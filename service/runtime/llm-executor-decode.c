@@ -42,7 +42,7 @@ find_costs (LlmRequest    *request,
     return FALSE;
   LLM_EACH (const LlmRequest, other, request->executor->requests)
     if (other != request && other->runner == request->runner && other->decoder != NULL
-        && other->is_resident && !other->entry.is_suspended && other->entry.n_prompt == 0)
+        && other->room.is_resident && !other->entry.is_suspended && other->entry.n_prompt == 0)
       {
         depth += other->entry.depth;
         n_others++;
@@ -115,9 +115,9 @@ llm_request_await_next (LlmRequest *request)
     draft (request);
   if (delay_us == 0)
     return;
-  request->due_us = delay_us == G_MAXINT64 ? delay_us : llm_clock_now_us () + delay_us;
+  request->times.due_us = delay_us == G_MAXINT64 ? delay_us : llm_clock_now_us () + delay_us;
   /* a model would be busy with the prompt */
-  __atomic_store_n (&request->has_started, TRUE, __ATOMIC_RELEASE);
+  __atomic_store_n (&request->progress.has_started, TRUE, __ATOMIC_RELEASE);
 }
 
 /* Whether there is a position for @n tokens more: where there is none, the window slides, if it
@@ -127,9 +127,9 @@ has_room (LlmRequest *request)
 {
   LlmSession *session = request->session;
 
-  if (session->seq->length < request->n_ctx)
+  if (session->seq->length < request->window.n_ctx)
     return TRUE;
-  if (!request->slides)
+  if (!request->window.slides)
     return FALSE;
   llm_session_slide (session, request->prompt, request->states, llm_request_get_n_sinks (request),
                      llm_request_get_n_slid (request, session->tokens->len + 1));
@@ -141,13 +141,13 @@ note_token (LlmRequest *request,
             gint32      token)
 {
   g_array_append_val (request->result.tokens, token);
-  request->last_us = llm_clock_now_us ();
-  llm_sched_entry_note_token (&request->entry, request->last_us);
+  request->times.last_us = llm_clock_now_us ();
+  llm_sched_entry_note_token (&request->entry, request->times.last_us);
   llm_figure_board_count_token (&request->executor->board);
-  if (request->first_us > 0)
+  if (request->times.first_us > 0)
     return;
-  request->first_us = request->last_us;
-  __atomic_store_n (&request->has_first, TRUE, __ATOMIC_RELEASE);
+  request->times.first_us = request->times.last_us;
+  __atomic_store_n (&request->progress.has_first, TRUE, __ATOMIC_RELEASE);
 }
 
 /* A token before the answer, or of its beginning. Returns whether a stop string is complete. */
@@ -159,19 +159,20 @@ take_reasoning (LlmRequest *request,
   g_autoptr(GString) bytes = g_string_new (NULL);
   gboolean has_stop;
 
-  llm_reasoning_push (request->reasoning, token, request->thoughts, tokens, bytes);
-  has_stop = llm_text_stream_push_bytes (request->stream, bytes->str, bytes->len, request->text);
+  llm_reasoning_push (request->answer.reasoning, token, request->output.thoughts, tokens, bytes);
+  has_stop = llm_text_stream_push_bytes (request->stream, bytes->str, bytes->len,
+                                         request->output.text);
   for (guint i = 0; i < tokens->len; i++)
     has_stop |= llm_text_stream_push (request->stream, g_array_index (tokens, gint32, i),
-                                      request->text);
+                                      request->output.text);
   return has_stop;
 }
 
 static gboolean
 is_inside (const LlmRequest *request)
 {
-  return request->reasoning != NULL
-         && llm_reasoning_get_thought (request->reasoning) == LLM_THOUGHT_INSIDE;
+  return request->answer.reasoning != NULL
+         && llm_reasoning_get_thought (request->answer.reasoning) == LLM_THOUGHT_INSIDE;
 }
 
 /* Takes the token that follows a row; what ends the request, or RUNNING. */
@@ -191,16 +192,16 @@ take_token (LlmRequest *request,
       return LLM_FINISH_STOP;
     }
 
-  if (request->reasoning != NULL && !llm_reasoning_is_over (request->reasoning))
+  if (request->answer.reasoning != NULL && !llm_reasoning_is_over (request->answer.reasoning))
     {
       has_stop = take_reasoning (request, token);
     }
   else
     {
-      has_stop = llm_text_stream_push (request->stream, token, request->text);
-      if (request->on_bytes != NULL)
+      has_stop = llm_text_stream_push (request->stream, token, request->output.text);
+      if (request->sink.on_bytes != NULL)
         llm_token_trie_decode (llm_model_get_tokenizer (request->runner->instance->model), token,
-                               request->bytes);
+                               request->output.bytes);
     }
   if (decoder->class->holds_text == NULL || !decoder->class->holds_text (decoder))
     llm_executor_post_text (request->executor, request);
@@ -208,8 +209,9 @@ take_token (LlmRequest *request,
     return LLM_FINISH_STOP_STRING;
   if (request->result.tokens->len >= request->max_tokens)
     return LLM_FINISH_LENGTH;
-  return request->repeats != NULL
-             && llm_repeats_push (request->repeats, (const gint32 *) request->result.tokens->data,
+  return request->answer.repeats != NULL
+             && llm_repeats_push (request->answer.repeats,
+                                  (const gint32 *) request->result.tokens->data,
                                   request->result.tokens->len)
            ? LLM_FINISH_REPEATS
            : LLM_FINISH_RUNNING;
@@ -256,10 +258,10 @@ llm_request_take_logits (LlmRequest *request,
       const float *logits = llm_forward_get_logits (forward, first + node);
       gint32 token = decoder->class->consume (decoder, logits, &error);
 
-      if (token >= 0 && request->n_logprobs >= 0)
-        llm_logprobs_append (request->logprobs,
+      if (token >= 0 && request->answer.n_logprobs >= 0)
+        llm_logprobs_append (request->output.logprobs,
                              llm_model_get_tokenizer (request->runner->instance->model), logits,
-                             token, (guint) request->n_logprobs);
+                             token, (guint) request->answer.n_logprobs);
       finish = token < 0 ? LLM_FINISH_FAILED : take_token (request, token);
       path[n_path++] = node;
       node = llm_draft_tree_find_child (&request->rows, node, token);

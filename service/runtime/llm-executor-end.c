@@ -12,12 +12,13 @@ set_times (LlmRequest *request)
 {
   LlmRequestResult *result = &request->result;
 
-  if (request->first_us > 0)
-    result->ttft_ms = (request->first_us - request->arrived_us) / 1000.0;
-  if (request->started_us > 0)
-    result->queue_ms = (double) (request->started_us - request->arrived_us) / 1000;
+  if (request->times.first_us > 0)
+    result->ttft_ms = (request->times.first_us - request->arrived_us) / 1000.0;
+  if (request->times.started_us > 0)
+    result->queue_ms = (double) (request->times.started_us - request->arrived_us) / 1000;
   if (result->tokens->len > 1)
-    result->tpot_ms = (request->last_us - request->first_us) / 1000.0 / (result->tokens->len - 1);
+    result->tpot_ms = (request->times.last_us - request->times.first_us) / 1000.0
+                      / (result->tokens->len - 1);
 }
 
 static void
@@ -31,11 +32,11 @@ leave_session (LlmRequest *request)
       request->result.n_slid = session->seq->n_slid;
       request->result.took_quantized = session->seq->took_quantized;
     }
-  if (request->is_resident)
+  if (request->room.is_resident)
     request->result.kv_bits = llm_kv_seq_get_bits (session->seq);
-  if (request->is_resident)
+  if (request->room.is_resident)
     llm_session_end_call (session);
-  request->is_resident = FALSE;
+  request->room.is_resident = FALSE;
   session->is_busy = FALSE;
   session->used_us = llm_clock_now_us ();
   session->n_settled = session->tokens->len;
@@ -52,11 +53,11 @@ finish_reasoning (LlmRequest *request)
 {
   g_autoptr(GArray) tokens = g_array_new (FALSE, FALSE, sizeof (gint32));
 
-  llm_reasoning_finish (request->reasoning, request->thoughts, tokens);
+  llm_reasoning_finish (request->answer.reasoning, request->output.thoughts, tokens);
   for (guint i = 0; i < tokens->len; i++)
     (void) llm_text_stream_push (request->stream, g_array_index (tokens, gint32, i),
-                                 request->text);
-  request->result.n_reasoning = llm_reasoning_get_n (request->reasoning);
+                                 request->output.text);
+  request->result.n_reasoning = llm_reasoning_get_n (request->answer.reasoning);
 }
 
 void
@@ -69,10 +70,10 @@ llm_request_end (LlmRequest   *request,
   llm_request_leave_steps (request);
   if (request->stream != NULL && finish != LLM_FINISH_FAILED)
     {
-      if (request->reasoning != NULL)
+      if (request->answer.reasoning != NULL)
         finish_reasoning (request);
       if (finish != LLM_FINISH_STOP_STRING)
-        llm_text_stream_finish (request->stream, request->text);
+        llm_text_stream_finish (request->stream, request->output.text);
       llm_executor_post_text (executor, request);
     }
 
@@ -87,7 +88,7 @@ llm_request_end (LlmRequest   *request,
   if (request->session != NULL)
     leave_session (request);
 
-  request->is_urgent = FALSE;
+  request->room.is_urgent = FALSE;
   llm_request_ref (request);
   g_ptr_array_remove (executor->requests, request);
   llm_executor_publish (executor);

@@ -317,7 +317,7 @@ llm_executor_find_preemptible (LlmExecutor *self)
   LlmRequest *best = NULL;
 
   LLM_EACH (LlmRequest, request, self->requests)
-    if (request->is_resident
+    if (request->room.is_resident
         && (best == NULL || request->slo.class > best->slo.class
             || (request->slo.class == best->slo.class
                 && request->arrived_us >= best->arrived_us)))
@@ -332,10 +332,10 @@ llm_request_preempt (LlmRequest *request)
 
   llm_request_leave_steps (request);
   llm_kv_seq_preempt (request->session->seq);
-  request->is_resident = FALSE;
+  request->room.is_resident = FALSE;
   request->session->n_settled = 0;
-  if (request->preempted_us == 0)
-    request->preempted_us = now;
-  request->resume_us = now + PREEMPT_US;
+  if (request->room.preempted_us == 0)
+    request->room.preempted_us = now;
+  request->room.resume_us = now + PREEMPT_US;
   llm_sched_entry_set_suspended (&request->entry, TRUE);
 }

@@ -22,7 +22,7 @@ llm_executor_is_running (LlmExecutor     *self,
                          const LlmRunner *runner)
 {
   LLM_EACH (const LlmRequest, request, self->requests)
-    if (request->is_resident && (runner == NULL || request->runner == runner))
+    if (request->room.is_resident && (runner == NULL || request->runner == runner))
       return TRUE;
   return FALSE;
 }
@@ -96,8 +96,8 @@ llm_executor_publish (LlmExecutor *self)
     add_runner (&figures, runner);
   LLM_EACH (const LlmRequest, request, self->requests)
     {
-      is_urgent = is_urgent || request->is_urgent;
-      if (request->is_resident)
+      is_urgent = is_urgent || request->room.is_urgent;
+      if (request->room.is_resident)
         figures.busy_kv_bytes += llm_kv_seq_get_own_bytes (request->session->seq);
     }
   figures.idle_kv_bytes -= MIN (figures.busy_kv_bytes, figures.idle_kv_bytes);

@@ -48,15 +48,16 @@ deliver_text (LlmCommand *base)
   LlmRequest *request = answer->news.request;
   const GString *text = answer->text, *thoughts = answer->thoughts;
 
-  if (thoughts->len > 0 && request->on_reasoning != NULL)
-    request->on_reasoning (request, thoughts->str, thoughts->len, request->data);
+  if (thoughts->len > 0 && request->sink.on_reasoning != NULL)
+    request->sink.on_reasoning (request, thoughts->str, thoughts->len, request->sink.data);
   if (text->len > 0)
-    request->on_text (request, text->str, text->len, request->data);
+    request->sink.on_text (request, text->str, text->len, request->sink.data);
   if (answer->bytes->len > 0)
-    request->on_bytes (request, answer->bytes->str, answer->bytes->len, request->data);
+    request->sink.on_bytes (request, answer->bytes->str, answer->bytes->len, request->sink.data);
   if (answer->logprobs->len > 0)
-    request->on_logprobs (request, answer->logprobs->str, request->data);
-  __atomic_fetch_sub (&request->n_unread, text->len + thoughts->len + answer->logprobs->len,
+    request->sink.on_logprobs (request, answer->logprobs->str, request->sink.data);
+  __atomic_fetch_sub (&request->progress.n_unread,
+                      text->len + thoughts->len + answer->logprobs->len,
                       __ATOMIC_RELEASE);
 }
 
@@ -78,18 +79,18 @@ llm_executor_post_text (LlmExecutor *self,
 {
   AnswerNews *answer;
 
-  if (request->text->len + request->thoughts->len + request->logprobs->len
-        + request->bytes->len == 0)
+  if (request->output.text->len + request->output.thoughts->len + request->output.logprobs->len
+        + request->output.bytes->len == 0)
     return;
   answer = llm_command_new_of (AnswerNews, self, NULL, clear_answer);
   answer->news.request = llm_request_ref (request);
-  answer->text = take_text (&request->text, request->result.text);
-  answer->thoughts = take_text (&request->thoughts, request->result.reasoning);
-  answer->logprobs = g_steal_pointer (&request->logprobs);
-  request->logprobs = g_string_new (NULL);
-  answer->bytes = g_steal_pointer (&request->bytes);
-  request->bytes = g_string_new (NULL);
-  __atomic_fetch_add (&request->n_unread,
+  answer->text = take_text (&request->output.text, request->result.text);
+  answer->thoughts = take_text (&request->output.thoughts, request->result.reasoning);
+  answer->logprobs = g_steal_pointer (&request->output.logprobs);
+  request->output.logprobs = g_string_new (NULL);
+  answer->bytes = g_steal_pointer (&request->output.bytes);
+  request->output.bytes = g_string_new (NULL);
+  __atomic_fetch_add (&request->progress.n_unread,
                       answer->text->len + answer->thoughts->len + answer->logprobs->len,
                       __ATOMIC_RELEASE);
   llm_command_reply (&answer->news.base, deliver_text);
@@ -111,14 +112,14 @@ deliver_admission (LlmCommand *base)
 {
   LlmRequest *request = ((RequestNews *) base)->request;
 
-  request->on_admitted (request, request->data);
+  request->sink.on_admitted (request, request->sink.data);
 }
 
 void
 llm_executor_post_admission (LlmExecutor *self,
                              LlmRequest  *request)
 {
-  if (request->on_admitted != NULL)
+  if (request->sink.on_admitted != NULL)
     post_news (self, request, deliver_admission);
 }
 
@@ -127,7 +128,7 @@ deliver_end (LlmCommand *base)
 {
   LlmRequest *request = ((RequestNews *) base)->request;
 
-  request->on_done (request, &request->result, request->data);
+  request->sink.on_done (request, &request->result, request->sink.data);
 }
 
 void

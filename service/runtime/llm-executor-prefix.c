@@ -48,7 +48,7 @@ find_shareable (LlmRequest       *request,
   *best = NULL;
   for (GList *l = runner->prefixes.tail; l != NULL; l = l->prev)
     look_at (request, l->data, states, n_max, FALSE, best, &n_best);
-  for (int any = FALSE; any <= request->shares_any; any++)
+  for (int any = FALSE; any <= request->memory.shares_any; any++)
     LLM_EACH_VALUE (LlmSession, session, runner->sessions)
       look_at (request, session, states, n_max, any, best, &n_best);
   return n_best;

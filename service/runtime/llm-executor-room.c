@@ -20,8 +20,8 @@ guint
 llm_request_get_n_slid (const LlmRequest *request,
                         guint             n_tokens)
 {
-  return request->slides
-           ? llm_window_get_n_slid (n_tokens, request->n_ctx,
+  return request->window.slides
+           ? llm_window_get_n_slid (n_tokens, request->window.n_ctx,
                                     request->executor->instance_config.chunk_slots)
            : 0;
 }
@@ -29,7 +29,8 @@ llm_request_get_n_slid (const LlmRequest *request,
 guint
 llm_request_get_n_sinks (const LlmRequest *request)
 {
-  return llm_window_get_sinks (request->n_system, request->executor->instance_config.chunk_slots);
+  return llm_window_get_sinks (request->window.n_system,
+                               request->executor->instance_config.chunk_slots);
 }
 
 /* --- waiting --- */
@@ -39,9 +40,9 @@ llm_request_stays_preempted (LlmRequest *request,
                              gint64      now)
 {
   if (!__atomic_load_n (&request->executor->is_pressed, __ATOMIC_ACQUIRE)
-      || request->preempted_us == 0 || now >= request->preempted_us + WAIT_US)
+      || request->room.preempted_us == 0 || now >= request->room.preempted_us + WAIT_US)
     return FALSE;
-  request->resume_us = MIN (now + RETRY_US, request->preempted_us + WAIT_US);
+  request->room.resume_us = MIN (now + RETRY_US, request->room.preempted_us + WAIT_US);
   return TRUE;
 }
 
@@ -56,14 +57,14 @@ llm_request_may_wait (LlmRequest *request)
 
   if (!llm_ledger_may_wait (executor->ledger, bytes > own ? bytes - own : 0))
     return FALSE;
-  if (request->stuck_us == 0)
-    request->stuck_us = now;
+  if (request->room.stuck_us == 0)
+    request->room.stuck_us = now;
   if (executor->config.short_wait_s > 0
-      && now - request->stuck_us >= (gint64) executor->config.short_wait_s * G_USEC_PER_SEC)
+      && now - request->room.stuck_us >= (gint64) executor->config.short_wait_s * G_USEC_PER_SEC)
     return FALSE;
-  if (request->preempted_us == 0)
-    request->preempted_us = now;
-  request->resume_us = now + RETRY_US;
+  if (request->room.preempted_us == 0)
+    request->room.preempted_us = now;
+  request->room.resume_us = now + RETRY_US;
   return TRUE;
 }
 
@@ -72,10 +73,11 @@ llm_request_make_urgent (LlmRequest *request)
 {
   gint64 now = llm_clock_now_us ();
 
-  if (request->is_urgent || request->preempted_us == 0 || now < request->preempted_us + WAIT_US)
+  if (request->room.is_urgent || request->room.preempted_us == 0
+      || now < request->room.preempted_us + WAIT_US)
     return FALSE;
-  request->is_urgent = TRUE;
-  request->urgent_us = now;
+  request->room.is_urgent = TRUE;
+  request->room.urgent_us = now;
   llm_ledger_set_urgent (request->executor->ledger, TRUE);
   return TRUE;
 }
@@ -83,7 +85,7 @@ llm_request_make_urgent (LlmRequest *request)
 gboolean
 llm_request_is_protected (LlmRequest *request)
 {
-  return request->is_urgent && llm_clock_now_us () < request->urgent_us + PROTECTED_US
+  return request->room.is_urgent && llm_clock_now_us () < request->room.urgent_us + PROTECTED_US
          && llm_ledger_get_excess (request->executor->ledger) == 0;
 }
 
@@ -111,16 +113,17 @@ llm_request_lock_chunks (LlmRequest *request,
   guint n_missing;
   LlmKvPlan plan;
 
-  session->seq->is_exact = request->is_exact;
+  session->seq->is_exact = request->memory.is_exact;
   session->seq->restore_us = request->result.slo.ttft_ms * 1000;
   session->store->is_short = __atomic_load_n (&request->executor->is_pressed, __ATOMIC_ACQUIRE);
-  while (!request->is_resident)
+  while (!request->room.is_resident)
     {
       g_autoptr(GError) no_room = NULL;
 
-      request->is_resident = llm_runner_take_weights (request->runner, request->level, &no_room)
+      request->room.is_resident = llm_runner_take_weights (request->runner, request->model.level,
+                                                           &no_room)
                              && llm_kv_seq_begin_call (session->seq, n_new, &plan, &no_room);
-      if (!request->is_resident && llm_executor_make_room (request->executor, bytes) == 0
+      if (!request->room.is_resident && llm_executor_make_room (request->executor, bytes) == 0
           && !preempt_other (request) && !llm_request_make_urgent (request))
         {
           if (session->seq->is_locked)
@@ -136,8 +139,8 @@ llm_request_lock_chunks (LlmRequest *request,
              plan.n_read, plan.read_bytes, plan.read_us / 1000, plan.n_recomputed,
              plan.compute_us / 1000);
 
-  request->restore_bytes = plan.read_bytes;
-  request->restore_us = llm_clock_now_us ();
+  request->room.restore_bytes = plan.read_bytes;
+  request->room.restore_us = llm_clock_now_us ();
   llm_request_count_left (request, &n_missing);
   if (n_missing > 0)
     session->n_settled = 0;

@@ -30,7 +30,7 @@ G_STATIC_ASSERT (LLM_DRAFT_MAX_NODES == LLM_TREE_MAX_NODES);
 static gboolean
 is_blocked (LlmRequest *request)
 {
-  return __atomic_load_n (&request->is_blocked, __ATOMIC_ACQUIRE);
+  return __atomic_load_n (&request->progress.is_blocked, __ATOMIC_ACQUIRE);
 }
 
 /* It found no room, and no other request will make any. */
@@ -40,7 +40,7 @@ fail_without_room (LlmRequest *request,
 {
   g_autoptr(GError) owned = error;
 
-  if (request->stuck_us > 0)
+  if (request->room.stuck_us > 0)
     {
       g_clear_error (&owned);
       llm_fail (&owned, LLMSVC_ERROR_NO_MEMORY,
@@ -58,14 +58,14 @@ resume_preempted (LlmExecutor *self,
   guint n_resident = 0;
 
   LLM_EACH (const LlmRequest, request, self->requests)
-    n_resident += request->is_resident;
+    n_resident += request->room.is_resident;
 
   for (guint i = self->requests->len; i-- > 0;)
     {
       LlmRequest *request = g_ptr_array_index (self->requests, i);
       GError *error = NULL;
 
-      if (request->is_resident || request->is_opening || now < request->resume_us
+      if (request->room.is_resident || request->is_opening || now < request->room.resume_us
           || is_blocked (request) || llm_request_stays_preempted (request, now))
         continue;
       if (llm_request_lock_chunks (request, &error))
@@ -75,7 +75,7 @@ resume_preempted (LlmExecutor *self,
           continue;
         }
       if (n_resident > 0)
-        request->resume_us = now + RETRY_US;
+        request->room.resume_us = now + RETRY_US;
       else if (!llm_request_may_wait (request))
         {
           fail_without_room (request, error);
@@ -94,15 +94,16 @@ publish_progress (LlmRequest *request)
 
   if (request->result.tokens->len > 0)
     return;
-  __atomic_store_n (&request->waits_for,
+  __atomic_store_n (&request->progress.waits_for,
                     request->is_opening ? LLM_REQUEST_WAIT_STORAGE
-                    : request->is_resident ? LLM_REQUEST_WAIT_TURN : LLM_REQUEST_WAIT_MEMORY,
+                    : request->room.is_resident ? LLM_REQUEST_WAIT_TURN : LLM_REQUEST_WAIT_MEMORY,
                     __ATOMIC_RELAXED);
-  __atomic_store_n (&request->n_prefilled, request->prompt->len - n_left, __ATOMIC_RELAXED);
-  __atomic_store_n (&request->n_ahead,
+  __atomic_store_n (&request->progress.n_prefilled, request->prompt->len - n_left,
+                    __ATOMIC_RELAXED);
+  __atomic_store_n (&request->progress.n_ahead,
                     llm_scheduler_count_ahead (request->runner->scheduler, entry),
                     __ATOMIC_RELAXED);
-  __atomic_store_n (&request->n_restoring, request->restore_bytes, __ATOMIC_RELAXED);
+  __atomic_store_n (&request->progress.n_restoring, request->room.restore_bytes, __ATOMIC_RELAXED);
 }
 
 void
@@ -118,7 +119,7 @@ llm_executor_sweep (LlmExecutor *self)
   for (guint i = self->requests->len; i-- > 0;)
     {
       LlmRequest *request = g_ptr_array_index (self->requests, i);
-      LlmFinish finish = __atomic_load_n (&request->stop_request, __ATOMIC_ACQUIRE);
+      LlmFinish finish = __atomic_load_n (&request->progress.stop_request, __ATOMIC_ACQUIRE);
 
       if (finish != LLM_FINISH_RUNNING)
         llm_request_end (request, finish, NULL);
@@ -128,11 +129,12 @@ llm_executor_sweep (LlmExecutor *self)
         publish_progress (request);
       else
         {
-          if (request->due_us <= now)
-            request->due_us = 0;
+          if (request->times.due_us <= now)
+            request->times.due_us = 0;
           llm_sched_entry_set_suspended (
-            &request->entry, !request->is_resident || request->due_us > 0 || is_blocked (request)
-                               || __atomic_load_n (&request->n_unread, __ATOMIC_ACQUIRE)
+            &request->entry, !request->room.is_resident || request->times.due_us > 0
+              || is_blocked (request)
+                               || __atomic_load_n (&request->progress.n_unread, __ATOMIC_ACQUIRE)
                                     > MAX_UNREAD_BYTES);
           publish_progress (request);
         }
@@ -149,7 +151,7 @@ propose (LlmRequest *request,
 {
   LlmDecoder *decoder = request->decoder;
   LlmDraftTree *tree = &request->rows;
-  guint n_positions = request->n_ctx - request->session->seq->length;
+  guint n_positions = request->window.n_ctx - request->session->seq->length;
 
   tree->n_max = MAX (MIN (MIN (n, decoder->n_rows), n_positions), 1);
   tree->max_depth = request->max_tokens - request->result.tokens->len - 1;
@@ -283,15 +285,16 @@ add_rows (LlmRequest   *request,
                              decodes || (request->decoder != NULL && i + 1 == n_left));
 
       /* what another level computed, and was lost, needs its weights again */
-      request->level = MAX (request->level, llm_sub_models_find_level (table, row->sub_model));
+      request->model.level = MAX (request->model.level, llm_sub_models_find_level (table,
+                                                                                   row->sub_model));
       if (decodes)
         set_node (row, &request->rows, i, first);
     }
   g_ptr_array_add (step->sequences, session->seq);
   step->budgets[step->n_budgets++] = *budget;
-  if (request->started_us == 0)
-    request->started_us = llm_clock_now_us ();
-  __atomic_store_n (&request->has_started, TRUE, __ATOMIC_RELEASE);
+  if (request->times.started_us == 0)
+    request->times.started_us = llm_clock_now_us ();
+  __atomic_store_n (&request->progress.has_started, TRUE, __ATOMIC_RELEASE);
   return TRUE;
 }
 
@@ -334,9 +337,9 @@ make_way (LlmRequest   *request,
       llm_request_preempt (other);
       return TRUE;
     }
-  request->is_resident = FALSE;
+  request->room.is_resident = FALSE;
   other = llm_executor_find_preemptible (request->executor);
-  request->is_resident = TRUE;
+  request->room.is_resident = TRUE;
   if (other == NULL)
     {
       if (!llm_request_may_wait (request))
@@ -398,7 +401,7 @@ collect_rows (LlmQueueStep       *step,
       LlmRequest *request = llm_request_of (budget.entry);
       guint n_left = llm_request_count_left (request, NULL);
 
-      if (!request->is_resident)
+      if (!request->room.is_resident)
         continue;  /* it was preempted for one before it here */
       budget.n_rows = MIN (budget.n_rows, MAX (n_rows - MIN (step->rows->len, n_rows), 1));
       llm_request_review_level (request);
@@ -473,11 +476,11 @@ static void
 note_restored (LlmRequest         *request,
                const LlmQueueStep *step)
 {
-  if (request->restore_bytes > 0 && step->waited_us > request->restore_us)
+  if (request->room.restore_bytes > 0 && step->waited_us > request->room.restore_us)
     llm_cost_model_observe_restore (&request->runner->scheduler->costs,
-                                    request->restore_bytes,
-                                    (double) (step->waited_us - request->restore_us));
-  request->restore_bytes = 0;
+                                    request->room.restore_bytes,
+                                    (double) (step->waited_us - request->room.restore_us));
+  request->room.restore_bytes = 0;
   llm_sched_entry_set_restored (&request->entry);
 }
 
@@ -490,8 +493,8 @@ finish_rows (LlmRequest         *request,
 {
   guint n_missing = 0;
 
-  request->stuck_us = 0;
-  request->preempted_us = 0;
+  request->room.stuck_us = 0;
+  request->room.preempted_us = 0;
   note_restored (request, step);
   if (prefills)
     llm_sched_entry_set_n_prompt (&request->entry, llm_request_count_left (request, &n_missing));

@@ -56,9 +56,9 @@ take_sparsity (LlmRequest *request)
 {
   const LlmThresholds *thresholds = request->runner->instance->plan->config.thresholds;
 
-  if (request->sparsity == 0 || thresholds == NULL)
+  if (request->model.sparsity == 0 || thresholds == NULL)
     return;
-  request->result.sparsity = llm_thresholds_choose (thresholds, request->sparsity);
+  request->result.sparsity = llm_thresholds_choose (thresholds, request->model.sparsity);
   if (request->result.sparsity > 0)
     request->own_state =
         llm_row_state_sparse (llm_thresholds_find (thresholds, request->result.sparsity));
@@ -69,12 +69,13 @@ llm_request_set_lacking (LlmRequest *request,
                          guint       lacking)
 {
   const LlmSubModels *table = get_table (request);
-  guint first = request->levels != NULL ? MIN (request->levels->len, request->states->len) : 0;
+  guint first = request->model.levels != NULL ? MIN (request->model.levels->len,
+                                                     request->states->len) : 0;
 
   request->own_state = llm_row_state (lacking);
-  request->level = table->n_levels - 1 - lacking;
+  request->model.level = table->n_levels - 1 - lacking;
   memset (request->states->data + first, request->own_state, request->states->len - first);
-  request->result.sub_model = table->percent[request->level];
+  request->result.sub_model = table->percent[request->model.level];
   take_sparsity (request);
   if (request->entry.scheduler != NULL)
     llm_sched_entry_set_lacking (&request->entry, lacking);
@@ -93,10 +94,11 @@ is_part (double share)
 gboolean
 llm_request_has_choice (const LlmRequest *request)
 {
-  return (is_part (request->ttft_share) || is_part (request->tpot_share)
-          || is_part (request->call_share) || request->names_ttft || request->names_tpot)
-         && find_lacking (request, request->least_sub_model)
-              > find_lacking (request, request->sub_model);
+  return (is_part (request->target.ttft_share) || is_part (request->target.tpot_share)
+          || is_part (request->target.call_share) || request->target.names_ttft
+            || request->target.names_tpot)
+         && find_lacking (request, request->model.least_sub_model)
+              > find_lacking (request, request->model.sub_model);
 }
 
 static void
@@ -118,21 +120,22 @@ find_limits (const LlmRequest  *request,
   gboolean is_known = llm_cost_model_is_known (&request->runner->scheduler->costs);
 
   *limits = (LlmStrategyLimits) { 0 };
-  if (is_part (request->ttft_share))
-    limits->first_us = request->ttft_share * whole_us;
-  else if (request->ttft_share <= 0 && request->names_ttft && is_known)
+  if (is_part (request->target.ttft_share))
+    limits->first_us = request->target.ttft_share * whole_us;
+  else if (request->target.ttft_share <= 0 && request->target.names_ttft && is_known)
     limits->first_us = request->slo.ttft_ms * 1000;
-  if (is_part (request->tpot_share))
-    limits->token_us = request->tpot_share * whole_token_us;
-  else if (request->tpot_share <= 0 && request->names_tpot && is_known)
+  if (is_part (request->target.tpot_share))
+    limits->token_us = request->target.tpot_share * whole_token_us;
+  else if (request->target.tpot_share <= 0 && request->target.names_tpot && is_known)
     limits->token_us = request->slo.tpot_ms * 1000;
-  if (is_part (request->call_share))
+  if (is_part (request->target.call_share))
     {
-      guint n_room = MAX (request->n_ctx, request->prompt->len + 1) - request->prompt->len;
+      guint n_room = MAX (request->window.n_ctx, request->prompt->len + 1) - request->prompt->len;
 
       limits->n_further = MIN (MAX (request->max_tokens, 1), n_room) - 1;
-      tighten (&limits->first_us, request->call_share * whole_us);
-      limits->call_us = request->call_share * (whole_us + limits->n_further * whole_token_us);
+      tighten (&limits->first_us, request->target.call_share * whole_us);
+      limits->call_us =
+        request->target.call_share * (whole_us + limits->n_further * whole_token_us);
     }
 }
 
@@ -174,7 +177,8 @@ count_known (LlmRequest *request,
              gboolean    may_share)
 {
   g_autoptr(GByteArray) states = g_byte_array_sized_new (request->states->len);
-  guint first = request->levels != NULL ? MIN (request->levels->len, request->states->len) : 0;
+  guint first = request->model.levels != NULL ? MIN (request->model.levels->len,
+                                                     request->states->len) : 0;
   guint n_max = llm_request_count_reusable (request);
   guint n;
 
@@ -194,7 +198,7 @@ choose (LlmRequest *request,
   const LlmSubModels *table = get_table (request);
   const LlmLevels *levels = request->runner->instance->weights->levels;
   LlmScheduler *scheduler = request->runner->scheduler;
-  guint most = find_lacking (request, request->least_sub_model);
+  guint most = find_lacking (request, request->model.least_sub_model);
   double losses[LLM_MAX_LEVELS] = { 0 };
   LlmStrategy strategies[LLM_MAX_LEVELS];
   LlmStrategyLimits limits;
@@ -206,7 +210,7 @@ choose (LlmRequest *request,
   if (levels != NULL)
     memcpy (losses, levels->companion->losses, sizeof losses);
   llm_strategy_sort_losses (losses, table->n_levels);
-  for (guint lacking = find_lacking (request, request->sub_model); lacking <= most; lacking++)
+  for (guint lacking = find_lacking (request, request->model.sub_model); lacking <= most; lacking++)
     {
       guint level = table->n_levels - 1 - lacking;
       LlmSchedEntry like = *entry;
@@ -242,10 +246,10 @@ llm_request_choose_lacking (LlmRequest *request,
 void
 llm_request_review_level (LlmRequest *request)
 {
-  guint n_settled = request->levels != NULL ? request->levels->len : 0;
+  guint n_settled = request->model.levels != NULL ? request->model.levels->len : 0;
 
   /* tokens of the turn that were found have the level that computed them */
-  if (request->started_us == 0 && request->entry.n_prompt > 0
+  if (request->times.started_us == 0 && request->entry.n_prompt > 0
       && request->session->tokens->len <= n_settled && llm_request_has_choice (request))
     llm_request_set_lacking (request, choose (request, TRUE, FALSE));
 }

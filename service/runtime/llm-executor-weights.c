@@ -346,8 +346,8 @@ llm_runner_find_level (const LlmRunner *self,
   if (self->profile_run != NULL)
     return table->n_levels - 1;
   LLM_EACH (const LlmRequest, request, self->executor->requests)
-    if (request->is_resident && request->runner == self)
-      level = MAX (level, request->level);
+    if (request->room.is_resident && request->runner == self)
+      level = MAX (level, request->model.level);
   return level;
 }
 

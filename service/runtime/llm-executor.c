@@ -196,9 +196,10 @@ find_timeout (LlmExecutor *self)
       timeout = wake_at (timeout, request->deadline_us, now);
       if (self->sleep.is_on)
         continue;
-      timeout = wake_at (timeout, request->due_us, now);
-      if (!request->is_resident && !__atomic_load_n (&request->is_blocked, __ATOMIC_ACQUIRE))
-        timeout = wake_at (timeout, request->resume_us, now);
+      timeout = wake_at (timeout, request->times.due_us, now);
+      if (!request->room.is_resident && !__atomic_load_n (&request->progress.is_blocked,
+                                                          __ATOMIC_ACQUIRE))
+        timeout = wake_at (timeout, request->room.resume_us, now);
     }
   if (self->sleep.is_on)
     return timeout;

@@ -94,24 +94,29 @@ typedef void (*LlmRequestDone) (LlmRequest             *request,
                                 const LlmRequestResult *result,
                                 gpointer                data);
 
-struct _LlmRequest
+/* Whose KV cache it uses and keeps. */
+typedef struct
 {
-  LlmSchedEntry entry;   /* all that the scheduler sees of it */
-  gatomicrefcount ref_count;
-
-  guint instance;        /* number of the loaded model that answers; 0 is the service's own */
-  guint64 session_id;    /* whose KV cache to use and keep; 0: none is kept */
-  char *context;         /* (nullable): id of the session's context, whose folder on storage it
-                          * has */
+  guint64 session_id;    /* 0: none is kept */
+  char *context;         /* (nullable) (owned): id of the session's context, whose folder on storage
+                          * it has */
   gboolean is_exact;     /* its chunks are not quantized further because memory is short */
   gboolean shares_any;   /* it may begin with chunks that another session has quantized */
   gboolean is_named;     /* what it has there stays when the service ends */
-  GArray *prompt;        /* (element-type gint32): all tokens before the answer */
-  guint max_tokens;
-  LlmRepeats *repeats;      /* (nullable) (owned): ends the answer when it goes round */
+} LlmRequestMemory;
+
+/* What it sees. */
+typedef struct
+{
   guint n_ctx;           /* positions the session may have */
   gboolean slides;       /* past them the window slides (L11), and n_ctx is large enough for that */
-  guint sub_model;       /* percent of the model that computes it: a level of its table */
+  guint n_system;        /* of the prompt's first tokens that stay when it slides */
+} LlmRequestWindow;
+
+/* Which part of the model computes it. */
+typedef struct
+{
+  guint sub_model;       /* percent of the model: a level of its table */
   guint least_sub_model; /* likewise: what computes it has no less, where a smaller one is sooner */
   guint sparsity;        /* percent of the layers' weights that each row of its answer leaves out, as
                           * the model has thresholds for; the prompt's rows leave out none. 0: none;
@@ -119,13 +124,15 @@ struct _LlmRequest
   guint level;           /* the largest in the table that its rows had so far */
   GByteArray *levels;    /* (nullable) (owned): of the prompt's first tokens, which earlier turns
                           * computed: percent of the model, or LLM_LEVEL_SPARSE and a sparsity */
-  guint n_system;        /* of the prompt's first tokens that stay when it slides */
-  LlmDecoder *decoder;   /* (nullable) (owned): chooses the tokens of the answer; NULL: prefill
-                          * only */
+} LlmRequestModel;
+
+/* What becomes of its tokens. */
+typedef struct
+{
+  LlmRepeats *repeats;   /* (nullable) (owned): ends the answer when it goes round */
   LlmReasoning *reasoning; /* (nullable) (owned): the answer may begin with it */
-  LlmDraftRecord *draft_record; /* (nullable) (owned): what is known of the decoder's guesses */
-  GStrv stops;           /* (nullable) */
-  char *calls_marker;    /* (nullable): where the text ends, though not the answer; see
+  GStrv stops;           /* (nullable) (owned) */
+  char *calls_marker;    /* (nullable) (owned): where the text ends, though not the answer; see
                           * llm_text_stream_set_marker() */
   gboolean calls_at_start;
   GString *begun;        /* (nullable) (owned): bytes of half a character that the answer goes on
@@ -133,8 +140,11 @@ struct _LlmRequest
   int n_logprobs;        /* alternatives of each token that are told with its log-probability; -1:
                           * nothing is */
   gboolean strips_space; /* the answer's first space is the tokenizer's, not the model's */
-  LlmApp *app;           /* (owned): whose call it is */
-  LlmSlo slo;
+} LlmRequestAnswer;
+
+/* What it is held to beside its SLO. */
+typedef struct
+{
   double ttft_share;     /* instead of slo.ttft_ms: of what the call takes alone with the whole model; 0:
                           * none */
   double tpot_share;     /* likewise */
@@ -142,28 +152,91 @@ struct _LlmRequest
   gboolean names_ttft;   /* slo.ttft_ms is the caller's own word, not that of a class: a smaller
                           * sub-model may compute it to be in time */
   gboolean names_tpot;   /* likewise */
-  gint64 arrived_us;
-  gint64 deadline_us;    /* 0: none */
+} LlmRequestTarget;
 
+/* Who is told of it, on the main thread. */
+typedef struct
+{
   LlmRequestAdmitted on_admitted; /* (nullable): before anything else is heard of it. Without, it is
                                    * never refused because others wait */
   LlmRequestText on_text;
   LlmRequestText on_reasoning; /* (nullable) */
-  LlmRequestLogprobs on_logprobs; /* (nullable) unless @n_logprobs >= 0 */
+  LlmRequestLogprobs on_logprobs; /* (nullable) unless n_logprobs >= 0 */
   LlmRequestText on_bytes; /* (nullable): what all of the tokens are, as in LlmTokenTrie */
   LlmRequestDone on_done;
   gpointer data;
+} LlmRequestSink;
 
-  guint stop_request;    /* atomic LlmFinish: main asks to end; 0 while not */
-  guint is_blocked;      /* atomic: the sink is full */
-  guint n_unread;        /* atomic: bytes posted to main and not yet taken there */
-  guint has_started;     /* atomic: some rows were computed */
-  guint has_first;       /* atomic: the first token is there */
-  guint n_prefilled;     /* atomic, until then: tokens of the prompt that are computed */
-  guint waits_for;       /* atomic LlmRequestWait, until it has started */
-  guint n_ahead;         /* atomic, likewise: requests whose prompts are computed before */
-  guint64 n_restoring;   /* atomic, likewise: bytes of its chunks that storage is read for */
-  guint forecast_ms;     /* atomic: result.forecast_ms, 0 for none */
+/* How both threads talk about it while it runs; all of it atomic. */
+typedef struct
+{
+  guint stop_request;    /* LlmFinish: main asks to end; 0 while not */
+  guint is_blocked;      /* the sink is full */
+  guint n_unread;        /* bytes posted to main and not yet taken there */
+  guint has_started;     /* some rows were computed */
+  guint has_first;       /* the first token is there */
+  guint n_prefilled;     /* until then: tokens of the prompt that are computed */
+  guint waits_for;       /* LlmRequestWait, until it has started */
+  guint n_ahead;         /* likewise: requests whose prompts are computed before */
+  guint64 n_restoring;   /* likewise: bytes of its chunks that storage is read for */
+  guint forecast_ms;     /* result.forecast_ms, 0 for none */
+} LlmRequestProgress;
+
+/* When its steps came. */
+typedef struct
+{
+  gint64 started_us;     /* the first rows were begun; 0 before */
+  gint64 first_us;       /* the first token came; 0 before */
+  gint64 last_us;        /* the last one so far */
+  gint64 due_us;         /* its decoder proposes nothing before; 0: now */
+} LlmRequestTimes;
+
+/* What is to be posted next. */
+typedef struct
+{
+  GString *text;         /* (owned) */
+  GString *thoughts;     /* (owned): of the reasoning, before it */
+  GString *logprobs;     /* (owned) */
+  GString *bytes;        /* (owned): for on_bytes */
+} LlmRequestOutput;
+
+/* Whether it has room for its chunks; the residency's. */
+typedef struct
+{
+  gboolean is_resident;  /* its chunks are locked; FALSE before there was room for it, and while
+                          * it is preempted (L9) */
+  gint64 resume_us;      /* of a preempted request: not before */
+  gint64 preempted_us;   /* when it was, or first found no room, since its last step; 0 for not */
+  gint64 stuck_us;       /* when it first found no room since its last step; 0 for not */
+  gboolean is_urgent;    /* it has waited long enough: the reserve is for it */
+  gint64 urgent_us;      /* since when */
+  guint64 restore_bytes; /* of its chunks, being read from storage */
+  gint64 restore_us;     /* since when */
+} LlmRequestRoom;
+
+struct _LlmRequest
+{
+  LlmSchedEntry entry;   /* all that the scheduler sees of it */
+  gatomicrefcount ref_count;
+
+  guint instance;        /* number of the loaded model that answers; 0 is the service's own */
+  LlmRequestMemory memory;
+  GArray *prompt;        /* (element-type gint32): all tokens before the answer */
+  guint max_tokens;
+  LlmRequestWindow window;
+  LlmRequestModel model;
+  LlmDecoder *decoder;   /* (nullable) (owned): chooses the tokens of the answer; NULL: prefill
+                          * only */
+  LlmDraftRecord *draft_record; /* (nullable) (owned): what is known of the decoder's guesses */
+  LlmRequestAnswer answer;
+  LlmApp *app;           /* (owned): whose call it is */
+  LlmSlo slo;
+  LlmRequestTarget target;
+  gint64 arrived_us;
+  gint64 deadline_us;    /* 0: none */
+
+  LlmRequestSink sink;
+  LlmRequestProgress progress;
 
   /*< private >: the executor's */
   struct _LlmExecutor *executor; /* (unowned): set when submitted */
@@ -173,29 +246,14 @@ struct _LlmRequest
   LlmTextStream *stream;    /* (nullable) (owned) */
   GByteArray *states;       /* (owned): llm_row_state() of each token of the prompt */
   guint8 own_state;         /* of what it generates */
-  GString *text;            /* (owned): what is to be posted next, */
-  GString *thoughts;        /* (owned): and of the reasoning, before it */
-  GString *logprobs;        /* (owned): likewise */
-  GString *bytes;           /* (owned): likewise, for on_bytes */
+  LlmRequestOutput output;
   LlmDraftTree rows;        /* of decode in the step under way; empty: it has none */
   guint length_before;      /* of the session before that step */
   guint n_known;            /* tokens of the prompt that the session had */
   gboolean is_opening;      /* what storage has of its context is not known yet; not scheduled
                              * then */
-  gboolean is_resident;     /* its chunks are locked; FALSE before there was room for it, and while
-                             * it is preempted (L9) */
-  gint64 resume_us;         /* of a preempted request: not before */
-  gint64 preempted_us;      /* when it was, or first found no room, since its last step;
-                             * 0 for not */
-  gint64 stuck_us;          /* when it first found no room since its last step; 0 for not */
-  gboolean is_urgent;       /* it has waited long enough: the reserve is for it */
-  gint64 urgent_us;         /* since when */
-  gint64 started_us;        /* when its first rows were begun, 0 before */
-  guint64 restore_bytes;    /* of its chunks, being read from storage */
-  gint64 restore_us;        /* since when */
-  gint64 first_us;          /* time of the first token, 0 before */
-  gint64 last_us;
-  gint64 due_us;            /* its decoder proposes nothing before; 0: now */
+  LlmRequestRoom room;
+  LlmRequestTimes times;
 
   LlmRequestResult result;
 };

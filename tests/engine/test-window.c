@@ -342,16 +342,16 @@ answer (Rig     *rig,
   g_array_append_vals (request->prompt, rig->text->data, n_prompt);
   request->decoder = llm_decoder_new_plain (&sampler, rig->reference.hparams->n_vocab);
   request->max_tokens = n_answer;
-  request->n_ctx = N_CTX;
-  request->slides = slides;
-  request->n_system = rig->n_system;
-  request->session_id = keeps ? SESSION : 0;
-  request->context = keeps ? g_strdup (CONTEXT) : NULL;
-  request->is_named = TRUE;
+  request->window.n_ctx = N_CTX;
+  request->window.slides = slides;
+  request->window.n_system = rig->n_system;
+  request->memory.session_id = keeps ? SESSION : 0;
+  request->memory.context = keeps ? g_strdup (CONTEXT) : NULL;
+  request->memory.is_named = TRUE;
   request->arrived_us = g_get_monotonic_time ();
-  request->on_text = on_text;
-  request->on_done = on_done;
-  request->data = outcome;
+  request->sink.on_text = on_text;
+  request->sink.on_done = on_done;
+  request->sink.data = outcome;
   llm_executor_submit (rig->executor, request);
   while (!outcome->is_done)
     llm_mailbox_dispatch (rig->box, -1);
@@ -435,11 +435,11 @@ test_bad_token (void)
         g_array_insert_val (request->prompt, 3, bad[i / 2]);
       request->decoder = llm_decoder_new_plain (&sampler, rig.reference.hparams->n_vocab);
       request->max_tokens = 3;
-      request->n_ctx = N_CTX;
+      request->window.n_ctx = N_CTX;
       request->arrived_us = g_get_monotonic_time ();
-      request->on_text = on_text;
-      request->on_done = on_ended;
-      request->data = &outcomes[i];
+      request->sink.on_text = on_text;
+      request->sink.on_done = on_ended;
+      request->sink.data = &outcomes[i];
       llm_executor_submit (rig.executor, request);
     }
   for (guint i = 0; i < G_N_ELEMENTS (outcomes); i++)

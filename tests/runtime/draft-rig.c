@@ -158,9 +158,9 @@ disturb (LlmCommand *base)
         {
           LlmRequest *request = g_ptr_array_index (executor->requests, i);
 
-          if (request->is_resident)
+          if (request->room.is_resident)
             llm_request_preempt (request);
-          request->resume_us = 0;
+          request->room.resume_us = 0;
         }
       llm_executor_evict (executor, 20000);
     }

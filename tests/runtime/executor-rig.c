@@ -213,15 +213,15 @@ rig_submit (Rig        *rig,
     .rig = rig, .letter = (char) ('a' + (char) instance), .request = request,
   };
   if (rig->stop != NULL)
-    request->stops = g_strsplit (rig->stop, "\n", 1);
+    request->answer.stops = g_strsplit (rig->stop, "\n", 1);
   request->instance = instance;
-  request->session_id = session;
-  request->context = g_strdup (session != 0 ? rig->context : NULL);
+  request->memory.session_id = session;
+  request->memory.context = g_strdup (session != 0 ? rig->context : NULL);
   request->decoder = decoder;
   request->max_tokens = n_tokens;
-  request->n_ctx = rig->n_ctx;
-  request->on_text = on_text;
-  request->on_done = on_done;
-  request->data = outcome;
+  request->window.n_ctx = rig->n_ctx;
+  request->sink.on_text = on_text;
+  request->sink.on_done = on_done;
+  request->sink.data = outcome;
   llm_executor_submit (rig->executor, request);
 }

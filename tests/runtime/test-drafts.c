@@ -111,7 +111,7 @@ cancel (LlmRequest *request)
 {
   /* the executor's thread writes the text meanwhile */
   if (__atomic_load_n (&request->result.text->len, __ATOMIC_RELAXED) > 100)
-    __atomic_store_n (&request->stop_request, LLM_FINISH_CANCELLED, __ATOMIC_RELEASE);
+    __atomic_store_n (&request->progress.stop_request, LLM_FINISH_CANCELLED, __ATOMIC_RELEASE);
 }
 
 static void

@@ -41,7 +41,7 @@ on_prepared (GObject      *source,
     return;
   /* The model may have been unloaded or changed while the text was prepared: these tokens are then
    * worth nothing. */
-  if (call->engine->model != call->model || call->engine->is_loading)
+  if (call->engine->use.model != call->model || call->engine->loading.is_loading)
     llm_call_tokenize (task, call->step);
   else
     call->step (task, call);
@@ -87,7 +87,7 @@ on_model (GObject      *source,
   input->opens_answer = call->generation != NULL;
   if (constraint != NULL)
     {
-      input->constraints = llm_constraint_cache_ref (call->engine->constraints);
+      input->constraints = llm_constraint_cache_ref (call->engine->use.constraints);
       input->kind = kind;
       input->constraint = g_steal_pointer (&constraint);
       input->app = call->caller != NULL

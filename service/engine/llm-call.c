@@ -57,7 +57,7 @@ llm_call_release (GTask *task)
 
   g_clear_pointer (&call->pass, llm_pass_free);
   g_clear_pointer (&call->place, llm_pass_free);
-  g_ptr_array_remove (call->engine->making, task);
+  g_ptr_array_remove (call->engine->store.making, task);
   if (call->has_claimed)
     {
       call->has_claimed = FALSE;
@@ -233,5 +233,5 @@ llm_call_store (GTask         *task,
   LlmCall *call = g_task_get_task_data (task);
 
   call->step = step;
-  llm_db_run_async (call->engine->db, func, data, destroy, on_done, g_object_ref (task));
+  llm_db_run_async (call->engine->store.db, func, data, destroy, on_done, g_object_ref (task));
 }

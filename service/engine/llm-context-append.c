@@ -87,7 +87,7 @@ read_ahead (GTask   *task,
   LlmContext *self = call->context;
 
   /* there is no model to prefill with; the text is rendered anew in time */
-  if (call->engine->model != call->model || call->engine->is_loading || self->is_closed)
+  if (call->engine->use.model != call->model || call->engine->loading.is_loading || self->is_closed)
     {
       llm_call_return_count (task, call);
       return;

@@ -59,12 +59,12 @@ llm_context_set_traits (LlmContext      *self,
     return;
 
   self->traits = traits;
-  if (self->engine->db == NULL || !llm_context_is_named (self))
+  if (self->engine->store.db == NULL || !llm_context_is_named (self))
     return;
   stored = llm_stored_context_new ();
   stored->id = g_strdup (self->id);
   stored->traits = traits;
-  llm_db_run_async (self->engine->db, llm_store_set_traits, stored,
+  llm_db_run_async (self->engine->store.db, llm_store_set_traits, stored,
                     (GDestroyNotify) llm_stored_context_free, on_traits_stored, NULL);
 }
 
@@ -145,7 +145,7 @@ llm_context_load (LlmContext         *self,
       LlmStoredContext *stored = llm_stored_context_new ();
 
       stored->id = g_strdup (self->id);
-      llm_db_run_async (self->engine->db, llm_store_load_turns, stored,
+      llm_db_run_async (self->engine->store.db, llm_store_load_turns, stored,
                         (GDestroyNotify) llm_stored_context_free, on_loaded, task);
     }
 }

@@ -25,15 +25,15 @@ llm_engine_choose_sparsity (LlmEngine       *self,
     return llm_fail (error, LLMSVC_ERROR_INVALID_OPTION,
                      "active is %u percent beside a sub-model: a call can have one of them, leave "
                      "the other out", percent);
-  if (self->companion == NULL && self->levels_error != NULL)
+  if (self->use.companion == NULL && self->use.levels_error != NULL)
     return llm_fail (error, LLMSVC_ERROR_UNSUPPORTED,
                      "active: the thresholds of the model “%s” can't be used: %s; leave the option "
-                     "out", self->active->id, self->levels_error->message);
-  if (self->companion == NULL || self->companion->thresholds == NULL)
+                     "out", self->use.active->id, self->use.levels_error->message);
+  if (self->use.companion == NULL || self->use.companion->thresholds == NULL)
     return llm_fail (error, LLMSVC_ERROR_UNSUPPORTED,
                      "active: the model “%s” has no activation thresholds; calibrate it with "
-                     "llmsvc-active, or leave the option out", self->active->id);
-  request->model.sparsity = llm_thresholds_choose (self->companion->thresholds, percent);
+                     "llmsvc-active, or leave the option out", self->use.active->id);
+  request->model.sparsity = llm_thresholds_choose (self->use.companion->thresholds, percent);
   /* what it asked for is all that is given up: neither memory nor a target lowers it further */
   request->model.sub_model = request->model.least_sub_model = 100;
   return TRUE;

@@ -64,7 +64,7 @@ llm_engine_list_apps (LlmEngine *self,
 
   llm_engine_sum_contexts (self, NULL);
   g_variant_builder_init (&builder, G_VARIANT_TYPE ("aa{sv}"));
-  g_hash_table_iter_init (&iter, self->apps);
+  g_hash_table_iter_init (&iter, self->accounts.apps);
   while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &app))
     if (all_users || app->app->uid == uid)
       g_variant_builder_add_value (&builder, describe_app (self, app));

@@ -19,7 +19,7 @@ forget_unneeded_app (LlmEngine *self)
   LlmAppAccount *oldest = NULL;
   guint n_unneeded = 0;
 
-  g_hash_table_iter_init (&iter, self->apps);
+  g_hash_table_iter_init (&iter, self->accounts.apps);
   while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &app))
     {
       if (llm_app_account_is_needed (app))
@@ -29,23 +29,23 @@ forget_unneeded_app (LlmEngine *self)
         oldest = app;
     }
   if (n_unneeded >= MAX_UNNEEDED_APPS)
-    g_hash_table_remove (self->apps, oldest->app);
+    g_hash_table_remove (self->accounts.apps, oldest->app);
 }
 
 LlmAppAccount *
 llm_engine_get_app (LlmEngine *self,
                     LlmApp    *of)
 {
-  LlmAppAccount *app = g_hash_table_lookup (self->apps, of);
+  LlmAppAccount *app = g_hash_table_lookup (self->accounts.apps, of);
 
   if (app == NULL)
     {
-      if (g_hash_table_size (self->apps) >= MAX_UNNEEDED_APPS)
+      if (g_hash_table_size (self->accounts.apps) >= MAX_UNNEEDED_APPS)
         forget_unneeded_app (self);
       app = llm_app_account_new (of);
-      g_hash_table_insert (self->apps, app->app, app);
+      g_hash_table_insert (self->accounts.apps, app->app, app);
     }
-  app->looked_up = ++self->n_app_lookups;
+  app->looked_up = ++self->accounts.n_app_lookups;
   return app;
 }
 
@@ -55,8 +55,8 @@ llm_engine_add_context (LlmEngine  *self,
 {
   LlmAppAccount *app = llm_engine_get_app (self, context->app);
 
-  g_assert (!g_hash_table_contains (self->contexts, context->id));
-  g_hash_table_insert (self->contexts, context->id, g_object_ref (context));
+  g_assert (!g_hash_table_contains (self->store.contexts, context->id));
+  g_hash_table_insert (self->store.contexts, context->id, g_object_ref (context));
   app->n_contexts++;
   app->n_named += llm_context_is_named (context);
 }
@@ -67,13 +67,13 @@ llm_engine_remove_context (LlmEngine  *self,
 {
   LlmAppAccount *app;
 
-  if (!g_hash_table_contains (self->contexts, context->id))
+  if (!g_hash_table_contains (self->store.contexts, context->id))
     return;
   app = llm_engine_get_app (self, context->app);
   g_assert (app->n_contexts > 0);
   app->n_contexts--;
   app->n_named -= llm_context_is_named (context);
-  g_hash_table_remove (self->contexts, context->id);
+  g_hash_table_remove (self->store.contexts, context->id);
 }
 
 LlmUserSums
@@ -84,7 +84,7 @@ llm_engine_sum_user (LlmEngine *self,
   GHashTableIter iter;
   LlmAppAccount *app;
 
-  g_hash_table_iter_init (&iter, self->apps);
+  g_hash_table_iter_init (&iter, self->accounts.apps);
   while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &app))
     {
       if (app->app->uid != uid)
@@ -104,14 +104,14 @@ llm_engine_sum_contexts (LlmEngine     *self,
   LlmContext *context;
   LlmAppAccount *app;
 
-  g_hash_table_iter_init (&iter, self->apps);
+  g_hash_table_iter_init (&iter, self->accounts.apps);
   while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &app))
     app->tokens = app->memory = app->disk = 0;
 
-  g_hash_table_iter_init (&iter, self->contexts);
+  g_hash_table_iter_init (&iter, self->store.contexts);
   while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &context))
     {
-      app = only != NULL ? only : g_hash_table_lookup (self->apps, context->app);
+      app = only != NULL ? only : g_hash_table_lookup (self->accounts.apps, context->app);
       if (app == NULL || context->app != app->app)
         continue;
       app->tokens += llm_context_get_tokens (context);

@@ -42,7 +42,7 @@ find_named (LlmEngine  *self,
   GHashTableIter iter;
   LlmContext *context;
 
-  g_hash_table_iter_init (&iter, self->contexts);
+  g_hash_table_iter_init (&iter, self->store.contexts);
   while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &context))
     if (llm_context_may_see (context, caller) && is_named (context, name))
       return context;
@@ -57,9 +57,9 @@ find_making (LlmEngine  *self,
              LlmCaller  *caller,
              const char *name)
 {
-  for (guint i = 0; i < self->making->len; i++)
+  for (guint i = 0; i < self->store.making->len; i++)
     {
-      LlmCall *call = g_task_get_task_data (g_ptr_array_index (self->making, i));
+      LlmCall *call = g_task_get_task_data (g_ptr_array_index (self->store.making, i));
 
       if (llm_context_may_see (call->context, caller) && is_named (call->context, name))
         return call;
@@ -233,7 +233,7 @@ build_context (GTask   *task,
   context = call->context = llm_engine_new_context (self, call->caller->app, id);
   g_free (context->name);
   context->name = g_steal_pointer (&name);
-  g_ptr_array_add (self->making, task);
+  g_ptr_array_add (self->store.making, task);
   if (*context->name == '\0')
     context->connection = g_strdup (call->caller->connection);
   context->conversation =
@@ -359,7 +359,7 @@ llm_engine_lookup_context (LlmEngine  *self,
                            LlmCaller  *caller,
                            const char *id)
 {
-  LlmContext *context = g_hash_table_lookup (self->contexts, id);
+  LlmContext *context = g_hash_table_lookup (self->store.contexts, id);
 
   return context != NULL && llm_context_may_see (context, caller) ? context : NULL;
 }
@@ -383,7 +383,7 @@ llm_engine_get_contexts (LlmEngine *self,
   GHashTableIter iter;
   LlmContext *context;
 
-  g_hash_table_iter_init (&iter, self->contexts);
+  g_hash_table_iter_init (&iter, self->store.contexts);
   while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &context))
     if (llm_context_may_see (context, caller))
       g_ptr_array_add (contexts, g_object_ref (context));
@@ -396,9 +396,9 @@ llm_engine_lookup_generation (LlmEngine  *self,
                               LlmCaller  *caller,
                               const char *id)
 {
-  LlmGeneration *generation = g_hash_table_lookup (self->generations, id);
+  LlmGeneration *generation = g_hash_table_lookup (self->calls.generations, id);
 
-  for (GList *link = self->ended.head; generation == NULL && link != NULL; link = link->next)
+  for (GList *link = self->calls.ended.head; generation == NULL && link != NULL; link = link->next)
     if (g_str_equal (((LlmGeneration *) link->data)->id, id))
       generation = link->data;
   return generation != NULL && generation->caller->app == caller->app ? generation : NULL;
@@ -412,7 +412,7 @@ llm_engine_get_generations (LlmEngine *self,
   GHashTableIter iter;
   LlmGeneration *generation;
 
-  g_hash_table_iter_init (&iter, self->generations);
+  g_hash_table_iter_init (&iter, self->calls.generations);
   while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &generation))
     if (generation->caller->app == caller->app)
       g_ptr_array_add (generations, g_object_ref (generation));
@@ -430,17 +430,17 @@ llm_engine_caller_gone (LlmEngine  *self,
   LlmGeneration *generation;
   LlmContext *context;
 
-  g_hash_table_iter_init (&iter, self->generations);
+  g_hash_table_iter_init (&iter, self->calls.generations);
   while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &generation))
     if (g_str_equal (generation->caller->connection, connection))
       llm_generation_leave (generation);
 
-  g_hash_table_iter_init (&iter, self->contexts);
+  g_hash_table_iter_init (&iter, self->store.contexts);
   while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &context))
     if (g_strcmp0 (context->connection, connection) == 0)
       g_ptr_array_add (ended, g_object_ref (context));
   for (guint i = 0; i < ended->len; i++)
     llm_context_leave (g_ptr_array_index (ended, i), "disconnected");
 
-  g_hash_table_remove (self->holds, connection);
+  g_hash_table_remove (self->memory.holds, connection);
 }

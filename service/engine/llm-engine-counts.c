@@ -30,10 +30,10 @@ end_count (Count *count)
   if (!count->was_read && context->conversation != NULL && llm_context_is_named (context)
       && !context->is_busy && context->n_loading == 0)
     llm_context_forget (context);
-  engine->is_counting = FALSE;
+  engine->store.is_counting = FALSE;
   /* another turn came meanwhile, or another model */
   if (count->model != NULL
-      && (context->revision != count->revision || engine->model != count->model))
+      && (context->revision != count->revision || engine->use.model != count->model))
     llm_engine_count_later (engine, context);
   count_next (engine);
   g_object_unref (context);
@@ -58,8 +58,8 @@ take_count (Count *count,
   LlmContext *context = count->context;
   const char *identity = llm_model_get_identity (count->model);
 
-  if (context->is_closed || engine->db == NULL || count->n_turns == 0
-      || context->revision != count->revision || engine->model != count->model)
+  if (context->is_closed || engine->store.db == NULL || count->n_turns == 0
+      || context->revision != count->revision || engine->use.model != count->model)
     return;
   if (context->conversation != NULL)
     llm_conversation_set_count (context->conversation, identity, n_tokens);
@@ -74,7 +74,7 @@ take_count (Count *count,
       stored->n_turns = count->n_turns;
       stored->n_tokens = n_tokens;
       stored->counted_by = g_strdup (identity);
-      llm_db_run_async (engine->db, llm_store_set_count, stored,
+      llm_db_run_async (engine->store.db, llm_store_set_count, stored,
                         (GDestroyNotify) llm_stored_context_free, ignore_stored, NULL);
     }
 }
@@ -102,14 +102,14 @@ on_read (GObject      *source,
   LlmContext *context = count->context;
   LlmEngine *engine = count->engine;
 
-  if (!llm_context_load_finish (context, result, NULL) || engine->model == NULL
+  if (!llm_context_load_finish (context, result, NULL) || engine->use.model == NULL
       || llm_conversation_is_counted (context->conversation,
-                                      llm_model_get_identity (engine->model)))
+                                      llm_model_get_identity (engine->use.model)))
     {
       end_count (count);
       return;
     }
-  count->model = llm_model_ref (engine->model);
+  count->model = llm_model_ref (engine->use.model);
   count->revision = context->revision;
   count->n_turns = context->conversation->turns->len;
   llm_prepare_async (count->model,
@@ -125,13 +125,13 @@ count_next (LlmEngine *self)
   LlmContext *context;
   Count *count;
 
-  if (self->is_counting || self->db == NULL || self->model == NULL)
+  if (self->store.is_counting || self->store.db == NULL || self->use.model == NULL)
     return;
-  while ((context = g_queue_pop_head (&self->uncounted)) != NULL && context->is_closed)
+  while ((context = g_queue_pop_head (&self->store.uncounted)) != NULL && context->is_closed)
     g_object_unref (context);
   if (context == NULL)
     return;
-  self->is_counting = TRUE;
+  self->store.is_counting = TRUE;
   count = g_new0 (Count, 1);
   count->engine = g_object_ref (self);
   count->context = context;
@@ -147,7 +147,7 @@ llm_engine_count_later (LlmEngine  *self,
       || llm_context_is_counted (context))
     return;
   context->is_counting = TRUE;
-  g_queue_push_tail (&self->uncounted, g_object_ref (context));
+  g_queue_push_tail (&self->store.uncounted, g_object_ref (context));
   count_next (self);
 }
 
@@ -157,7 +157,7 @@ llm_engine_count_all (LlmEngine *self)
   GHashTableIter iter;
   LlmContext *context;
 
-  g_hash_table_iter_init (&iter, self->contexts);
+  g_hash_table_iter_init (&iter, self->store.contexts);
   while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &context))
     llm_engine_count_later (self, context);
   /* some may wait since the last model was unloaded */

@@ -54,17 +54,17 @@ llm_engine_is_draft (LlmEngine  *self,
 void
 llm_engine_check_drafts (LlmEngine *self)
 {
-  for (guint i = 0; !self->has_checked_drafts && self->settings->drafts != NULL
+  for (guint i = 0; !self->drafts.has_checked_drafts && self->settings->drafts != NULL
                     && self->settings->drafts[i] != NULL; i++)
     {
       g_auto(GStrv) names = g_strsplit (self->settings->drafts[i], ":", -1);
 
       for (guint k = 0; names[k] != NULL; k++)
-        if (*names[k] != '\0' && llm_catalogue_find (self->models, names[k]) == NULL)
+        if (*names[k] != '\0' && llm_catalogue_find (self->catalogue.models, names[k]) == NULL)
           g_message ("“draft” of [model] in the configuration names “%s”, and there is no such model",
                      names[k]);
     }
-  self->has_checked_drafts = TRUE;
+  self->drafts.has_checked_drafts = TRUE;
 }
 
 char *
@@ -72,7 +72,7 @@ llm_engine_explain_draft (LlmEngine          *self,
                           const LlmModelInfo *info)
 {
   const char *id = llm_engine_find_draft (self, info->id);
-  const LlmModelInfo *draft = id != NULL ? llm_catalogue_find (self->models, id) : NULL;
+  const LlmModelInfo *draft = id != NULL ? llm_catalogue_find (self->catalogue.models, id) : NULL;
 
   if (id == NULL)
     return g_strdup ("");
@@ -80,8 +80,8 @@ llm_engine_explain_draft (LlmEngine          *self,
     return g_strdup_printf ("There is no model “%s”, which the configuration names as a draft", id);
   if (draft->error != NULL)
     return g_strdup (draft->error->message);
-  if (info == self->active && self->draft_error != NULL)
-    return g_strdup (self->draft_error->message);
+  if (info == self->use.active && self->drafts.draft_error != NULL)
+    return g_strdup (self->drafts.draft_error->message);
   return g_strdup ("");
 }
 
@@ -90,14 +90,14 @@ static LlmDraftRecord *
 get_record (LlmEngine  *self,
             const char *source)
 {
-  g_autofree char *key = g_strdup_printf ("%s\n%s", self->active != NULL ? self->active->id : "",
-                                          source);
-  LlmDraftRecord *record = g_hash_table_lookup (self->draft_records, key);
+  const char *id = self->use.active != NULL ? self->use.active->id : "";
+  g_autofree char *key = g_strdup_printf ("%s\n%s", id, source);
+  LlmDraftRecord *record = g_hash_table_lookup (self->drafts.draft_records, key);
 
   if (record == NULL)
     {
       record = llm_draft_record_new ();
-      g_hash_table_insert (self->draft_records, g_steal_pointer (&key), record);
+      g_hash_table_insert (self->drafts.draft_records, g_steal_pointer (&key), record);
     }
   return record;
 }
@@ -112,7 +112,7 @@ llm_engine_sum_drafts (LlmEngine  *self,
   const LlmDraftRecord *record;
   LlmDraftSums sums = { 0 };
 
-  g_hash_table_iter_init (&iter, self->draft_records);
+  g_hash_table_iter_init (&iter, self->drafts.draft_records);
   while (g_hash_table_iter_next (&iter, (gpointer *) &key, (gpointer *) &record))
     if (model == NULL || g_str_has_prefix (key, prefix))
       {
@@ -187,47 +187,48 @@ on_loaded (GObject      *source,
   g_autoptr(GError) error = NULL;
   gboolean is_good = g_task_propagate_boolean (G_TASK (result), &error);
 
-  self->is_loading_draft = FALSE;
-  if (self->model != load->target)
+  self->drafts.is_loading_draft = FALSE;
+  if (self->use.model != load->target)
     {
       llm_engine_load_draft (self);
       return;
     }
   if (is_good)
     {
-      self->draft = g_steal_pointer (&load->draft);
-      self->draft_target = self->model;
-      g_free (self->draft_id);
-      self->draft_id = g_strdup (load->info->id);
+      self->drafts.draft = g_steal_pointer (&load->draft);
+      self->drafts.draft_target = self->use.model;
+      g_free (self->drafts.draft_id);
+      self->drafts.draft_id = g_strdup (load->info->id);
       self->counters.draft_loads++;
       return;
     }
   g_message ("%s can't guess for another model: %s", load->info->id, error->message);
-  g_clear_error (&self->draft_error);
-  self->draft_error = g_steal_pointer (&error);
+  g_clear_error (&self->drafts.draft_error);
+  self->drafts.draft_error = g_steal_pointer (&error);
 }
 
 void
 llm_engine_load_draft (LlmEngine *self)
 {
-  const char *id = self->model != NULL && self->active != NULL
-                     ? llm_engine_find_draft (self, self->active->id)
+  const char *id = self->use.model != NULL && self->use.active != NULL
+                     ? llm_engine_find_draft (self, self->use.active->id)
                      : NULL;
   LlmModelInfo *info = NULL;
   g_autoptr(GTask) task = NULL;
   DraftLoad *load;
 
-  if (id == NULL || self->draft != NULL || self->draft_error != NULL || self->is_loading_draft)
+  if (id == NULL || self->drafts.draft != NULL || self->drafts.draft_error != NULL
+      || self->drafts.is_loading_draft)
     return;
-  info = llm_catalogue_find (self->models, id);
+  info = llm_catalogue_find (self->catalogue.models, id);
   if (info == NULL || info->error != NULL)
     {
       if (info != NULL)
-        self->draft_error = g_error_copy (info->error);
+        self->drafts.draft_error = g_error_copy (info->error);
       else
-        llm_fail (&self->draft_error, LLMSVC_ERROR_NOT_FOUND,
+        llm_fail (&self->drafts.draft_error, LLMSVC_ERROR_NOT_FOUND,
                   "There is no model “%s”, which the configuration names as a draft", id);
-      g_message ("%s can't guess for another model: %s", id, self->draft_error->message);
+      g_message ("%s can't guess for another model: %s", id, self->drafts.draft_error->message);
       return;
     }
   /* nothing else makes room for it */
@@ -235,10 +236,10 @@ llm_engine_load_draft (LlmEngine *self)
     return;
   load = g_new0 (DraftLoad, 1);
   load->info = llm_model_info_ref (info);
-  load->target = llm_model_ref (self->model);
+  load->target = llm_model_ref (self->use.model);
   task = g_task_new (self, NULL, on_loaded, NULL);
   g_task_set_task_data (task, load, (GDestroyNotify) draft_load_free);
-  self->is_loading_draft = TRUE;
+  self->drafts.is_loading_draft = TRUE;
   g_task_run_in_thread (task, run_load);
 }
 
@@ -247,16 +248,16 @@ llm_engine_drop_draft (LlmEngine *self)
 {
   guint64 bytes = llm_engine_get_draft_bytes (self);
 
-  g_clear_pointer (&self->draft, llm_draft_model_unref);
-  g_clear_pointer (&self->draft_id, g_free);
-  self->draft_target = NULL;
+  g_clear_pointer (&self->drafts.draft, llm_draft_model_unref);
+  g_clear_pointer (&self->drafts.draft_id, g_free);
+  self->drafts.draft_target = NULL;
   return bytes;
 }
 
 guint64
 llm_engine_get_draft_bytes (LlmEngine *self)
 {
-  return self->draft != NULL ? llm_draft_model_get_bytes (self->draft) : 0;
+  return self->drafts.draft != NULL ? llm_draft_model_get_bytes (self->drafts.draft) : 0;
 }
 
 void
@@ -264,7 +265,7 @@ llm_engine_set_draft (LlmEngine     *self,
                       LlmDraftModel *draft)
 {
   llm_engine_drop_draft (self);
-  self->draft = llm_draft_model_ref (draft);
+  self->drafts.draft = llm_draft_model_ref (draft);
 }
 
 /* --- an answer --- */
@@ -276,7 +277,7 @@ check_name (LlmEngine  *self,
             const char *name,
             GError    **error)
 {
-  const char *model = self->active != NULL ? self->active->id : "";
+  const char *model = self->use.active != NULL ? self->use.active->id : "";
   const char *own = llm_engine_find_draft (self, model);
 
   if (g_strcmp0 (name, own) != 0)
@@ -287,9 +288,9 @@ check_name (LlmEngine  *self,
                        : "draft: “%s” does not guess for the model “%s” here; use auto, off or "
                          "lookup, or name it as “draft” of [model] in the configuration",
                      name, model, own);
-  if (self->draft_error != NULL)
+  if (self->drafts.draft_error != NULL)
     {
-      g_propagate_error (error, g_error_copy (self->draft_error));
+      g_propagate_error (error, g_error_copy (self->drafts.draft_error));
       return FALSE;
     }
   return TRUE;
@@ -313,20 +314,20 @@ llm_engine_add_draft (LlmEngine      *self,
     llm_engine_load_draft (self);
   if (!looks_up && !g_str_equal (draft, "auto") && !check_name (self, draft, error))
     return FALSE;
-  if (looks_up || self->draft == NULL)
+  if (looks_up || self->drafts.draft == NULL)
     {
       request->draft_record = llm_draft_record_ref (get_record (self, "lookup"));
       source = llm_lookup_source_new ();
     }
   else
     {
-      if (self->draft_target != self->model
-          && !llm_draft_model_check (self->draft, self->model, error))
+      if (self->drafts.draft_target != self->use.model
+          && !llm_draft_model_check (self->drafts.draft, self->use.model, error))
         return FALSE;
-      self->draft_target = self->model;
+      self->drafts.draft_target = self->use.model;
       request->draft_record = llm_draft_record_ref (
-        get_record (self, self->draft_id != NULL ? self->draft_id : "file"));
-      source = llm_draft_model_new_source (self->draft);
+        get_record (self, self->drafts.draft_id != NULL ? self->drafts.draft_id : "file"));
+      source = llm_draft_model_new_source (self->drafts.draft);
     }
   request->decoder = llm_decoder_new_drafting (request->decoder, source, &LLM_GROWTH_CONFIG_BEST,
                                                request->draft_record);

@@ -63,12 +63,12 @@ void
 llm_engine_take_models (LlmEngine *self,
                         GPtrArray *models)
 {
-  g_autoptr(GPtrArray) known = self->found;
+  g_autoptr(GPtrArray) known = self->catalogue.found;
 
-  self->has_catalogue = models != NULL;
+  self->start.has_catalogue = models != NULL;
   if (models == NULL)
     {
-      self->found = g_steal_pointer (&known);
+      self->catalogue.found = g_steal_pointer (&known);
       llm_engine_update_availability (self);
       return;
     }
@@ -83,7 +83,7 @@ llm_engine_take_models (LlmEngine *self,
       for (guint j = 0; j < info->warnings->len; j++)
         g_message ("%s", ((GError *) g_ptr_array_index (info->warnings, j))->message);
     }
-  self->found = models;
+  self->catalogue.found = models;
   llm_engine_models_settle (self);
 }
 
@@ -103,16 +103,16 @@ on_scanned (GObject      *source,
   LlmEngine *self = (LlmEngine *) source;
   Scan *scan = g_task_get_task_data (G_TASK (result));
 
-  self->is_scanning = FALSE;
+  self->catalogue.is_scanning = FALSE;
   if (scan->watch != NULL)
     {
-      g_clear_pointer (&self->watch, llm_folder_watch_free);
-      self->watch = g_steal_pointer (&scan->watch);
-      llm_folder_watch_start (self->watch, on_folders_changed, self);
+      g_clear_pointer (&self->catalogue.watch, llm_folder_watch_free);
+      self->catalogue.watch = g_steal_pointer (&scan->watch);
+      llm_folder_watch_start (self->catalogue.watch, on_folders_changed, self);
     }
   llm_engine_take_models (self, g_task_propagate_pointer (G_TASK (result), NULL));
-  llm_engine_end_waiting (&self->waiting_scan, NULL, NULL);
-  if (self->shall_scan && !self->is_scanning)
+  llm_engine_end_waiting (&self->catalogue.waiting_scan, NULL, NULL);
+  if (self->catalogue.shall_scan && !self->catalogue.is_scanning)
     begin_scan (self);
 }
 
@@ -123,13 +123,14 @@ begin_scan (LlmEngine *self)
   Scan *scan = g_new0 (Scan, 1);
 
   scan->settings = self->settings;
-  scan->known = g_ptr_array_ref (self->found);
-  scan->shall_watch = self->watch == NULL || llm_folder_watch_is_stale (self->watch);
+  scan->known = g_ptr_array_ref (self->catalogue.found);
+  scan->shall_watch = self->catalogue.watch == NULL
+    || llm_folder_watch_is_stale (self->catalogue.watch);
   g_task_set_task_data (task, scan, (GDestroyNotify) scan_free);
-  self->is_scanning = TRUE;
-  self->shall_scan = FALSE;
-  self->waiting_scan = self->waiting_next_scan;
-  g_queue_init (&self->waiting_next_scan);
+  self->catalogue.is_scanning = TRUE;
+  self->catalogue.shall_scan = FALSE;
+  self->catalogue.waiting_scan = self->catalogue.waiting_next_scan;
+  g_queue_init (&self->catalogue.waiting_next_scan);
   g_task_run_in_thread (task, run_scan);
 }
 
@@ -138,8 +139,8 @@ llm_engine_models_start (LlmEngine *self)
 {
   if (self->settings->script != NULL)
     llm_engine_models_settle (self);
-  else if (self->is_scanning)
-    self->shall_scan = TRUE;
+  else if (self->catalogue.is_scanning)
+    self->catalogue.shall_scan = TRUE;
   else
     begin_scan (self);
 }
@@ -154,12 +155,12 @@ llm_engine_await_scan (LlmEngine          *self,
       llm_engine_await_start (self, callback, data);
       return;
     }
-  g_queue_push_tail (&self->waiting_next_scan, g_task_new (self, NULL, callback, data));
+  g_queue_push_tail (&self->catalogue.waiting_next_scan, g_task_new (self, NULL, callback, data));
   llm_engine_models_start (self);
 }
 
 void
 llm_engine_models_stop (LlmEngine *self)
 {
-  g_clear_pointer (&self->watch, llm_folder_watch_free);
+  g_clear_pointer (&self->catalogue.watch, llm_folder_watch_free);
 }

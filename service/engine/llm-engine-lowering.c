@@ -39,9 +39,9 @@ is_lowered (const LlmEngine  *self,
   switch (request->slo.class)
     {
     case LLM_SLO_BACKGROUND:
-      return self->lowered >= LLM_LOWERED_BACKGROUND;
+      return self->memory.lowered >= LLM_LOWERED_BACKGROUND;
     case LLM_SLO_RESPONSIVE:
-      return self->lowered >= LLM_LOWERED_RESPONSIVE;
+      return self->memory.lowered >= LLM_LOWERED_RESPONSIVE;
     case LLM_SLO_INTERACTIVE:
     default:
       return FALSE;
@@ -62,7 +62,7 @@ find_harmless (const LlmEngine *self,
     return 100;
   level = llm_sub_models_find_level (table, percent);
   while (level + 1 < table->n_levels
-         && self->companion->task_losses[level] > LLM_COMPANION_MAX_TASK_LOSS)
+         && self->use.companion->task_losses[level] > LLM_COMPANION_MAX_TASK_LOSS)
     level++;
   return table->percent[level];
 }
@@ -86,14 +86,15 @@ guint
 llm_engine_get_held_sub_model (LlmEngine          *self,
                                const LlmModelInfo *info)
 {
-  return info == self->active && self->model != NULL ? llm_engine_get_figures (self).sub_model : 0;
+  return info == self->use.active && self->use.model != NULL
+    ? llm_engine_get_figures (self).sub_model : 0;
 }
 
 void
 llm_engine_keep_level (LlmEngine *self)
 {
   llm_executor_keep_level (self->executor,
-                           self->lowered == LLM_LOWERED_NONE
+                           self->memory.lowered == LLM_LOWERED_NONE
                              ? 100 : find_harmless (self, least[LLM_SLO_BACKGROUND]));
 }
 
@@ -101,7 +102,7 @@ void
 llm_engine_set_lowered (LlmEngine       *self,
                         LlmMemoryLowered lowered)
 {
-  if (lowered == self->lowered)
+  if (lowered == self->memory.lowered)
     return;
   if (find_harmless (self, least[LLM_SLO_BACKGROUND]) == 100)
     g_debug ("Calls that may have a sub-model: level %u, and the model has none that is known to solve "
@@ -111,6 +112,6 @@ llm_engine_set_lowered (LlmEngine       *self,
   else
     g_message ("Memory is short: new calls%s in the background are answered by less of the model",
                lowered >= LLM_LOWERED_RESPONSIVE ? " of the class “responsive” and those" : "");
-  self->lowered = lowered;
+  self->memory.lowered = lowered;
   llm_engine_keep_level (self);
 }

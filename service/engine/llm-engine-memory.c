@@ -19,8 +19,9 @@ llm_engine_get_memory (LlmEngine        *self,
   guint64 held[LLM_N_HOLDERS];
 
   *figures = (LlmMemoryFigures) {
-    .pressure = llm_pressure_to_string (llm_governor_get_state (self->governor)->action.level),
-    .budget = self->budget,
+    .pressure =
+      llm_pressure_to_string (llm_governor_get_state (self->memory.governor)->action.level),
+    .budget = self->memory.budget,
     .kv_swapped = llm_engine_get_figures (self).storage_bytes,
     .sub_model = llm_engine_get_figures (self).sub_model,
   };
@@ -48,7 +49,7 @@ on_trimmed_again (const LlmReclaimResult *result,
 {
   g_autoptr(LlmEngine) self = data;
 
-  self->is_trimming_again = FALSE;
+  self->memory.is_trimming_again = FALSE;
   self->counters.trimmed_bytes += result->freed;
 }
 
@@ -57,10 +58,11 @@ trim_again (LlmEngine  *self,
             LlmPressure level,
             guint64     target)
 {
-  if (self->is_trimming_again)
+  if (self->memory.is_trimming_again)
     return;
-  self->is_trimming_again = TRUE;
-  llm_governor_reclaim (self->governor, &(LlmReclaimRequest) { .level = level, .target = target },
+  self->memory.is_trimming_again = TRUE;
+  llm_governor_reclaim (self->memory.governor, &(LlmReclaimRequest) { .level = level,
+                        .target = target },
                         on_trimmed_again, g_object_ref (self));
 }
 
@@ -72,10 +74,10 @@ llm_engine_memory_request_ended (LlmEngine *self)
   GHashTableIter iter;
   gpointer held;
 
-  g_hash_table_iter_init (&iter, self->holds);
+  g_hash_table_iter_init (&iter, self->memory.holds);
   while (g_hash_table_iter_next (&iter, NULL, &held))
     level = MAX (level, (LlmPressure) GPOINTER_TO_UINT (held));
-  if (level != LLM_PRESSURE_NONE && self->n_requests_running == 0)
+  if (level != LLM_PRESSURE_NONE && self->calls.n_requests_running == 0)
     trim_again (self, level, 0);
 }
 
@@ -114,8 +116,9 @@ llm_engine_trim_async (LlmEngine          *self,
   };
 
   if (llm_call_options_get_boolean (options, LLMSVC_OPTION_HOLD, FALSE))
-    g_hash_table_insert (self->holds, g_strdup (caller->connection), GUINT_TO_POINTER (level));
-  llm_governor_reclaim (self->governor, &request, on_trimmed,
+    g_hash_table_insert (self->memory.holds, g_strdup (caller->connection),
+                         GUINT_TO_POINTER (level));
+  llm_governor_reclaim (self->memory.governor, &request, on_trimmed,
                         g_task_new (self, NULL, callback, data));
 }
 
@@ -127,8 +130,8 @@ static void
 apply_budget (LlmEngine *self,
               guint64    bytes)
 {
-  self->budget = bytes;
-  llm_governor_set_allowed (self->governor, bytes);
+  self->memory.budget = bytes;
+  llm_governor_set_allowed (self->memory.governor, bytes);
 }
 
 static void
@@ -152,12 +155,12 @@ set_ratio (LlmEngine  *self,
     return llm_fail (error, LLMSVC_ERROR_UNSUPPORTED,
                      "context-ratio: contexts are kept as they were computed; set “ratio” of "
                      "[contexts] in the configuration, and start the service again");
-  if (self->model != NULL
-      && !llm_engine_check_ratio (percent, llm_model_get_hparams (self->model),
+  if (self->use.model != NULL
+      && !llm_engine_check_ratio (percent, llm_model_get_hparams (self->use.model),
                                   self->settings->chunk_tokens, error))
     return FALSE;
 
-  self->context_ratio = percent;
+  self->memory.context_ratio = percent;
   llm_executor_set_kv_ratio (self->executor, percent / 100.0);
   return TRUE;
 }
@@ -196,7 +199,8 @@ llm_engine_set_budget_async (LlmEngine          *self,
   budget = llm_ledger_get_budget (self->ledger);
   request.target = budget > 0 && held > budget ? held - budget : 0;
   if (request.target > 0)
-    llm_governor_reclaim (self->governor, &request, on_trimmed_to_budget, g_steal_pointer (&task));
+    llm_governor_reclaim (self->memory.governor, &request, on_trimmed_to_budget,
+                          g_steal_pointer (&task));
   else
     g_task_return_boolean (task, TRUE);
 }
@@ -217,9 +221,10 @@ has_changed (const LlmMemoryFigures *a,
 static void
 unload_when_idle (LlmEngine *self)
 {
-  gint64 idle_us = llm_clock_now_us () - self->idle_since_us;
+  gint64 idle_us = llm_clock_now_us () - self->use.idle_since_us;
 
-  if (self->settings->idle_unload_s > 0 && self->model != NULL && self->n_requests_running == 0 &&
+  if (self->settings->idle_unload_s > 0 && self->use.model != NULL
+      && self->calls.n_requests_running == 0 &&
       idle_us >= (gint64) self->settings->idle_unload_s * G_USEC_PER_SEC)
     trim_again (self, LLM_PRESSURE_CRITICAL, 0);
 }
@@ -234,12 +239,12 @@ widen_kv (LlmEngine *self)
 {
   gint64 now = llm_clock_now_us ();
 
-  if (!llm_governor_get_state (self->governor)->action.may_grow)
-    self->widened_us = 0;
-  else if (self->n_requests_running == 0 && llm_engine_get_figures (self).n_narrow > 0
-           && (self->widened_us == 0 || now - self->widened_us >= WIDEN_INTERVAL_US))
+  if (!llm_governor_get_state (self->memory.governor)->action.may_grow)
+    self->memory.widened_us = 0;
+  else if (self->calls.n_requests_running == 0 && llm_engine_get_figures (self).n_narrow > 0
+           && (self->memory.widened_us == 0 || now - self->memory.widened_us >= WIDEN_INTERVAL_US))
     {
-      self->widened_us = now;
+      self->memory.widened_us = now;
       llm_executor_widen_kv (self->executor);
     }
 }
@@ -248,11 +253,11 @@ static void
 look_at_memory (gpointer data)
 {
   LlmEngine *self = data;
-  const LlmGovernorState *state = llm_governor_get_state (self->governor);
+  const LlmGovernorState *state = llm_governor_get_state (self->memory.governor);
   LlmMemoryFigures figures;
 
-  llm_governor_look (self->governor, self->n_requests_running > 0,
-                     g_hash_table_size (self->holds) > 0);
+  llm_governor_look (self->memory.governor, self->calls.n_requests_running > 0,
+                     g_hash_table_size (self->memory.holds) > 0);
   llm_executor_set_pressed (self->executor,
                             self->settings->reacts_to_pressure
                                 && state->action.level >= LLM_PRESSURE_MEDIUM);
@@ -263,9 +268,9 @@ look_at_memory (gpointer data)
   widen_kv (self);
   unload_when_idle (self);
   llm_engine_get_memory (self, &figures);
-  if (has_changed (&figures, &self->told))
+  if (has_changed (&figures, &self->memory.told))
     {
-      self->told = figures;
+      self->memory.told = figures;
       g_signal_emit_by_name (self, "memory-changed");
     }
 }
@@ -280,7 +285,7 @@ llm_engine_memory_make (LlmEngine *self)
   };
 
   llm_engine_add_reclaimers (self);
-  self->governor = llm_governor_new (self->ledger, &config, look_at_memory, self);
+  self->memory.governor = llm_governor_new (self->ledger, &config, look_at_memory, self);
   apply_budget (self, self->settings->budget);
-  llm_engine_get_memory (self, &self->told);
+  llm_engine_get_memory (self, &self->memory.told);
 }

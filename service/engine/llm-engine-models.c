@@ -25,8 +25,10 @@ static LlmModelInfo *
 choose_model (LlmEngine *self,
               GPtrArray *all)
 {
-  LlmModelInfo *chosen = self->chosen != NULL ? llm_catalogue_find (all, self->chosen) : NULL;
-  LlmModelInfo *active = self->active != NULL ? llm_catalogue_find (all, self->active->id) : NULL;
+  LlmModelInfo *chosen = self->use.chosen != NULL ? llm_catalogue_find (all, self->use.chosen)
+    : NULL;
+  LlmModelInfo *active = self->use.active != NULL ? llm_catalogue_find (all, self->use.active->id)
+    : NULL;
   LlmModelInfo *good = NULL;
 
   if (all->len == 0)
@@ -54,75 +56,75 @@ static void
 list_models (LlmEngine *self,
              gboolean   is_loaded)
 {
-  gboolean is_listed = !is_loaded || self->active == NULL;
+  gboolean is_listed = !is_loaded || self->use.active == NULL;
 
-  g_ptr_array_set_size (self->models, 0);
-  for (guint i = 0; i < self->found->len; i++)
+  g_ptr_array_set_size (self->catalogue.models, 0);
+  for (guint i = 0; i < self->catalogue.found->len; i++)
     {
-      LlmModelInfo *info = g_ptr_array_index (self->found, i);
+      LlmModelInfo *info = g_ptr_array_index (self->catalogue.found, i);
 
-      if (!is_listed && g_str_equal (info->id, self->active->id))
+      if (!is_listed && g_str_equal (info->id, self->use.active->id))
         {
-          info = self->active;
+          info = self->use.active;
           is_listed = TRUE;
         }
-      g_ptr_array_add (self->models, llm_model_info_ref (info));
+      g_ptr_array_add (self->catalogue.models, llm_model_info_ref (info));
     }
   if (!is_listed)
-    g_ptr_array_add (self->models, llm_model_info_ref (self->active));
+    g_ptr_array_add (self->catalogue.models, llm_model_info_ref (self->use.active));
 }
 
 void
 llm_engine_models_settle (LlmEngine *self)
 {
-  gboolean is_loaded = self->model != NULL || self->is_loading;
-  g_autofree char *was = self->active != NULL ? g_strdup (self->active->id) : NULL;
+  gboolean is_loaded = self->use.model != NULL || self->loading.is_loading;
+  g_autofree char *was = self->use.active != NULL ? g_strdup (self->use.active->id) : NULL;
 
   if (!llm_engine_has_started (self))
     return;
 
   /* What is loaded stays in use, whatever else was found; a script is obeyed. */
-  if (!is_loaded || (self->settings->script != NULL && !self->is_loading))
+  if (!is_loaded || (self->settings->script != NULL && !self->loading.is_loading))
     {
-      LlmModelInfo *chosen = choose_model (self, self->found);
+      LlmModelInfo *chosen = choose_model (self, self->catalogue.found);
 
-      if (chosen != self->active)
-        g_clear_error (&self->load_error);
-      g_clear_pointer (&self->active, llm_model_info_unref);
-      self->active = chosen != NULL ? llm_model_info_ref (chosen) : NULL;
+      if (chosen != self->use.active)
+        g_clear_error (&self->loading.load_error);
+      g_clear_pointer (&self->use.active, llm_model_info_unref);
+      self->use.active = chosen != NULL ? llm_model_info_ref (chosen) : NULL;
       is_loaded = FALSE;
     }
   list_models (self, is_loaded);
   llm_engine_check_drafts (self);
   g_signal_emit_by_name (self, "models-changed");
   llm_engine_update_availability (self);
-  if (g_strcmp0 (was, self->active != NULL ? self->active->id : NULL) != 0)
+  if (g_strcmp0 (was, self->use.active != NULL ? self->use.active->id : NULL) != 0)
     g_signal_emit_by_name (self, "availability-changed");
-  llm_engine_end_waiting (&self->waiting_start, NULL, NULL);
+  llm_engine_end_waiting (&self->start.waiting_start, NULL, NULL);
 }
 
 const char *
 llm_engine_get_availability (LlmEngine *self)
 {
-  return self->availability;
+  return self->use.availability;
 }
 
 const GError *
 llm_engine_get_availability_reason (LlmEngine *self)
 {
-  return self->reason;
+  return self->use.reason;
 }
 
 LlmModelInfo *
 llm_engine_get_active_model (LlmEngine *self)
 {
-  return self->active;
+  return self->use.active;
 }
 
 GPtrArray *
 llm_engine_get_models (LlmEngine *self)
 {
-  return self->models;
+  return self->catalogue.models;
 }
 
 /* --- loading --- */
@@ -181,7 +183,7 @@ run_load (GTask        *task,
                             settings->system_cache_folder, settings->cache_limit);
   GError *error = NULL;
 
-  llm_repacked_cache_set_progress (cache, &self->load);
+  llm_repacked_cache_set_progress (cache, &self->loading.load);
   llm_repacked_cache_set_margin (cache, load->margin);
   load->model = llm_model_info_open (load->info, &error);
   /* which reads of the weights: not on the executor's thread */
@@ -217,32 +219,34 @@ static void
 take_model (LlmEngine *self,
             Load      *load)
 {
-  g_clear_error (&self->load_error);
-  g_clear_pointer (&self->model, llm_model_unref);
-  self->model = g_steal_pointer (&load->model);
-  llm_constraint_cache_set_model (self->constraints, self->model);
-  g_free (self->identity);
-  self->identity = g_strdup (llm_model_get_identity (self->model));
+  g_clear_error (&self->loading.load_error);
+  g_clear_pointer (&self->use.model, llm_model_unref);
+  self->use.model = g_steal_pointer (&load->model);
+  llm_constraint_cache_set_model (self->use.constraints, self->use.model);
+  g_free (self->store.identity);
+  self->store.identity = g_strdup (llm_model_get_identity (self->use.model));
   llm_engine_take_levels (self, load->weights->levels, g_steal_pointer (&load->levels_error));
-  llm_crash_mark_loaded (self->crash_mark, load->weights->backed <= load->weights->bytes / 2);
-  llm_governor_set_work (self->governor, load->info->footprint.work);
-  llm_executor_set_model (self->executor, 0, self->model, g_steal_pointer (&load->weights), NULL,
+  llm_crash_mark_loaded (self->loading.crash_mark,
+                         load->weights->backed <= load->weights->bytes / 2);
+  llm_governor_set_work (self->memory.governor, load->info->footprint.work);
+  llm_executor_set_model (self->executor, 0, self->use.model, g_steal_pointer (&load->weights),
+                          NULL,
                           NULL);
   self->counters.model_loads++;
-  self->idle_since_us = llm_clock_now_us ();
+  self->use.idle_since_us = llm_clock_now_us ();
   if (load->select != NULL)
     {
-      llm_model_info_unref (self->active);
-      self->active = llm_model_info_ref (load->info);
-      g_free (self->chosen);
-      self->chosen = g_strdup (load->info->id);
+      llm_model_info_unref (self->use.active);
+      self->use.active = llm_model_info_ref (load->info);
+      g_free (self->use.chosen);
+      self->use.chosen = g_strdup (load->info->id);
       llm_engine_models_settle (self);
       llm_call_store (load->select, llm_store_set_model, g_strdup (load->info->id), g_free,
                       llm_call_end);
     }
-  if (self->draft_id != NULL)
+  if (self->drafts.draft_id != NULL)
     llm_engine_drop_draft (self);
-  g_clear_error (&self->draft_error);
+  g_clear_error (&self->drafts.draft_error);
   llm_engine_load_draft (self);
 }
 
@@ -255,7 +259,7 @@ on_load_done (GObject      *source,
   Load *load = g_task_get_task_data (G_TASK (result));
   GError *error = NULL;
 
-  self->is_loading = FALSE;
+  self->loading.is_loading = FALSE;
   llm_engine_end_load_progress (self);
   if (g_task_propagate_boolean (G_TASK (result), &error))
     {
@@ -263,26 +267,26 @@ on_load_done (GObject      *source,
     }
   else if (load->select != NULL)
     {
-      if (self->model == NULL || llm_engine_get_figures (self).is_backed)
-        llm_crash_mark_ended (self->crash_mark);
+      if (self->use.model == NULL || llm_engine_get_figures (self).is_backed)
+        llm_crash_mark_ended (self->loading.crash_mark);
       /* the old model stays: who waits gets that one */
       llm_call_fail (load->select, g_steal_pointer (&error));
     }
   else
     {
-      llm_crash_mark_ended (self->crash_mark);
-      g_clear_error (&self->load_error);
-      self->load_error = error;
+      llm_crash_mark_ended (self->loading.crash_mark);
+      g_clear_error (&self->loading.load_error);
+      self->loading.load_error = error;
       g_message ("The model can't be loaded: %s", error->message);
     }
   llm_engine_update_availability (self);
-  if (error != NULL || self->model != NULL)
-    llm_engine_end_waiting (&self->waiting_model, self->model, error);
-  else if (!g_queue_is_empty (&self->waiting_model))
-    begin_load (self, self->active, NULL);
-  if (error == NULL && self->model != NULL)
+  if (error != NULL || self->use.model != NULL)
+    llm_engine_end_waiting (&self->loading.waiting_model, self->use.model, error);
+  else if (!g_queue_is_empty (&self->loading.waiting_model))
+    begin_load (self, self->use.active, NULL);
+  if (error == NULL && self->use.model != NULL)
     llm_engine_count_all (self);
-  if (self->model == NULL)
+  if (self->use.model == NULL)
     llm_engine_models_settle (self);
 }
 
@@ -296,11 +300,11 @@ begin_load (LlmEngine    *self,
   Load *load = g_new0 (Load, 1);
 
   load->info = llm_model_info_ref (info);
-  load->ratio = self->context_ratio;
-  load->margin = llm_crash_mark_begin (self->crash_mark, info->id) ? CRASHED_MARGIN : 1;
+  load->ratio = self->memory.context_ratio;
+  load->margin = llm_crash_mark_begin (self->loading.crash_mark, info->id) ? CRASHED_MARGIN : 1;
   load->select = select != NULL ? g_object_ref (select) : NULL;
   g_task_set_task_data (task, load, (GDestroyNotify) load_free);
-  self->is_loading = TRUE;
+  self->loading.is_loading = TRUE;
   llm_engine_begin_load_progress (self);
   llm_engine_update_availability (self);
   g_task_run_in_thread (task, run_load);
@@ -312,7 +316,7 @@ check_room (LlmEngine    *self,
             GError      **error)
 {
   guint64 budget = llm_ledger_get_budget (self->ledger);
-  guint64 limit = llm_governor_get_state (self->governor)->reading.group.limit;
+  guint64 limit = llm_governor_get_state (self->memory.governor)->reading.group.limit;
   guint64 wanted =
     info->footprint.work + llm_memory_policy_get_reserve (limit, FALSE, FALSE);
 
@@ -340,9 +344,9 @@ static void
 set_unusable (LlmEngine *self,
               GError   **error)
 {
-  *error = g_error_copy (self->active != NULL ? self->active->error : self->reason);
+  *error = g_error_copy (self->use.active != NULL ? self->use.active->error : self->use.reason);
   /* "not found" is kept for what a caller names */
-  if (self->active == NULL || g_error_matches (*error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_FOUND))
+  if (self->use.active == NULL || g_error_matches (*error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_FOUND))
     (*error)->code = LLMSVC_ERROR_NO_MODEL;
 }
 
@@ -378,12 +382,12 @@ get_model (GTask   *task,
   gboolean is_usable;
   GError *error = NULL;
 
-  if (self->is_suspect && self->n_requests_running == 0 && !self->is_loading)
+  if (self->use.is_suspect && self->calls.n_requests_running == 0 && !self->loading.is_loading)
     {
-      self->is_suspect = FALSE;
+      self->use.is_suspect = FALSE;
       llm_engine_unload (self, ignore_freed, NULL);
     }
-  is_usable = self->active != NULL && self->active->error == NULL;
+  is_usable = self->use.active != NULL && self->use.active->error == NULL;
   if (!is_usable && !call->has_looked)
     {
       look_again (task, get_model);
@@ -391,22 +395,23 @@ get_model (GTask   *task,
     }
   if (!is_usable)
     set_unusable (self, &error);
-  else if (!self->is_loading)
-    check_room (self, self->active, &error);
+  else if (!self->loading.is_loading)
+    check_room (self, self->use.active, &error);
 
   if (error != NULL)
     {
       g_task_return_error (task, error);
     }
-  else if (self->model != NULL && !self->is_loading)
+  else if (self->use.model != NULL && !self->loading.is_loading)
     {
-      g_task_return_pointer (task, llm_model_ref (self->model), (GDestroyNotify) llm_model_unref);
+      g_task_return_pointer (task, llm_model_ref (self->use.model),
+                             (GDestroyNotify) llm_model_unref);
     }
   else
     {
-      g_queue_push_tail (&self->waiting_model, g_object_ref (task));
-      if (!self->is_loading)
-        begin_load (self, self->active, NULL);
+      g_queue_push_tail (&self->loading.waiting_model, g_object_ref (task));
+      if (!self->loading.is_loading)
+        begin_load (self, self->use.active, NULL);
     }
 }
 
@@ -426,10 +431,10 @@ llm_engine_fail_waiting (LlmEngine *self)
   g_autoptr(GError) error =
     llmsvc_error_new (LLMSVC_ERROR_CANCELLED, NULL, "The service is ending");
 
-  llm_engine_end_waiting (&self->waiting_start, NULL, error);
-  llm_engine_end_waiting (&self->waiting_scan, NULL, error);
-  llm_engine_end_waiting (&self->waiting_next_scan, NULL, error);
-  llm_engine_end_waiting (&self->waiting_model, NULL, error);
+  llm_engine_end_waiting (&self->start.waiting_start, NULL, error);
+  llm_engine_end_waiting (&self->catalogue.waiting_scan, NULL, error);
+  llm_engine_end_waiting (&self->catalogue.waiting_next_scan, NULL, error);
+  llm_engine_end_waiting (&self->loading.waiting_model, NULL, error);
 }
 
 static void
@@ -462,7 +467,7 @@ choose (GTask   *task,
         LlmCall *call)
 {
   LlmEngine *self = call->engine;
-  LlmModelInfo *info = llm_catalogue_find (self->found, call->name);
+  LlmModelInfo *info = llm_catalogue_find (self->catalogue.found, call->name);
   GError *error = NULL;
 
   if ((info == NULL || info->error != NULL) && !call->has_looked)
@@ -481,7 +486,7 @@ choose (GTask   *task,
       llm_fail (&error, LLMSVC_ERROR_NOT_FOUND,
                 "There is no model “%s” in the folders “%s”", call->name, folders);
     }
-  else if (self->n_requests_running > 0 || self->is_loading)
+  else if (self->calls.n_requests_running > 0 || self->loading.is_loading)
     {
       llm_fail (&error, LLMSVC_ERROR_OVERLOADED,
                 "Answers are under way; change the model when they have ended");
@@ -513,17 +518,17 @@ llm_engine_unload (LlmEngine     *self,
                    LlmReclaimDone done,
                    gpointer       data)
 {
-  if (self->n_requests_running > 0 || self->is_loading || self->model == NULL)
+  if (self->calls.n_requests_running > 0 || self->loading.is_loading || self->use.model == NULL)
     {
       done (0, data);
       return;
     }
-  g_clear_pointer (&self->model, llm_model_unref);
+  g_clear_pointer (&self->use.model, llm_model_unref);
   llm_engine_take_levels (self, NULL, NULL);
-  if (self->draft_id != NULL)
+  if (self->drafts.draft_id != NULL)
     llm_engine_drop_draft (self);
-  llm_constraint_cache_set_model (self->constraints, NULL);
-  llm_crash_mark_ended (self->crash_mark);
+  llm_constraint_cache_set_model (self->use.constraints, NULL);
+  llm_crash_mark_ended (self->loading.crash_mark);
   self->counters.model_unloads++;
   llm_executor_set_model (self->executor, 0, NULL, NULL, done, data);
   /* its file may be another by now, or gone */

@@ -83,10 +83,10 @@ on_held (gpointer data)
   g_autoptr(GTask) task = data;
   LlmEngine *self = g_task_get_source_object (task);
 
-  if (self->db == NULL)
+  if (self->store.db == NULL)
     g_task_return_boolean (task, TRUE);
   else
-    llm_db_run_async (self->db, write_nothing, NULL, NULL, llm_engine_return_stored,
+    llm_db_run_async (self->store.db, write_nothing, NULL, NULL, llm_engine_return_stored,
                       g_steal_pointer (&task));
 }
 

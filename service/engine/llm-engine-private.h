@@ -79,15 +79,9 @@ typedef struct
   LlmEngineHolderKind kind;
 } LlmEngineHolder;
 
-struct _LlmEngine
+/* The database, and what of it is in memory. */
+typedef struct
 {
-  GObject parent_instance;
-
-  LlmSettings *settings;
-  LlmLedger *ledger;
-  LlmJournal *journal;
-  LlmMailbox *main_box;
-  LlmExecutor *executor;
   LlmDb *db;                    /* (nullable) before the start */
   GError *db_error;             /* (nullable): why it is not known what is stored */
   gboolean is_loading_index;
@@ -95,15 +89,35 @@ struct _LlmEngine
   gboolean is_salvaged;         /* what could be read was copied, and not read since */
   guint retry_timer;            /* source: tries the database again */
 
-  /* what must be known before the first call: models and the index of contexts */
+  GHashTable *contexts;         /* (element-type utf8 LlmContext) (owned) */
+  GPtrArray *making;            /* (element-type GTask) (unowned): make contexts that are not in
+                                 * there yet */
+  char *identity;               /* (nullable): of the model that was loaded last, which counts
+                                 * tokens */
+  GQueue uncounted;             /* (element-type LlmContext) (owned): to be counted by it */
+  gboolean is_counting;         /* one of them */
+  guint64 last_session;
+} LlmEngineStore;
+
+/* What must be known before the first call: models and the index of contexts. */
+typedef struct
+{
   gboolean has_catalogue;
   gboolean has_index;
   GQueue waiting_start;         /* (element-type GTask) (owned) */
+} LlmEngineStart;
 
-  /* models */
-  LlmModelInfo *mock;           /* (nullable): stands in for a model, with a script */
+/* Stands in for a model. */
+typedef struct
+{
+  LlmModelInfo *mock;           /* (nullable) */
   guint phase;                  /* of the script's availability */
   guint phase_timer;            /* source */
+} LlmEngineScript;
+
+/* Models that there are. */
+typedef struct
+{
   GPtrArray *found;             /* (element-type LlmModelInfo) (owned): by the last scan */
   GPtrArray *models;            /* (element-type LlmModelInfo) (owned): these, and what is loaded as
                                  * it was when it was loaded */
@@ -112,22 +126,26 @@ struct _LlmEngine
   gboolean shall_scan;          /* once more, after that */
   GQueue waiting_scan;          /* (element-type GTask) (owned): for the one under way */
   GQueue waiting_next_scan;     /* (element-type GTask) (owned): for one that begins later */
+} LlmEngineCatalogue;
+
+/* The model in use. */
+typedef struct
+{
   LlmModelInfo *active;         /* (nullable) */
   char *chosen;                 /* (nullable): id that SelectModel chose */
   const char *availability;
   GError *reason;               /* (nullable): of the availability */
   LlmModel *model;              /* (nullable): loaded */
-  LlmDraftModel *draft;         /* (nullable): guesses for it */
-  char *draft_id;               /* (nullable): of the configured one, while it is there */
-  LlmModel *draft_target;       /* (nullable) (unowned): whose tokens the draft is known to have */
-  gboolean is_loading_draft;
-  GError *draft_error;          /* (nullable): why the configured one can't be used */
-  gboolean has_checked_drafts;
   LlmCompanion *companion;      /* (nullable) (owned): of the model that is loaded */
   GError *levels_error;         /* (nullable): why the one that is there can't be used */
-  GHashTable *draft_records;    /* (element-type utf8 LlmDraftRecord) (owned): by the id of the
-                                 * model, a line feed, and that of the source */
   LlmConstraintCache *constraints; /* (owned): compiled for it */
+  gboolean is_suspect;          /* its file changed under us: open it anew */
+  gint64 idle_since_us;
+} LlmEngineUse;
+
+/* How it is loaded. */
+typedef struct
+{
   gboolean is_loading;
   GError *load_error;           /* (nullable): the last load's */
   LlmRepackProgress load;       /* atomic: of the one under way */
@@ -135,27 +153,39 @@ struct _LlmEngine
   guint load_timer;             /* source: tells it */
   struct _LlmCrashMark *crash_mark; /* (nullable) (owned): from the start on */
   GQueue waiting_model;         /* (element-type GTask) (owned) */
-  gboolean is_suspect;          /* its file changed under us: open it anew */
-  gint64 idle_since_us;
-  gint64 widened_us;            /* when chunks of contexts were last told to get their bits back */
+} LlmEngineLoading;
 
-  GHashTable *contexts;         /* (element-type utf8 LlmContext) (owned) */
-  GPtrArray *making;            /* (element-type GTask) (unowned): make contexts that are not in
-                                 * there yet */
-  char *identity;               /* (nullable): of the model that was loaded last: what counts tokens */
-  GQueue uncounted;             /* (element-type LlmContext) (owned): to be counted by it */
-  gboolean is_counting;         /* one of them */
+/* What guesses for it. */
+typedef struct
+{
+  LlmDraftModel *draft;         /* (nullable) */
+  char *draft_id;               /* (nullable): of the configured one, while it is there */
+  LlmModel *draft_target;       /* (nullable) (unowned): whose tokens the draft is known to have */
+  gboolean is_loading_draft;
+  GError *draft_error;          /* (nullable): why the configured one can't be used */
+  gboolean has_checked_drafts;
+  GHashTable *draft_records;    /* (element-type utf8 LlmDraftRecord) (owned): by the id of the
+                                 * model, a line feed, and that of the source */
+} LlmEngineDrafts;
+
+typedef struct
+{
   GHashTable *generations;      /* (element-type utf8 LlmGeneration) (owned) */
   GQueue ended;                 /* (element-type LlmGeneration) (owned): the last ones, newest
                                  * first */
+  guint n_calls;                /* under way */
+  guint n_requests_running;     /* at the executor */
+} LlmEngineCalls;
+
+typedef struct
+{
   GHashTable *apps;             /* (element-type utf8 LlmAppAccount) (owned) */
   guint64 n_app_lookups;        /* so far: which of apps was asked for last */
   double default_quota[LLM_N_QUOTAS];
-  guint n_calls;                /* under way */
-  guint64 last_session;
-  guint n_requests_running;                 /* at the executor */
+} LlmEngineApps;
 
-  /* memory */
+typedef struct
+{
   guint64 budget;               /* as set; 0: the service decides */
   guint context_ratio;          /* percent, as set; 0: floats */
   LlmEngineHolder holders[LLM_N_ENGINE_HOLDERS]; /* of memory, as reclaimers */
@@ -165,18 +195,40 @@ struct _LlmEngine
   LlmMemoryFigures told;        /* as of the last memory-changed */
   gboolean is_trimming_again;
   LlmMemoryLowered lowered;     /* whose new calls a sub-model answers */
+  gint64 widened_us;            /* when chunks of contexts were last told to get their bits back */
+} LlmEngineMemory;
 
-  /* llm-engine-power.c */
-  struct
-  {
-    gboolean is_on_battery;
-    gboolean saves;             /* the user wants to save power */
-    gboolean has_waited;        /* background calls, as long as they have to */
-    LlmPace pace;
-    guint64 suspends;           /* so far */
-    guint timer;                /* source */
-  } power;
+typedef struct
+{
+  gboolean is_on_battery;
+  gboolean saves;               /* the user wants to save power */
+  gboolean has_waited;          /* background calls, as long as they have to */
+  LlmPace pace;
+  guint64 suspends;             /* so far */
+  guint timer;                  /* source */
+} LlmEnginePower;
 
+struct _LlmEngine
+{
+  GObject parent_instance;
+
+  LlmSettings *settings;
+  LlmLedger *ledger;
+  LlmJournal *journal;
+  LlmMailbox *main_box;
+  LlmExecutor *executor;
+
+  LlmEngineStore store;
+  LlmEngineStart start;
+  LlmEngineScript script;
+  LlmEngineCatalogue catalogue;
+  LlmEngineUse use;
+  LlmEngineLoading loading;
+  LlmEngineDrafts drafts;
+  LlmEngineCalls calls;
+  LlmEngineApps accounts;
+  LlmEngineMemory memory;
+  LlmEnginePower power;
   LlmEngineCounters counters;
   LlmProcessFigures process;
 };

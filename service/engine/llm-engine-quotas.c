@@ -28,7 +28,7 @@ llm_engine_get_quota (LlmEngine           *self,
                       const LlmAppAccount *app,
                       LlmQuotaKind         kind)
 {
-  double quota = app->quota[kind] > 0 ? app->quota[kind] : self->default_quota[kind];
+  double quota = app->quota[kind] > 0 ? app->quota[kind] : self->accounts.default_quota[kind];
 
   if (!app->is_seen || app->kind != LLM_CALLER_UNKNOWN || quota == 0 || kind >= LLM_N_APP_QUOTAS)
     return quota;
@@ -40,13 +40,13 @@ llm_engine_get_quota (LlmEngine           *self,
 static void
 share_memory (LlmEngine *self)
 {
-  double default_share = self->default_quota[LLM_QUOTA_SHARE];
+  double default_share = self->accounts.default_quota[LLM_QUOTA_SHARE];
   GHashTable *quotas =
     g_hash_table_new_full (NULL, NULL, (GDestroyNotify) llm_app_unref, g_free);
   GHashTableIter iter;
   LlmAppAccount *app;
 
-  g_hash_table_iter_init (&iter, self->apps);
+  g_hash_table_iter_init (&iter, self->accounts.apps);
   while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &app))
     {
       double share = llm_engine_get_quota (self, app, LLM_QUOTA_SHARE);
@@ -75,7 +75,7 @@ llm_engine_reset_default_quota (LlmEngine *self)
     [LLM_QUOTA_QUEUE] = settings->max_queue,
   };
 
-  memcpy (self->default_quota, configured, sizeof configured);
+  memcpy (self->accounts.default_quota, configured, sizeof configured);
 }
 
 void
@@ -87,7 +87,7 @@ llm_engine_take_quotas (LlmEngine       *self,
       const LlmStoredQuota *quota = g_ptr_array_index (quotas, i);
       g_autoptr(LlmApp) app = llm_app_intern (quota->uid, quota->app);
 
-      llm_quota_set (*quota->app == '\0' ? self->default_quota
+      llm_quota_set (*quota->app == '\0' ? self->accounts.default_quota
                                          : llm_engine_get_app (self, app)->quota,
                      quota->key, quota->value);
     }
@@ -99,7 +99,7 @@ llm_engine_get_limits (LlmEngine       *self,
                        const LlmCaller *caller,
                        LlmAppLimits    *limits)
 {
-  const LlmAppAccount *known = g_hash_table_lookup (self->apps, caller->app);
+  const LlmAppAccount *known = g_hash_table_lookup (self->accounts.apps, caller->app);
   LlmAppAccount app = known != NULL ? *known : (LlmAppAccount) { 0 };
 
   app.is_seen = TRUE;
@@ -107,8 +107,8 @@ llm_engine_get_limits (LlmEngine       *self,
   limits->calls = (guint) llm_engine_get_quota (self, &app, LLM_QUOTA_CALLS);
   limits->rate = (guint) llm_engine_get_quota (self, &app, LLM_QUOTA_RATE);
   limits->message = (guint64) llm_engine_get_quota (self, &app, LLM_QUOTA_MESSAGE);
-  limits->default_rate = (guint) self->default_quota[LLM_QUOTA_RATE];
-  limits->queue = (guint) self->default_quota[LLM_QUOTA_QUEUE];
+  limits->default_rate = (guint) self->accounts.default_quota[LLM_QUOTA_RATE];
+  limits->queue = (guint) self->accounts.default_quota[LLM_QUOTA_QUEUE];
 }
 
 /* --- who may begin something --- */
@@ -135,7 +135,7 @@ admit_app (LlmEngine           *self,
            const LlmUserSums   *sums,
            GError             **error)
 {
-  guint limit = (guint) self->default_quota[LLM_QUOTA_APPS];
+  guint limit = (guint) self->accounts.default_quota[LLM_QUOTA_APPS];
 
   if (limit == 0 || llm_app_account_is_needed (app) || sums->apps < limit)
     return TRUE;
@@ -151,7 +151,7 @@ admit_call (LlmEngine           *self,
             GError             **error)
 {
   guint limit = (guint) llm_engine_get_quota (self, app, LLM_QUOTA_CALLS);
-  guint user_limit = (guint) self->default_quota[LLM_QUOTA_QUEUE];
+  guint user_limit = (guint) self->accounts.default_quota[LLM_QUOTA_QUEUE];
   LlmUserSums sums = llm_engine_sum_user (self, app->app->uid);
 
   if (app->n_calls >= limit)
@@ -164,10 +164,11 @@ admit_call (LlmEngine           *self,
     return llm_fail (error, LLMSVC_ERROR_QUOTA_EXCEEDED,
                      "%u calls of this user's applications are under way and %u may be; wait for "
                      "one to end", sums.queue, user_limit);
-  if (self->n_calls >= MAX_CALLS || sums.queue >= MAX_CALLS - self->n_calls)
+  if (self->calls.n_calls >= MAX_CALLS || sums.queue >= MAX_CALLS - self->calls.n_calls)
     return llm_fail (error, LLMSVC_ERROR_OVERLOADED,
                      "%u calls of all applications are under way, %u of them this user's; try "
-                     "again in a moment [retry-after-ms=%u]", self->n_calls, sums.queue, RETRY_MS);
+                     "again in a moment [retry-after-ms=%u]", self->calls.n_calls, sums.queue,
+                     RETRY_MS);
   return TRUE;
 }
 
@@ -178,7 +179,7 @@ admit_context (LlmEngine           *self,
                GError             **error)
 {
   guint limit = (guint) llm_engine_get_quota (self, app, LLM_QUOTA_CONTEXTS);
-  guint named_limit = (guint) self->default_quota[LLM_QUOTA_NAMED];
+  guint named_limit = (guint) self->accounts.default_quota[LLM_QUOTA_NAMED];
   LlmUserSums sums = llm_engine_sum_user (self, app->app->uid);
 
   if (app->n_contexts + app->n_coming >= limit)
@@ -213,7 +214,7 @@ pass_new (LlmEngine     *engine,
   LlmPass *self = g_new (LlmPass, 1);
 
   *self = (LlmPass) { g_object_ref (engine), app, n_calls, n_contexts, n_named };
-  engine->n_calls += n_calls;
+  engine->calls.n_calls += n_calls;
   app->n_calls += n_calls;
   app->n_coming += n_contexts;
   app->n_coming_named += n_named;
@@ -250,7 +251,7 @@ llm_engine_take_context (LlmEngine *self,
 void
 llm_pass_free (LlmPass *self)
 {
-  self->engine->n_calls -= self->n_calls;
+  self->engine->calls.n_calls -= self->n_calls;
   self->app->n_calls -= self->n_calls;
   self->app->n_coming -= self->n_contexts;
   self->app->n_coming_named -= self->n_named;

@@ -19,7 +19,7 @@ forget_text (LlmEngine *self,
   LlmContext *context;
   guint64 n = 0;
 
-  g_hash_table_iter_init (&iter, self->contexts);
+  g_hash_table_iter_init (&iter, self->store.contexts);
   while ((bytes == 0 || n < bytes) && g_hash_table_iter_next (&iter, NULL, (gpointer *) &context))
     {
       guint64 held = llm_context_get_forgettable (context);
@@ -38,7 +38,7 @@ get_held (gpointer data)
   LlmEngine *self = holder->engine;
   const LlmExecutorFigures figures = llm_engine_get_figures (self);
   /* those that a running call uses are not given: it would read them again at once */
-  guint64 page_bytes = self->is_loading ? 0 : figures.page_bytes;
+  guint64 page_bytes = self->loading.is_loading ? 0 : figures.page_bytes;
 
   switch (holder->kind)
     {
@@ -49,10 +49,10 @@ get_held (gpointer data)
     case LLM_ENGINE_TEXT:
       return forget_text (self, 0);
     case LLM_ENGINE_CONSTRAINTS:
-      return llm_constraint_cache_get_unused (self->constraints);
+      return llm_constraint_cache_get_unused (self->use.constraints);
     case LLM_ENGINE_DRAFT:
       /* the one that the configuration names: it comes back with a call when there is room */
-      return self->n_requests_running == 0 && self->draft_id != NULL
+      return self->calls.n_requests_running == 0 && self->drafts.draft_id != NULL
                ? llm_engine_get_draft_bytes (self)
                : 0;
     case LLM_ENGINE_TAIL:
@@ -65,7 +65,8 @@ get_held (gpointer data)
     default:
       /* What a running call uses can't be given. Once its pages are given there is still what the
        * ledger does not count, the vocabulary. */
-      if (self->n_requests_running > 0 || self->is_loading || self->model == NULL || page_bytes > 0)
+      if (self->calls.n_requests_running > 0 || self->loading.is_loading || self->use.model == NULL
+          || page_bytes > 0)
         return 0;
       return MAX (llm_ledger_get (self->ledger, LLM_HOLDER_WEIGHTS), 1);
     }
@@ -93,10 +94,10 @@ reclaim (gpointer       data,
       done (bytes > 0 ? forget_text (self, bytes) : 0, done_data);
       break;
     case LLM_ENGINE_CONSTRAINTS:
-      done (llm_constraint_cache_drop_unused (self->constraints, bytes), done_data);
+      done (llm_constraint_cache_drop_unused (self->use.constraints, bytes), done_data);
       break;
     case LLM_ENGINE_DRAFT:
-      done (self->n_requests_running == 0 ? llm_engine_drop_draft (self) : 0, done_data);
+      done (self->calls.n_requests_running == 0 ? llm_engine_drop_draft (self) : 0, done_data);
       break;
     case LLM_ENGINE_TAIL:
       llm_executor_give_tails (self->executor, done, done_data);
@@ -122,8 +123,8 @@ take_pages (gpointer data,
   LlmEngine *self = ((const LlmEngineHolder *) data)->engine;
   guint64 missing = llm_engine_get_figures (self).missing_bytes;
 
-  if (missing > 0 && missing <= bytes && self->model != NULL
-      && llm_clock_now_us () - self->idle_since_us < RECENT_US)
+  if (missing > 0 && missing <= bytes && self->use.model != NULL
+      && llm_clock_now_us () - self->use.idle_since_us < RECENT_US)
     llm_executor_take_pages (self->executor, bytes);
 }
 
@@ -153,8 +154,8 @@ llm_engine_add_reclaimers (LlmEngine *self)
     {
       LlmReclaimer reclaimer = all[i];
 
-      self->holders[i] = (LlmEngineHolder) { self, i };
-      reclaimer.holder = &self->holders[i];
+      self->memory.holders[i] = (LlmEngineHolder) { self, i };
+      reclaimer.holder = &self->memory.holders[i];
       llm_ledger_add_reclaimer (self->ledger, &reclaimer);
     }
 }

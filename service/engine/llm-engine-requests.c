@@ -12,16 +12,16 @@ void
 llm_engine_submit (LlmEngine  *self,
                    LlmRequest *request)
 {
-  self->n_requests_running++;
+  self->calls.n_requests_running++;
   llm_executor_submit (self->executor, request);
 }
 
 void
 llm_engine_request_ended (LlmEngine *self)
 {
-  g_assert (self->n_requests_running > 0);
-  if (--self->n_requests_running == 0)
-    self->idle_since_us = llm_clock_now_us ();
+  g_assert (self->calls.n_requests_running > 0);
+  if (--self->calls.n_requests_running == 0)
+    self->use.idle_since_us = llm_clock_now_us ();
   llm_engine_memory_request_ended (self);
 }
 
@@ -138,7 +138,7 @@ make_decoder (LlmEngine              *self,
               const char             *begun,
               GError                **error)
 {
-  guint n_vocab = llm_model_get_hparams (self->model)->n_vocab;
+  guint n_vocab = llm_model_get_hparams (self->use.model)->n_vocab;
   g_autoptr(LlmConstraint) constraint = NULL;
   LlmDecoder *decoder;
   guint n, n_begun;
@@ -154,7 +154,7 @@ make_decoder (LlmEngine              *self,
         llm_constraint_new (masks, request->answer.strips_space
                                      || (begun != NULL && *begun != '\0'));
       if (begun != NULL
-          && !accept_begun (constraint, llm_model_get_tokenizer (self->model), begun, error))
+          && !accept_begun (constraint, llm_model_get_tokenizer (self->use.model), begun, error))
         return NULL;
       if (!llm_engine_check_room (request, masks, llm_constraint_get_min_bytes (constraint), &n,
                                   error))
@@ -176,7 +176,7 @@ llm_engine_fill_decoder (LlmEngine      *self,
                          const char     *begun,
                          GError        **error)
 {
-  guint n_vocab = llm_model_get_hparams (self->model)->n_vocab;
+  guint n_vocab = llm_model_get_hparams (self->use.model)->n_vocab;
   g_autoptr(GArray) biases = read_bias (options, n_vocab, error);
   guint64 random_seed = ((guint64) g_random_int () << 32) | g_random_int ();
   LlmSamplerConfig config = {

@@ -17,7 +17,7 @@
 static GPtrArray *
 list_models (LlmEngine *self)
 {
-  const LlmScriptPhase *phase = llm_script_get_phase (self->settings->script, self->phase);
+  const LlmScriptPhase *phase = llm_script_get_phase (self->settings->script, self->script.phase);
   g_autoptr(GPtrArray) models =
     g_ptr_array_new_with_free_func ((GDestroyNotify) llm_model_info_unref);
 
@@ -35,7 +35,7 @@ list_models (LlmEngine *self)
         break;
       }
     case LLM_SCRIPT_READY:
-      g_ptr_array_add (models, llm_model_info_ref (self->mock));
+      g_ptr_array_add (models, llm_model_info_ref (self->script.mock));
       break;
     case LLM_SCRIPT_NO_MODEL:
     default:
@@ -53,13 +53,13 @@ on_phase_over (gpointer data)
 {
   LlmEngine *self = data;
 
-  self->phase_timer = 0;
-  if (self->is_loading)
+  self->script.phase_timer = 0;
+  if (self->loading.is_loading)
     {
-      self->phase_timer = g_timeout_add (LOAD_WAIT_MS, on_phase_over, self);
+      self->script.phase_timer = g_timeout_add (LOAD_WAIT_MS, on_phase_over, self);
       return G_SOURCE_REMOVE;
     }
-  self->phase++;
+  self->script.phase++;
   begin_phase (self);
   return G_SOURCE_REMOVE;
 }
@@ -67,10 +67,10 @@ on_phase_over (gpointer data)
 static void
 begin_phase (LlmEngine *self)
 {
-  const LlmScriptPhase *phase = llm_script_get_phase (self->settings->script, self->phase);
+  const LlmScriptPhase *phase = llm_script_get_phase (self->settings->script, self->script.phase);
 
   if (phase->for_ms > 0)
-    self->phase_timer = g_timeout_add (phase->for_ms, on_phase_over, self);
+    self->script.phase_timer = g_timeout_add (phase->for_ms, on_phase_over, self);
   llm_engine_take_models (self, list_models (self));
 }
 
@@ -79,7 +79,7 @@ llm_engine_script_start (LlmEngine *self)
 {
   if (self->settings->script == NULL)
     return;
-  self->mock = llm_script_make_model (self->settings->script);
+  self->script.mock = llm_script_make_model (self->settings->script);
   g_message ("Answers come from the script %s, not from a model",
              llm_script_get_path (self->settings->script));
   begin_phase (self);
@@ -88,7 +88,7 @@ llm_engine_script_start (LlmEngine *self)
 void
 llm_engine_script_stop (LlmEngine *self)
 {
-  g_clear_handle_id (&self->phase_timer, g_source_remove);
+  g_clear_handle_id (&self->script.phase_timer, g_source_remove);
 }
 
 /* --- replies --- */
@@ -189,7 +189,7 @@ llm_engine_script_reply (LlmCall    *call,
 
   read_history (&history, call);
   question = (LlmScriptQuestion) { history.prompt, system->str, history.n_answers + 1 };
-  reply = llm_script_answer (self->settings->script, llm_model_get_tokenizer (self->model),
+  reply = llm_script_answer (self->settings->script, llm_model_get_tokenizer (self->use.model),
                              &question, error);
   if (reply == NULL)
     return FALSE;

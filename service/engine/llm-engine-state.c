@@ -13,8 +13,8 @@ llm_engine_new_context (LlmEngine  *self,
                         LlmApp     *app,
                         const char *id)
 {
-  LlmContext *context = llm_context_new (app, id, ++self->last_session, self->ledger,
-                                         &self->identity);
+  LlmContext *context = llm_context_new (app, id, ++self->store.last_session, self->ledger,
+                                         &self->store.identity);
 
   context->engine = self;
   return context;
@@ -37,14 +37,14 @@ set_availability (LlmEngine  *self,
                   const char *availability,
                   GError     *reason)
 {
-  g_autoptr(GError) old = self->reason;
+  g_autoptr(GError) old = self->use.reason;
   gboolean is_said = g_strcmp0 (old != NULL ? old->message : NULL,
                                 reason != NULL ? reason->message : NULL) == 0;
 
-  self->reason = reason;
-  if (is_said && g_strcmp0 (self->availability, availability) == 0)
+  self->use.reason = reason;
+  if (is_said && g_strcmp0 (self->use.availability, availability) == 0)
     return;
-  self->availability = availability;
+  self->use.availability = availability;
   g_signal_emit_by_name (self, "availability-changed");
 }
 
@@ -60,7 +60,7 @@ llm_engine_describe_folders (LlmEngine *self)
 gboolean
 llm_engine_has_started (LlmEngine *self)
 {
-  return self->has_catalogue && (self->has_index || self->db_error != NULL);
+  return self->start.has_catalogue && (self->start.has_index || self->store.db_error != NULL);
 }
 
 void
@@ -71,10 +71,10 @@ llm_engine_update_availability (LlmEngine *self)
   if (!llm_engine_has_started (self))
     set_availability (self, "loading", llmsvc_error_new (LLMSVC_ERROR_NO_MODEL, NULL,
                                                          "The service is looking for models"));
-  else if (self->is_loading)
+  else if (self->loading.is_loading)
     set_availability (self, "loading", llmsvc_error_new (LLMSVC_ERROR_NO_MODEL, NULL,
                                                          "The model is being loaded"));
-  else if (self->active == NULL)
+  else if (self->use.active == NULL)
     {
       folders = llm_engine_describe_folders (self);
       set_availability (self, "no-model",
@@ -82,13 +82,13 @@ llm_engine_update_availability (LlmEngine *self)
                                           "There is no model in the folders “%s”; put a GGUF file "
                                           "into one of them, then ask again", folders));
     }
-  else if (self->active->error != NULL)
-    set_availability (self, "failed", g_error_copy (self->active->error));
-  else if (self->load_error != NULL)
-    set_availability (self, "failed", g_error_copy (self->load_error));
+  else if (self->use.active->error != NULL)
+    set_availability (self, "failed", g_error_copy (self->use.active->error));
+  else if (self->loading.load_error != NULL)
+    set_availability (self, "failed", g_error_copy (self->loading.load_error));
   else
     set_availability (self, "ready",
-                      self->db_error != NULL ? g_error_copy (self->db_error) : NULL);
+                      self->store.db_error != NULL ? g_error_copy (self->store.db_error) : NULL);
 }
 
 /* --- waiting --- */
@@ -133,9 +133,9 @@ gboolean
 llm_engine_check_stored (LlmEngine *self,
                          GError   **error)
 {
-  if (self->db_error == NULL)
+  if (self->store.db_error == NULL)
     return TRUE;
-  g_propagate_error (error, g_error_copy (self->db_error));
+  g_propagate_error (error, g_error_copy (self->store.db_error));
   return FALSE;
 }
 
@@ -148,7 +148,7 @@ llm_engine_await_start (LlmEngine          *self,
 
   if (!llm_engine_has_started (self))
     {
-      g_queue_push_tail (&self->waiting_start, task);
+      g_queue_push_tail (&self->start.waiting_start, task);
       return;
     }
   g_task_return_boolean (task, TRUE);

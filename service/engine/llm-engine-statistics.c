@@ -62,7 +62,7 @@ count_calls (LlmEngine *self)
   LlmGeneration *generation;
   CallCounts counts = { 0 };
 
-  g_hash_table_iter_init (&iter, self->generations);
+  g_hash_table_iter_init (&iter, self->calls.generations);
   while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &generation))
     counts.n[llm_generation_get_state (generation)]++;
   return counts;
@@ -107,7 +107,7 @@ llm_engine_add_statistics (LlmEngine       *self,
   const LlmEngineCounters *counters = &self->counters;
   const LlmExecutorFigures figures = llm_engine_get_figures (self);
   const LlmKvCounters kv = figures.kv;
-  const LlmGovernorState *state = llm_governor_get_state (self->governor);
+  const LlmGovernorState *state = llm_governor_get_state (self->memory.governor);
   const LlmMemoryReading *reading = &state->reading;
   gint64 since_cut_us = state->cut_us > 0 ? llm_clock_now_us () - state->cut_us : 0;
   const GPtrArray *reclaimers = llm_ledger_get_reclaimers (self->ledger);
@@ -163,9 +163,9 @@ llm_engine_add_statistics (LlmEngine       *self,
     { "kv-read-bytes", kv.read_bytes },
     { "kv-written-bytes", kv.written_bytes },
     { "kv-storage-bytes", figures.storage_bytes },
-    { "contexts", g_hash_table_size (self->contexts) },
-    { "calls", g_hash_table_size (self->generations) },
-    { "apps", g_hash_table_size (self->apps) },
+    { "contexts", g_hash_table_size (self->store.contexts) },
+    { "calls", g_hash_table_size (self->calls.generations) },
+    { "apps", g_hash_table_size (self->accounts.apps) },
     { "heap-bytes", process->heap_bytes },
     { "process-resident-bytes", process->resident_bytes },
     { "pressure-level", state->action.level },
@@ -176,7 +176,7 @@ llm_engine_add_statistics (LlmEngine       *self,
     { "cuts", state->n_cuts },
     { "since-cut-ms", (guint64) since_cut_us / 1000 },
     { "regrown-bytes", state->regrown },
-    { "lowered-classes", self->lowered },
+    { "lowered-classes", self->memory.lowered },
     { "lowered-calls", counters->lowered_calls },
     { "held-sub-model", figures.sub_model },
     { "unused-tail-bytes", figures.given_tail_bytes },

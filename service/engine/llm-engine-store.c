@@ -96,7 +96,7 @@ end_contexts (LlmEngine        *self,
   GHashTableIter iter;
   LlmContext *context;
 
-  g_hash_table_iter_init (&iter, self->contexts);
+  g_hash_table_iter_init (&iter, self->store.contexts);
   while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &context))
     {
       const LlmStoredContext *there = g_hash_table_lookup ((GHashTable *) stored, context->id);
@@ -122,7 +122,7 @@ take_contexts (LlmEngine *self,
   while (contexts->len > 0)
     {
       LlmStoredContext *one = g_ptr_array_steal_index_fast (contexts, contexts->len - 1);
-      LlmContext *context = g_hash_table_lookup (self->contexts, one->id);
+      LlmContext *context = g_hash_table_lookup (self->store.contexts, one->id);
 
       if (context == NULL)
         add_stored_context (self, one);
@@ -143,7 +143,7 @@ take_quotas (LlmEngine       *self,
   LlmAppAccount *app;
 
   llm_engine_reset_default_quota (self);
-  g_hash_table_iter_init (&iter, self->apps);
+  g_hash_table_iter_init (&iter, self->accounts.apps);
   while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &app))
     memset (app->quota, 0, sizeof app->quota);
   llm_engine_take_quotas (self, quotas);
@@ -160,7 +160,7 @@ on_storage_swept (GHashTable *stored,
   GHashTableIter iter;
   LlmContext *context;
 
-  g_hash_table_iter_init (&iter, self->contexts);
+  g_hash_table_iter_init (&iter, self->store.contexts);
   while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &context))
     if (context->residency == LLM_RESIDENCY_TEXT && g_hash_table_contains (stored, context->id))
       context->residency = LLM_RESIDENCY_STORAGE;
@@ -174,7 +174,7 @@ sweep_storage (LlmEngine *self)
   GHashTableIter iter;
   const char *id;
 
-  g_hash_table_iter_init (&iter, self->contexts);
+  g_hash_table_iter_init (&iter, self->store.contexts);
   while (g_hash_table_iter_next (&iter, (gpointer *) &id, NULL))
     g_hash_table_add (ids, g_strdup (id));
   llm_executor_sweep_storage (self->executor, ids, on_storage_swept, self);
@@ -202,7 +202,7 @@ on_retry (gpointer data)
 {
   LlmEngine *self = data;
 
-  self->retry_timer = 0;
+  self->store.retry_timer = 0;
   load_index (self);
   return G_SOURCE_REMOVE;
 }
@@ -212,16 +212,16 @@ static void
 fail (LlmEngine *self,
       GError    *error)
 {
-  gboolean is_first = self->db_error == NULL;
+  gboolean is_first = self->store.db_error == NULL;
 
   /* once, and not with each try */
-  if (self->db_error == NULL || !g_str_equal (self->db_error->message, error->message))
+  if (self->store.db_error == NULL || !g_str_equal (self->store.db_error->message, error->message))
     g_warning ("What is stored can't be used: %s", error->message);
-  g_clear_error (&self->db_error);
-  self->db_error = error;
-  self->has_index = FALSE;
-  if (self->retry_timer == 0)
-    self->retry_timer = g_timeout_add_seconds (RETRY_S, on_retry, self);
+  g_clear_error (&self->store.db_error);
+  self->store.db_error = error;
+  self->start.has_index = FALSE;
+  if (self->store.retry_timer == 0)
+    self->store.retry_timer = g_timeout_add_seconds (RETRY_S, on_retry, self);
   if (is_first)
     llm_engine_models_settle (self);
   else
@@ -234,18 +234,18 @@ on_index_loaded (GObject      *source,
                  gpointer      data)
 {
   g_autoptr(LlmEngine) self = data;
-  gboolean is_stale = self->is_index_stale;
+  gboolean is_stale = self->store.is_index_stale;
   LlmStoredIndex *index;
   GError *error = NULL;
 
-  self->is_loading_index = FALSE;
-  self->is_index_stale = FALSE;
+  self->store.is_loading_index = FALSE;
+  self->store.is_index_stale = FALSE;
   if (!llm_db_run_finish (result, (gpointer *) &index, &error))
     {
-      if (index->is_corrupt && !self->is_salvaged)
+      if (index->is_corrupt && !self->store.is_salvaged)
         {
-          self->is_salvaged = TRUE;
-          llm_db_salvage_file (self->db);
+          self->store.is_salvaged = TRUE;
+          llm_db_salvage_file (self->store.db);
           load_index (self);
           g_error_free (error);
           return;
@@ -258,35 +258,35 @@ on_index_loaded (GObject      *source,
       load_index (self);
       return;
     }
-  self->is_salvaged = FALSE;
+  self->store.is_salvaged = FALSE;
   tell_damage (index);
   take_contexts (self, index->contexts);
   llm_engine_count_all (self);
   take_quotas (self, index->quotas);
-  g_free (self->chosen);
-  self->chosen = g_steal_pointer (&index->model);
+  g_free (self->use.chosen);
+  self->use.chosen = g_steal_pointer (&index->model);
   sweep_storage (self);
-  self->has_index = TRUE;
-  if (self->db_error != NULL)
+  self->start.has_index = TRUE;
+  if (self->store.db_error != NULL)
     g_message ("What is stored can be used again");
-  if (self->db_error != NULL && self->has_catalogue)
+  if (self->store.db_error != NULL && self->start.has_catalogue)
     {
-      g_clear_error (&self->db_error);
+      g_clear_error (&self->store.db_error);
       llm_engine_models_start (self);
       return;
     }
-  g_clear_error (&self->db_error);
+  g_clear_error (&self->store.db_error);
   llm_engine_models_settle (self);
 }
 
 static void
 load_index (LlmEngine *self)
 {
-  if (self->is_loading_index || self->db == NULL)
+  if (self->store.is_loading_index || self->store.db == NULL)
     return;
-  self->is_loading_index = TRUE;
-  g_clear_handle_id (&self->retry_timer, g_source_remove);
-  llm_db_run_async (self->db, llm_store_load_index, llm_stored_index_new (),
+  self->store.is_loading_index = TRUE;
+  g_clear_handle_id (&self->store.retry_timer, g_source_remove);
+  llm_db_run_async (self->store.db, llm_store_load_index, llm_stored_index_new (),
                     (GDestroyNotify) llm_stored_index_free, on_index_loaded, g_object_ref (self));
 }
 
@@ -297,9 +297,9 @@ on_lost (const GError *error,
   LlmEngine *self = data;
 
   /* what is being read fails with the same, or is of the database before */
-  if (self->is_loading_index)
+  if (self->store.is_loading_index)
     {
-      self->is_index_stale = TRUE;
+      self->store.is_index_stale = TRUE;
       return;
     }
   fail (self, g_error_copy (error));
@@ -322,14 +322,14 @@ make_room (guint64  bytes,
 void
 llm_engine_store_start (LlmEngine *self)
 {
-  self->db = llm_db_new (self->settings->state_folder, &llm_context_schema);
-  llm_db_connect (self->db, on_lost, make_room, self);
+  self->store.db = llm_db_new (self->settings->state_folder, &llm_context_schema);
+  llm_db_connect (self->store.db, on_lost, make_room, self);
   load_index (self);
 }
 
 void
 llm_engine_store_stop (LlmEngine *self)
 {
-  g_clear_handle_id (&self->retry_timer, g_source_remove);
-  g_clear_pointer (&self->db, llm_db_free);
+  g_clear_handle_id (&self->store.retry_timer, g_source_remove);
+  g_clear_pointer (&self->store.db, llm_db_free);
 }

@@ -17,21 +17,22 @@ llm_engine_take_levels (LlmEngine       *self,
                         const LlmLevels *levels,
                         GError          *error)
 {
-  g_clear_pointer (&self->companion, llm_companion_unref);
-  g_clear_error (&self->levels_error);
+  g_clear_pointer (&self->use.companion, llm_companion_unref);
+  g_clear_error (&self->use.levels_error);
   if (levels != NULL)
-    self->companion = llm_companion_ref (levels->companion);
-  self->levels_error = error;
+    self->use.companion = llm_companion_ref (levels->companion);
+  self->use.levels_error = error;
   if (error != NULL)
     g_message ("The sub-models of a model can't be used: %s", error->message);
-  if (levels != NULL && self->lowered != LLM_LOWERED_NONE)
+  if (levels != NULL && self->memory.lowered != LLM_LOWERED_NONE)
     llm_engine_keep_level (self);
 }
 
 const LlmSubModels *
 llm_engine_get_sub_models (const LlmEngine *self)
 {
-  return self->companion != NULL && self->companion->has_sub_models ? self->companion->sub_models
+  return self->use.companion != NULL && self->use.companion->has_sub_models
+    ? self->use.companion->sub_models
                                                                     : NULL;
 }
 
@@ -42,7 +43,8 @@ llm_engine_list_sub_models (LlmEngine          *self,
   g_autoptr(GStrvBuilder) names = g_strv_builder_new ();
   const LlmSubModels *table = llm_engine_get_sub_models (self);
 
-  for (guint level = 0; table != NULL && info == self->active && level < table->n_levels; level++)
+  for (guint level = 0; table != NULL && info == self->use.active
+       && level < table->n_levels; level++)
     {
       g_autofree char *name = g_strdup_printf ("%u", (guint) table->percent[level]);
 
@@ -77,15 +79,15 @@ llm_engine_choose_sub_model (LlmEngine       *self,
   llm_engine_lower_call (self, request);
   if (request->model.sub_model == 100 || self->settings->script != NULL)
     return TRUE;
-  if (self->companion == NULL && self->levels_error != NULL)
+  if (self->use.companion == NULL && self->use.levels_error != NULL)
     return llm_fail (error, LLMSVC_ERROR_UNSUPPORTED,
                      "sub-model: those of the model “%s” can't be used: %s; leave the option out",
-                     self->active->id, self->levels_error->message);
+                     self->use.active->id, self->use.levels_error->message);
   if (llm_engine_get_sub_models (self) == NULL)
     return llm_fail (error, LLMSVC_ERROR_UNSUPPORTED,
                      "sub-model: the model “%s” has no sub-models; prepare it with llmsvc-elastic, "
-                     "or leave the option out", self->active->id);
-  table = self->companion->sub_models;
+                     "or leave the option out", self->use.active->id);
+  table = self->use.companion->sub_models;
   request->model.sub_model =
     table->percent[llm_sub_models_find_level (table, request->model.sub_model)];
   request->model.least_sub_model = request->model.sub_model;

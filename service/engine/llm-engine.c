@@ -16,9 +16,9 @@ G_DEFINE_FINAL_TYPE (LlmEngine, llm_engine, G_TYPE_OBJECT)
 void
 llm_engine_start (LlmEngine *self)
 {
-  self->crash_mark = llm_crash_mark_new (self->settings->state_folder);
+  self->loading.crash_mark = llm_crash_mark_new (self->settings->state_folder);
   llm_engine_store_start (self);
-  llm_governor_start (self->governor);
+  llm_governor_start (self->memory.governor);
   llm_engine_script_start (self);
   llm_engine_models_start (self);
 }
@@ -33,7 +33,7 @@ on_session_moved (guint64      session,
   GHashTableIter iter;
   LlmContext *context;
 
-  g_hash_table_iter_init (&iter, self->contexts);
+  g_hash_table_iter_init (&iter, self->store.contexts);
   while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &context))
     if (session == 0 || context->session == session)
       {
@@ -57,13 +57,13 @@ llm_engine_stop (LlmEngine *self)
   GHashTableIter iter;
   LlmGeneration *generation;
 
-  if (self->db == NULL)
+  if (self->store.db == NULL)
     return;
-  llm_governor_stop (self->governor);
-  g_clear_handle_id (&self->load_timer, g_source_remove);
+  llm_governor_stop (self->memory.governor);
+  g_clear_handle_id (&self->loading.load_timer, g_source_remove);
   g_clear_handle_id (&self->power.timer, g_source_remove);
   llm_engine_script_stop (self);
-  g_hash_table_iter_init (&iter, self->generations);
+  g_hash_table_iter_init (&iter, self->calls.generations);
   while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &generation))
     g_ptr_array_add (generations, g_object_ref (generation));
   for (guint i = 0; i < generations->len; i++)
@@ -72,9 +72,9 @@ llm_engine_stop (LlmEngine *self)
   llm_engine_fail_waiting (self);
 
   /* Requests end at the next step; commits under way go on to their end. */
-  while (self->n_requests_running > 0 || self->is_counting)
+  while (self->calls.n_requests_running > 0 || self->store.is_counting)
     {
-      g_queue_clear_full (&self->uncounted, g_object_unref);
+      g_queue_clear_full (&self->store.uncounted, g_object_unref);
       g_main_context_iteration (NULL, TRUE);
     }
   while (g_main_context_iteration (NULL, FALSE))
@@ -84,7 +84,7 @@ llm_engine_stop (LlmEngine *self)
   llm_engine_store_stop (self);
   llm_executor_stop (self->executor);
   /* a load that is still under way looks at it once more */
-  llm_crash_mark_ended (self->crash_mark);
+  llm_crash_mark_ended (self->loading.crash_mark);
   while (g_main_context_iteration (NULL, FALSE))
     ;
 }
@@ -96,40 +96,40 @@ llm_engine_finalize (GObject *object)
 {
   LlmEngine *self = LLM_ENGINE (object);
 
-  llm_governor_stop (self->governor);
+  llm_governor_stop (self->memory.governor);
   g_clear_handle_id (&self->power.timer, g_source_remove);
-  g_queue_clear_full (&self->ended, g_object_unref);
-  g_queue_clear_full (&self->uncounted, g_object_unref);
-  g_hash_table_unref (self->generations);
-  g_hash_table_unref (self->contexts);
-  g_ptr_array_unref (self->making);
-  g_hash_table_unref (self->apps);
-  g_hash_table_unref (self->holds);
+  g_queue_clear_full (&self->calls.ended, g_object_unref);
+  g_queue_clear_full (&self->store.uncounted, g_object_unref);
+  g_hash_table_unref (self->calls.generations);
+  g_hash_table_unref (self->store.contexts);
+  g_ptr_array_unref (self->store.making);
+  g_hash_table_unref (self->accounts.apps);
+  g_hash_table_unref (self->memory.holds);
   llm_engine_store_stop (self);
-  g_clear_pointer (&self->crash_mark, llm_crash_mark_free);
-  g_clear_pointer (&self->governor, llm_governor_free);
+  g_clear_pointer (&self->loading.crash_mark, llm_crash_mark_free);
+  g_clear_pointer (&self->memory.governor, llm_governor_free);
   llm_executor_free (self->executor);
   llm_mailbox_free (self->main_box);
-  g_clear_pointer (&self->model, llm_model_unref);
+  g_clear_pointer (&self->use.model, llm_model_unref);
   llm_engine_drop_draft (self);
-  g_hash_table_unref (self->draft_records);
-  g_clear_error (&self->draft_error);
+  g_hash_table_unref (self->drafts.draft_records);
+  g_clear_error (&self->drafts.draft_error);
   llm_engine_take_levels (self, NULL, NULL);
-  llm_constraint_cache_unref (self->constraints);
-  g_clear_pointer (&self->active, llm_model_info_unref);
+  llm_constraint_cache_unref (self->use.constraints);
+  g_clear_pointer (&self->use.active, llm_model_info_unref);
   llm_engine_script_stop (self);
-  g_clear_pointer (&self->mock, llm_model_info_unref);
+  g_clear_pointer (&self->script.mock, llm_model_info_unref);
   llm_engine_models_stop (self);
-  g_ptr_array_unref (self->models);
-  g_ptr_array_unref (self->found);
-  g_clear_error (&self->load_error);
-  g_clear_error (&self->db_error);
+  g_ptr_array_unref (self->catalogue.models);
+  g_ptr_array_unref (self->catalogue.found);
+  g_clear_error (&self->loading.load_error);
+  g_clear_error (&self->store.db_error);
   llm_ledger_unref (self->ledger);
   llm_journal_free (self->journal);
   llm_settings_free (self->settings);
-  g_free (self->chosen);
-  g_free (self->identity);
-  g_clear_error (&self->reason);
+  g_free (self->use.chosen);
+  g_free (self->store.identity);
+  g_clear_error (&self->use.reason);
   G_OBJECT_CLASS (llm_engine_parent_class)->finalize (object);
 }
 
@@ -149,25 +149,26 @@ static void
 llm_engine_init (LlmEngine *self)
 {
   self->ledger = llm_ledger_new ();
-  self->constraints = llm_constraint_cache_new (self->ledger);
+  self->use.constraints = llm_constraint_cache_new (self->ledger);
   self->journal = llm_journal_new (NULL);
   self->main_box = llm_mailbox_new ();
-  self->models = g_ptr_array_new_with_free_func ((GDestroyNotify) llm_model_info_unref);
-  self->found = g_ptr_array_new_with_free_func ((GDestroyNotify) llm_model_info_unref);
-  self->contexts = g_hash_table_new_full (g_str_hash, g_str_equal, NULL, g_object_unref);
-  self->making = g_ptr_array_new ();
-  self->generations = g_hash_table_new_full (g_str_hash, g_str_equal, NULL, g_object_unref);
-  self->draft_records = g_hash_table_new_full (g_str_hash, g_str_equal, g_free,
-                                               (GDestroyNotify) llm_draft_record_unref);
-  self->apps = g_hash_table_new_full (NULL, NULL, NULL, (GDestroyNotify) llm_app_account_free);
-  self->holds = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
-  self->availability = "loading";
-  g_queue_init (&self->ended);
-  g_queue_init (&self->uncounted);
-  g_queue_init (&self->waiting_start);
-  g_queue_init (&self->waiting_scan);
-  g_queue_init (&self->waiting_next_scan);
-  g_queue_init (&self->waiting_model);
+  self->catalogue.models = g_ptr_array_new_with_free_func ((GDestroyNotify) llm_model_info_unref);
+  self->catalogue.found = g_ptr_array_new_with_free_func ((GDestroyNotify) llm_model_info_unref);
+  self->store.contexts = g_hash_table_new_full (g_str_hash, g_str_equal, NULL, g_object_unref);
+  self->store.making = g_ptr_array_new ();
+  self->calls.generations = g_hash_table_new_full (g_str_hash, g_str_equal, NULL, g_object_unref);
+  self->drafts.draft_records = g_hash_table_new_full (g_str_hash, g_str_equal, g_free,
+                                                      (GDestroyNotify) llm_draft_record_unref);
+  self->accounts.apps = g_hash_table_new_full (NULL, NULL, NULL,
+                                               (GDestroyNotify) llm_app_account_free);
+  self->memory.holds = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
+  self->use.availability = "loading";
+  g_queue_init (&self->calls.ended);
+  g_queue_init (&self->store.uncounted);
+  g_queue_init (&self->start.waiting_start);
+  g_queue_init (&self->catalogue.waiting_scan);
+  g_queue_init (&self->catalogue.waiting_next_scan);
+  g_queue_init (&self->loading.waiting_model);
 }
 
 /**
@@ -198,7 +199,7 @@ llm_engine_new (LlmSettings *settings)
   g_autofree char *chunks = NULL;
 
   self->settings = settings;
-  self->context_ratio = settings->is_exact ? 0 : settings->context_ratio;
+  self->memory.context_ratio = settings->is_exact ? 0 : settings->context_ratio;
   llm_engine_reset_default_quota (self);
   chunks = llm_settings_get_chunks_folder (settings);
   executor.chunks_folder = chunks;

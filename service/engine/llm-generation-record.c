@@ -65,7 +65,7 @@ llm_generation_send_record (LlmGeneration *self,
   static const LlmRequestResult nothing = { LLM_FINISH_RUNNING };
   const LlmRequestResult *result = self->result != NULL ? self->result : &nothing;
   const LlmContext *context = self->call->context;
-  const LlmModelInfo *model = self->engine->active;
+  const LlmModelInfo *model = self->engine->use.active;
   const LlmApp *app = self->caller->app;
   const LlmSlo *slo = &result->slo;
   /* FALSE: it was refused before it had one */

@@ -57,7 +57,7 @@ make_results (LlmGeneration          *self,
   const LlmCall *call = self->call;
   GVariantDict dict;
   gboolean is_met = is_slo_met (self->request, result);
-  LlmModelInfo *info = self->engine->active;
+  LlmModelInfo *info = self->engine->use.active;
 
   if (is_met)
     counters->slo[result->slo.class].met++;
@@ -325,7 +325,7 @@ llm_generation_request_done (LlmRequest             *request,
       if (g_error_matches (error, LLMSVC_ERROR, LLMSVC_ERROR_OVERLOADED))
         self->engine->counters.slo[self->request->slo.class].refused++;
       if (g_error_matches (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_MODEL))
-        self->engine->is_suspect = TRUE;
+        self->engine->use.is_suspect = TRUE;
       break;
     case LLM_FINISH_RUNNING:
     default:

@@ -183,6 +183,6 @@ llm_generation_start (GTask *task)
 
   llm_engine_get_app (engine, call->caller->app)->n_requests++;
   engine->counters.requests++;
-  g_hash_table_insert (engine->generations, self->id, g_object_ref (self));
+  g_hash_table_insert (engine->calls.generations, self->id, g_object_ref (self));
   llm_call_tokenize (task, submit);
 }

@@ -61,10 +61,10 @@ llm_generation_settle (LlmGeneration *self,
   self->call = NULL;
   self->result = NULL;
   g_clear_pointer (&self->request, llm_request_unref);
-  g_queue_push_head (&engine->ended, g_object_ref (self));
-  if (engine->ended.length > MAX_ENDED)
-    g_object_unref (g_queue_pop_tail (&engine->ended));
-  g_hash_table_remove (engine->generations, self->id);
+  g_queue_push_head (&engine->calls.ended, g_object_ref (self));
+  if (engine->calls.ended.length > MAX_ENDED)
+    g_object_unref (g_queue_pop_tail (&engine->calls.ended));
+  g_hash_table_remove (engine->calls.generations, self->id);
 }
 
 /* --- while it runs --- */

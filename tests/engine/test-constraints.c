@@ -249,7 +249,7 @@ test_nothing_left (Fixture      *fixture,
   g_test_message ("%s", answer->error->message);
   g_assert_nonnull (strstr (answer->error->message, "what it is held to"));
   g_free (complete (fixture, prompt, GREEDY));
-  g_assert_false (fixture->engine->is_suspect);
+  g_assert_false (fixture->engine->use.is_suspect);
   g_assert_cmpuint (fixture->engine->counters.model_unloads, ==, 0);
 }
 

@@ -183,7 +183,7 @@ test_configured (void)
   g_assert_cmpuint (sums.n_passes, >, 0);
   g_assert_cmpuint (get (&self, "accepted-tokens"), ==, sums.n_accepted);
   /* both sources were judged and have learned: the next call goes on with that */
-  g_assert_cmpuint (g_hash_table_size (self.parent.engine->draft_records), ==, 2);
+  g_assert_cmpuint (g_hash_table_size (self.parent.engine->drafts.draft_records), ==, 2);
 
   assert_fails (&self, OTHER, LLMSVC_ERROR_INVALID_OPTION, DRAFT);
   assert_fails (&self, "nothing", LLMSVC_ERROR_INVALID_OPTION, "nothing");
@@ -198,7 +198,7 @@ test_unusable (void)
 
   start (&self, "a-" TARGET ":" OTHER);
   answer_free (answer (&self, "off", 0, 4));
-  WAIT_FOR (self.parent.engine->draft_error != NULL);
+  WAIT_FOR (self.parent.engine->drafts.draft_error != NULL);
   assert_fails (&self, OTHER, LLMSVC_ERROR_UNSUPPORTED, "vocabulary");
   {
     g_autoptr(Answer) found = answer (&self, "auto", 0, 8);
@@ -210,7 +210,7 @@ test_unusable (void)
 
   start (&self, "missing");
   answer_free (answer (&self, "off", 0, 4));
-  WAIT_FOR (self.parent.engine->draft_error != NULL);
+  WAIT_FOR (self.parent.engine->drafts.draft_error != NULL);
   assert_fails (&self, "missing", LLMSVC_ERROR_NOT_FOUND, "missing");
   end (&self);
 }
@@ -227,7 +227,7 @@ test_pressure (void)
   WAIT_FOR (get (&self, "draft-loads") == 1);
   bytes = llm_engine_get_draft_bytes (self.parent.engine);
   g_assert_cmpuint (bytes, >, 0);
-  while (self.parent.engine->draft != NULL)
+  while (self.parent.engine->drafts.draft != NULL)
     {
       g_autoptr(LlmCallOptions) options =
         parse_options ("{'target-bytes': <uint64 1>}", LLMSVC_CALL_TRIM);
@@ -240,15 +240,15 @@ test_pressure (void)
       WAIT_FOR (result != NULL);
     }
   g_assert_cmpuint (get (&self, "given-draft-bytes"), ==, bytes);
-  g_assert_nonnull (self.parent.engine->model);
+  g_assert_nonnull (self.parent.engine->use.model);
   answer_free (answer (&self, "off", 0, 4));
-  g_assert_null (self.parent.engine->draft);
+  g_assert_null (self.parent.engine->drafts.draft);
   answer_free (answer (&self, DRAFT, 0, 4));
   WAIT_FOR (get (&self, "draft-loads") == 2);
   /* and goes with the model */
   trim (&self.parent, "critical");
-  g_assert_null (self.parent.engine->model);
-  g_assert_null (self.parent.engine->draft);
+  g_assert_null (self.parent.engine->use.model);
+  g_assert_null (self.parent.engine->drafts.draft);
   end (&self);
 }
 

@@ -130,8 +130,8 @@ read_pss (const LlmRepacked *repacked)
 static guint64
 measure_tail (Elastic *self)
 {
-  const LlmCompanion *companion = self->fixture.engine->companion;
-  LlmModel *model = self->fixture.engine->model;
+  const LlmCompanion *companion = self->fixture.engine->use.companion;
+  LlmModel *model = self->fixture.engine->use.model;
   LlmSubModelCost whole, least;
 
   g_assert_true (llm_sub_models_measure (companion->sub_models, llm_model_get_gguf (model),

@@ -173,7 +173,7 @@ static void
 save_profile (Fixture *fixture)
 {
   LlmProfileKey key = {
-    .identity = llm_model_get_identity (fixture->engine->model),
+    .identity = llm_model_get_identity (fixture->engine->use.model),
     .kernels = llk_ops_best ()->name,
     .n_threads = 2,
   };
@@ -241,7 +241,7 @@ test_stored (void)
   before = get_memory (context);
 
   trim (&fixture, "critical");
-  WAIT_FOR (fixture.engine->model == NULL);
+  WAIT_FOR (fixture.engine->use.model == NULL);
   trimmed = get_memory (context);
   g_clear_object (&context);
   stop_engine (&fixture.engine);

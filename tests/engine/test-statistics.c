@@ -553,7 +553,7 @@ run_widened (Fixture           *fixture,
 
   start (fixture, "threads");
   g_free (complete (fixture, "Hello", SHORT));
-  key.identity = llm_model_get_identity (fixture->engine->model);
+  key.identity = llm_model_get_identity (fixture->engine->use.model);
   for (guint i = 0; i < LLM_KV_PROFILE_POINTS; i++)
     profile.prompt_us[i] = 1000 * (i + 1);
   g_assert_true (llm_profile_save (cache, FALSE, &key, &profile, &error));

@@ -106,8 +106,8 @@ test_products (Elastic       *self,
   for (guint level = 0; level < ELASTIC_N_LEVELS; level++)
     {
       g_autofree char *options = make_options (percent[level]);
-      const LlmCompanion *companion = self->fixture.engine->companion;
-      const LlmHparams *h = llm_model_get_hparams (self->fixture.engine->model);
+      const LlmCompanion *companion = self->fixture.engine->use.companion;
+      const LlmHparams *h = llm_model_get_hparams (self->fixture.engine->use.model);
       guint64 output = (guint64) h->n_embd * h->n_vocab;
       guint64 n = count_multiplied (self), expected = 0;
       guint n_rows, n_output;

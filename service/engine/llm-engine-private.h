@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* What the files of the façade share. Main thread. */
+/* The engine and its parts; what the files of each tell the others is in the header of its folder.
+ * Main thread. */
 
 #pragma once
 
@@ -243,9 +244,9 @@ void           llm_engine_return_stored         (GObject              *source,
 void           llm_engine_end_waiting           (GQueue               *queue,
                                                  LlmModel             *model,
                                                  const GError         *error);
-/* Says what has become of the model, if that is new. */
 /* Models are known, and what is stored or why it is not. */
 gboolean       llm_engine_has_started           (LlmEngine            *self);
+/* Says what has become of the model, if that is new. */
 void           llm_engine_update_availability   (LlmEngine            *self);
 /* While a model is loaded: how far that is, is told. */
 void           llm_engine_begin_load_progress   (LlmEngine            *self);
@@ -257,202 +258,5 @@ LlmContext    *llm_engine_new_context           (LlmEngine            *self,
                                                  LlmApp               *app,
                                                  const char           *id);
 LlmExecutorFigures llm_engine_get_figures       (LlmEngine            *self);
-
-/* llm-engine-store.c */
-void           llm_engine_store_start           (LlmEngine            *self);
-/* Waits for transactions under way. */
-void           llm_engine_store_stop            (LlmEngine            *self);
-
-/* llm-engine-folders.c */
-/* Reads the folders, now or once more, and watches them. With a script there are none. */
-void           llm_engine_models_start          (LlmEngine            *self);
-void           llm_engine_models_stop           (LlmEngine            *self);
-/* @models: (transfer full) (nullable): what there is; NULL while it is not known */
-void           llm_engine_take_models           (LlmEngine            *self,
-                                                 GPtrArray            *models);
-
-/* llm-engine-models.c */
-/* Waits until a model is loaded, and loads it when none is. The result is the model, (transfer
- * full). */
-void           llm_engine_await_model           (LlmEngine            *self,
-                                                 GAsyncReadyCallback   callback,
-                                                 gpointer              data);
-/* Chooses the model in use once catalogue and index are there. */
-void           llm_engine_models_settle         (LlmEngine            *self);
-/* Unloads the model when no request runs; @done on the main thread with the bytes freed. */
-void           llm_engine_unload                (LlmEngine            *self,
-                                                 LlmReclaimDone        done,
-                                                 gpointer              data);
-void           llm_engine_fail_waiting          (LlmEngine            *self);
-
-/* llm-engine-drafts.c */
-/* Begins to load the configured draft of the model in use, if there is one, it is not there, and
- * there is room. */
-/* Says once which names of the configuration no model has. */
-void        llm_engine_check_drafts     (LlmEngine   *self);
-void           llm_engine_load_draft            (LlmEngine            *self);
-/* Returns the bytes that go, at the end of the answers that use it. */
-guint64        llm_engine_drop_draft            (LlmEngine            *self);
-guint64        llm_engine_get_draft_bytes       (LlmEngine            *self);
-/* Has the request's decoder guess, if its call wants that. */
-gboolean       llm_engine_add_draft             (LlmEngine            *self,
-                                                 LlmRequest           *request,
-                                                 LlmCallOptions       *options,
-                                                 GError              **error);
-
-/* llm-engine-sub-models.c */
-/* Those of the model that is loaded. @levels: (nullable) (unowned); takes @error (nullable): why
- * its companion can't be used. */
-void           llm_engine_take_levels           (LlmEngine            *self,
-                                                 const LlmLevels      *levels,
-                                                 GError               *error);
-/* Which sub-model answers (E9). Fails with UNSUPPORTED where the call names one that the model
- * lacks. */
-/* (nullable): of the model that is loaded. */
-const LlmSubModels *llm_engine_get_sub_models   (const LlmEngine      *self);
-/* llm-engine-active.c: by the option `active`, behind the next. */
-gboolean       llm_engine_choose_sparsity       (LlmEngine            *self,
-                                                 LlmRequest           *request,
-                                                 LlmCallOptions       *options,
-                                                 GError              **error);
-gboolean       llm_engine_choose_sub_model      (LlmEngine            *self,
-                                                 LlmRequest           *request,
-                                                 LlmCallOptions       *options,
-                                                 GError              **error);
-
-/* llm-engine-lowering.c */
-/* The share of the model, in percent, that has to answer a call which says nothing of it. */
-guint          llm_engine_get_least_sub_model   (const LlmRequest     *request,
-                                                 LlmCallOptions       *options);
-/* While memory is short: has a smaller sub-model answer the call, if it may: not below its
- * least_sub_model. The model is loaded. */
-void           llm_engine_lower_call            (LlmEngine            *self,
-                                                 LlmRequest           *request);
-/* What of the weights stays in memory for the calls that are lowered, or all. */
-void           llm_engine_keep_level            (LlmEngine            *self);
-/* What the governor says about it. */
-void           llm_engine_set_lowered           (LlmEngine            *self,
-                                                 LlmMemoryLowered      lowered);
-
-/* llm-engine-counts.c */
-/* Has the model that is loaded count the tokens of @context, or of all, if it has not; until then
- * the counts of the model before hold. */
-void           llm_engine_count_later           (LlmEngine            *self,
-                                                 LlmContext           *context);
-void           llm_engine_count_all             (LlmEngine            *self);
-
-/* llm-engine-script.c: a script replies instead of a model */
-void           llm_engine_script_start          (LlmEngine            *self);
-void           llm_engine_script_stop           (LlmEngine            *self);
-
-/* llm-engine-memory.c */
-/* Once the executor is there. */
-void           llm_engine_memory_make           (LlmEngine            *self);
-/* After a request ended: reclaims again what a held trim took. */
-void           llm_engine_memory_request_ended  (LlmEngine            *self);
-
-/* llm-engine-reclaimers.c */
-void           llm_engine_add_reclaimers        (LlmEngine            *self);
-
-/* llm-engine-apps.c */
-/* Never NULL; good until the next application is asked for, and as long as it is needed. Of those
- * that are not, only the last few hundred are remembered: callers choose their names. */
-LlmAppAccount *llm_engine_get_app               (LlmEngine            *self,
-                                                 LlmApp               *app);
-/* The table of contexts; the accounts of applications count what is in it. */
-void           llm_engine_add_context           (LlmEngine            *self,
-                                                 LlmContext           *context);
-void           llm_engine_remove_context        (LlmEngine            *self,
-                                                 LlmContext           *context);
-/* What all of a user's applications have. */
-typedef struct
-{
-  guint named;
-  guint apps;
-  guint queue;
-} LlmUserSums;
-LlmUserSums    llm_engine_sum_user              (LlmEngine            *self,
-                                                 guint32               uid);
-/* Counts what the contexts of all applications hold, or of @only (nullable). */
-void           llm_engine_sum_contexts          (LlmEngine            *self,
-                                                 LlmAppAccount        *only);
-
-/* Whether contexts of a model can be packed to @percent of their bytes with 8 bits (0: they are not
- * packed). Fails with INVALID_ARGUMENT. */
-gboolean       llm_engine_check_ratio           (guint                 percent,
-                                                 const LlmHparams     *hparams,
-                                                 guint                 chunk_tokens,
-                                                 GError              **error);
-
-/* llm-engine-quotas.c */
-/* A place taken from an application's quota, until it is freed. */
-typedef struct _LlmPass LlmPass;
-void           llm_pass_free                    (LlmPass              *self);
-G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmPass, llm_pass_free)
-/* For a call: counted as one under way. */
-LlmPass       *llm_engine_take_call             (LlmEngine            *self,
-                                                 LlmCaller            *caller,
-                                                 GError              **error)
-                                                 G_GNUC_WARN_UNUSED_RESULT;
-/* For a context that is being made, until the engine has it or it has failed. */
-LlmPass       *llm_engine_take_context          (LlmEngine            *self,
-                                                 LlmCaller            *caller,
-                                                 gboolean              is_named,
-                                                 GError              **error)
-                                                 G_GNUC_WARN_UNUSED_RESULT;
-/* Whether one of its contexts, which holds @n_held tokens, may hold @n_tokens. */
-gboolean       llm_engine_admit_tokens          (LlmEngine            *self,
-                                                 LlmApp               *app,
-                                                 guint                 n_held,
-                                                 guint                 n_tokens,
-                                                 GError              **error);
-/* The quota of @app that is in force. */
-double         llm_engine_get_quota             (LlmEngine            *self,
-                                                 const LlmAppAccount  *app,
-                                                 LlmQuotaKind          kind);
-/* The quotas as configured. */
-void           llm_engine_reset_default_quota   (LlmEngine            *self);
-/* Puts @quotas (element-type LlmStoredQuota) in force. */
-void           llm_engine_take_quotas           (LlmEngine            *self,
-                                                 const GPtrArray      *quotas);
-
-/* llm-engine-requests.c */
-/* Submits @request; counts it until llm_engine_request_ended(). */
-void           llm_engine_submit                (LlmEngine            *self,
-                                                 LlmRequest           *request);
-void           llm_engine_request_ended         (LlmEngine            *self);
-/* Fills in what the options say about timing, length and stops. */
-gboolean       llm_engine_fill_request          (LlmEngine            *self,
-                                                 LlmRequest           *request,
-                                                 LlmCallOptions       *options,
-                                                 const char           *default_slo,
-                                                 GError              **error);
-/* How the tokens of its answer are sampled. @masks: (nullable): what it is held to. @begun:
- * (nullable): the text that the answer has already. */
-gboolean       llm_engine_fill_decoder          (LlmEngine            *self,
-                                                 LlmRequest           *request,
-                                                 LlmCallOptions       *options,
-                                                 LlmMaskTable         *masks,
-                                                 const char           *begun,
-                                                 GError              **error);
-
-/* llm-engine-constraints.c */
-/* Whether @min_bytes, those of the shortest answer that @masks allow, have room. @n: (out): tokens that an answer has. */
-gboolean       llm_engine_check_room            (const LlmRequest     *request,
-                                                 LlmMaskTable         *masks,
-                                                 guint                 min_bytes,
-                                                 guint                *n,
-                                                 GError              **error);
-/* What the options want an answer held to. @text: (out) (nullable) (transfer full): NULL when it
- * is free. FALSE if they contradict each other. */
-gboolean       llm_engine_read_constraint       (LlmCallOptions       *options,
-                                                 LlmConstraintKind    *kind,
-                                                 char                **text,
-                                                 GError              **error);
-
-/* llm-engine-thinking.c */
-/* What the option asks for; and the tokens that reasoning may have. */
-LlmThinking    llm_engine_read_thinking         (const LlmCallOptions *options);
-guint          llm_engine_read_thinking_budget  (const LlmCallOptions *options);
 
 G_END_DECLS

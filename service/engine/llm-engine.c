@@ -3,11 +3,15 @@
 #define G_LOG_DOMAIN "llm-engine"
 
 #include "base/llm-fail.h"
-#include "engine/llm-call.h"
-#include "engine/llm-crash-mark.h"
+#include "engine/apps/llm-engine-apps.h"
+#include "engine/calls/llm-call.h"
+#include "engine/contexts/llm-engine-contexts.h"
+#include "engine/memory/llm-engine-memory.h"
+#include "engine/models/llm-crash-mark.h"
 
 #include "common/llmsvc-error.h"
-#include "engine/llm-generation-private.h"
+#include "engine/calls/llm-generation-private.h"
+#include "engine/models/llm-engine-models.h"
 
 G_DEFINE_FINAL_TYPE (LlmEngine, llm_engine, G_TYPE_OBJECT)
 

@@ -9,6 +9,7 @@
 #include "common/llmsvc-error.h"
 #include "engine-rig.h"
 #include "engine/llm-engine-private.h"
+#include "engine/models/llm-engine-models.h"
 #include "support/llm-test-folder.h"
 
 #define TARGET "llmsvc-demo-8M-Q8_0"

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "engine/llm-engine-private.h"
+#include "engine/models/llm-engine-models.h"
 #include "runtime/llm-executor-private.h"
 #include "support/llm-test-folder.h"
 #include "weights/llm-weights-file-private.h"

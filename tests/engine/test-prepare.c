@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-#include "engine/llm-prepare.h"
+#include "engine/calls/llm-prepare.h"
 #include <string.h>
 
 #include "common/llmsvc-error.h"

@@ -11,6 +11,7 @@
 #include "common/llmsvc-error.h"
 #include "elastic-rig.h"
 #include "engine/llm-engine-private.h"
+#include "engine/models/llm-engine-models.h"
 #include "kernels/llk.h"
 #include "runtime/llm-profile.h"
 #include "support/llm-test-folder.h"

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "common/llmsvc-error.h"
-#include "engine/llm-context-calls.h"
+#include "engine/calls/llm-context-calls.h"
 #include "support/llm-test-folder.h"
 #include "support/llm-test-template.h"
 

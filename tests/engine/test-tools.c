@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "common/llmsvc-error.h"
-#include "engine/llm-context-calls.h"
+#include "engine/calls/llm-context-calls.h"
 
 #define TOOLS                                                                                     \
   "[{\"type\": \"function\", \"function\": {\"name\": \"FindRestaurants\", \"description\": "       \

@@ -33,9 +33,9 @@ WORDS = {"a hundred": 100, "two thousand": 2000, "twenty thousand": 20000}
 # Numbers of the source that texts quote: the text and a pattern of it, the source and one of it.
 QUOTES = [
     ("service/bus/org.llm.Service.xml", r"forgotten when (\d+)\s+such",
-     "service/engine/llm-engine-apps.c", r"MAX_UNNEEDED_APPS (\d+)"),
+     "service/engine/apps/llm-engine-apps.c", r"MAX_UNNEEDED_APPS (\d+)"),
     ("docs/benchmarks/soak.md", r"and (\d+) applications of which there is nothing",
-     "service/engine/llm-engine-apps.c", r"MAX_UNNEEDED_APPS (\d+)"),
+     "service/engine/apps/llm-engine-apps.c", r"MAX_UNNEEDED_APPS (\d+)"),
     ("docs/security.md", r"beyond (\d+) refusals",
      "service/bus/limits/llm-bus-gate.c", r"MAX_WITHHELD (\d+)"),
     ("docs/operations.md", r"At most (\d+)\s+records at once",

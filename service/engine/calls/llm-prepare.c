@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#include "engine/calls/llm-prepare.h"
+
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/llm-fail.h"
+#include "common/llmsvc-error.h"
+#include "constraints/tools/llm-tool-messages.h"
+#include "constraints/tools/llm-tools.h"
+
+/* Threads that compile what answers are held to, and how far behind others they come. */
+#define MAX_COMPILERS 2
+#define NICENESS 10
+
+static void
+message_clear (LlmMessage *message)
+{
+  g_free (message->role);
+  g_free (message->text);
+  g_free (message->extras);
+}
+
+LlmPrepareInput *
+llm_prepare_input_new (void)
+{
+  LlmPrepareInput *input = g_new0 (LlmPrepareInput, 1);
+
+  input->settled = g_array_new (FALSE, FALSE, sizeof (gint32));
+  input->messages = g_array_new (FALSE, FALSE, sizeof (LlmMessage));
+  g_array_set_clear_func (input->messages, (GDestroyNotify) message_clear);
+  return input;
+}
+
+void
+llm_prepare_input_free (LlmPrepareInput *input)
+{
+  g_array_unref (input->settled);
+  g_array_unref (input->messages);
+  g_free (input->tools);
+  g_free (input->variables);
+  g_free (input->raw);
+  g_free (input->suffix);
+  g_clear_pointer (&input->model, llm_model_unref);
+  g_clear_pointer (&input->constraints, llm_constraint_cache_unref);
+  g_clear_pointer (&input->masks, llm_mask_table_unref);
+  g_clear_pointer (&input->tokens, g_array_unref);
+  g_clear_object (&input->cancellable);
+  g_free (input->constraint);
+  g_free (input->app);
+  g_free (input);
+}
+
+void
+llm_prepare_input_add_message (LlmPrepareInput *input,
+                               const char      *role,
+                               const char      *text,
+                               const char      *extras)
+{
+  LlmMessage message = { g_strdup (role), g_strdup (text), g_strdup (extras) };
+
+  g_array_append_val (input->messages, message);
+}
+
+/* Appends the tokens of what @call renders. @thought: (out) (optional): where that ends. */
+static gboolean
+encode_messages (LlmModel              *model,
+                 LlmTemplate           *template,
+                 const LlmTemplateCall *call,
+                 GArray                *tokens,
+                 LlmThought            *thought,
+                 GError               **error)
+{
+  g_autoptr(LlmPrompt) prompt = NULL;
+  const LlmTextPart *parts;
+  guint n_parts;
+
+  if (template == NULL)
+    template = llm_model_get_template (model, error);
+  if (template == NULL)
+    return FALSE;
+  prompt = llm_template_render (template, call, error);
+  if (prompt == NULL)
+    return FALSE;
+  parts = llm_prompt_get_parts (prompt, &n_parts);
+  llm_tokenizer_encode (llm_model_get_tokenizer (model), parts, n_parts,
+                        call->point == LLM_POINT_START, tokens);
+  if (thought != NULL)
+    *thought = prompt->thought;
+  return TRUE;
+}
+
+/* What @tokens have in common with a text of the system messages and an empty question, which some
+ * templates need, as they make one message of both. */
+static gboolean
+count_system (LlmModel              *model,
+              const LlmPrepareInput *input,
+              const GArray          *tokens,
+              guint                 *n_system,
+              GError               **error)
+{
+  g_autofree LlmMessage *messages = g_new0 (LlmMessage, input->n_system + 1);
+  g_autoptr(GArray) alone = g_array_new (FALSE, FALSE, sizeof (gint32));
+  LlmTemplateCall call = { .messages = messages, .n_messages = input->n_system + 1,
+                           .tools = input->tools, .variables = input->variables,
+                           .thinking = input->thinking };
+  guint n = 0;
+
+  for (guint i = 0; i < input->n_system; i++)
+    messages[i] = g_array_index (input->messages, LlmMessage, i);
+  messages[input->n_system] = (LlmMessage) { (char *) "user", (char *) "" };
+  if (!encode_messages (model, input->template, &call, alone, NULL, error))
+    return FALSE;
+
+  while (n < MIN (alone->len, tokens->len)
+         && g_array_index (alone, gint32, n) == g_array_index (tokens, gint32, n))
+    n++;
+  *n_system = n;
+  return TRUE;
+}
+
+/* Tools as the template takes them: @shown is what it gets, and @written (out) (nullable) holds
+ * it, where it does not know them. */
+static gboolean
+show_tools (LlmPrepareInput  *shown,
+            LlmTools        **tools,
+            LlmToolMessages **written,
+            GError          **error)
+{
+  if (shown->tools != NULL)
+    {
+      *tools = llm_tools_read (shown->tools, "auto", TRUE, FALSE, error);
+      if (*tools == NULL)
+        return FALSE;
+      shown->tools = (*tools)->text;
+    }
+  if (shown->template == NULL || shown->raw != NULL)
+    return TRUE;
+  *written = llm_tool_messages_new (llm_template_get_features (shown->template), shown->messages,
+                                    shown->n_settled, shown->n_system, shown->tools);
+  if (*written == NULL)
+    return TRUE;
+  shown->messages = (*written)->messages;
+  shown->n_settled = (*written)->n_settled;
+  shown->n_system = (*written)->n_system;
+  if ((*written)->has_tools)
+    shown->tools = NULL;
+  return TRUE;
+}
+
+GArray *
+llm_prepare (LlmModel              *model,
+             LlmPrepareInput       *asked,
+             guint                 *n_system,
+             GError               **error)
+{
+  g_autoptr(LlmToolMessages) written = NULL;
+  g_autoptr(LlmTools) tools = NULL;
+  LlmPrepareInput shown = *asked;
+  const LlmPrepareInput *input = &shown;
+  g_autoptr(GArray) tokens = g_array_copy (asked->settled);
+  LlmTokenizer *tokenizer = llm_model_get_tokenizer (model);
+  LlmTemplateCall call;
+  /* the tokens of the answer that is gone on with are there */
+  gboolean is_there = asked->continues && asked->n_settled == asked->messages->len;
+  guint n = 0;
+
+  if (shown.template == NULL)
+    shown.template = llm_model_get_template (model, NULL);
+  if (!show_tools (&shown, &tools, &written, error))
+    return NULL;
+  call = (LlmTemplateCall) {
+    .messages = (const LlmMessage *) (void *) input->messages->data,
+    .n_messages = input->messages->len,
+    .point = input->point,
+    .n_settled = input->n_settled,
+    .open_answer = input->opens_answer && !input->continues,
+    .continues = input->continues,
+    .tools = input->tools,
+    .variables = input->variables,
+    .thinking = input->thinking,
+  };
+  if (input->raw != NULL && input->thinking >= LLM_THINKING_ON)
+    return llm_fail_null (error, LLMSVC_ERROR_UNSUPPORTED,
+                          "thinking: a raw prompt goes without the chat template, which knows how "
+                          "the model reasons; leave out raw or thinking");
+  if (input->suffix != NULL)
+    {
+      if (!llm_tokenizer_can_infill (tokenizer))
+        return llm_fail_null (error, LLMSVC_ERROR_UNSUPPORTED,
+                              "suffix: this model was not trained to fill in: its file has no "
+                              "tokens for prefix, suffix and middle");
+      llm_tokenizer_encode_infill (tokenizer, input->raw, input->suffix, tokens);
+      return g_steal_pointer (&tokens);
+    }
+  if (input->raw != NULL)
+    {
+      /* What a raw prompt says in the model's own markup is meant so. */
+      LlmTextPart part = { input->raw, strlen (input->raw), TRUE };
+
+      llm_tokenizer_encode (tokenizer, &part, 1, TRUE, tokens);
+    }
+  else if ((!is_there
+            && !encode_messages (model, input->template, &call, tokens, &asked->thought, error))
+           || (input->counts_system && !count_system (model, input, tokens, &n, error)))
+    return NULL;
+
+  if (is_there
+      && llm_tokenizer_ends_answer (tokenizer, g_array_index (tokens, gint32, tokens->len - 1)))
+    g_array_set_size (tokens, tokens->len - 1);
+  /* Some files ask for an EOS behind every text. Behind a prompt it would say that the
+   * conversation is over. */
+  if (tokenizer->adds_eos && input->point == LLM_POINT_START && tokens->len > 0 &&
+      g_array_index (tokens, gint32, tokens->len - 1) == tokenizer->eos)
+    g_array_set_size (tokens, tokens->len - 1);
+
+  if (n_system != NULL)
+    *n_system = n;
+  return g_steal_pointer (&tokens);
+}
+
+/* --- what the answer is held to --- */
+
+/* Of applications with a task that runs or waits for a thread, by name: GQueue of their further ones. */
+static GMutex lock;
+static GHashTable *apps;
+static GThreadPool *pool;
+
+static void
+compile (gpointer data,
+         gpointer unused)
+{
+  g_autoptr(GTask) task = data;
+  LlmPrepareInput *input = g_task_get_task_data (task);
+  g_autofree char *app = g_strdup (input->app);
+  GError *error = NULL;
+  GTask *next;
+
+  /* threads of this pool do nothing else */
+  (void) !setpriority (PRIO_PROCESS, (id_t) gettid (), NICENESS);
+  input->masks = llm_constraint_cache_get (input->constraints, input->model, input->kind,
+                                           input->constraint, input->cancellable, &error);
+  if (input->masks != NULL)
+    g_task_return_pointer (task, g_steal_pointer (&input->tokens), (GDestroyNotify) g_array_unref);
+  else
+    g_task_return_error (task, error);
+
+  g_mutex_lock (&lock);
+  next = g_queue_pop_head (g_hash_table_lookup (apps, app));
+  if (next != NULL)
+    g_thread_pool_push (pool, next, NULL);
+  else
+    g_hash_table_remove (apps, app);
+  g_mutex_unlock (&lock);
+}
+
+/* Takes @task. */
+static void
+compile_later (GTask *task)
+{
+  LlmPrepareInput *input = g_task_get_task_data (task);
+  GQueue *others;
+
+  g_mutex_lock (&lock);
+  if (pool == NULL)
+    {
+      pool = g_thread_pool_new (compile, NULL, MAX_COMPILERS, TRUE, NULL);
+      apps = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, (GDestroyNotify) g_queue_free);
+    }
+  others = g_hash_table_lookup (apps, input->app);
+  if (others != NULL)
+    {
+      g_queue_push_tail (others, task);
+    }
+  else
+    {
+      g_hash_table_insert (apps, g_strdup (input->app), g_queue_new ());
+      g_thread_pool_push (pool, task, NULL);
+    }
+  g_mutex_unlock (&lock);
+}
+
+static void
+run_prepare (GTask        *task,
+             gpointer      source,
+             gpointer      data,
+             GCancellable *cancellable)
+{
+  LlmPrepareInput *input = data;
+  GError *error = NULL;
+  GArray *tokens = llm_prepare (input->model, input, &input->n_counted, &error);
+
+  if (tokens != NULL)
+    g_task_return_pointer (task, tokens, (GDestroyNotify) g_array_unref);
+  else
+    g_task_return_error (task, error);
+}
+
+static void
+on_tokenized (GObject      *source,
+              GAsyncResult *result,
+              gpointer      data)
+{
+  g_autoptr(GTask) task = data;
+  LlmPrepareInput *input = g_task_get_task_data (task);
+  GError *error = NULL;
+
+  input->tokens = g_task_propagate_pointer (G_TASK (result), &error);
+  if (input->tokens == NULL)
+    {
+      g_task_return_error (task, error);
+      return;
+    }
+  if (input->constraints != NULL)
+    input->masks = llm_constraint_cache_find (input->constraints, input->model, input->kind,
+                                              input->constraint);
+  if (input->constraints != NULL && input->masks == NULL)
+    compile_later (g_steal_pointer (&task));
+  else
+    g_task_return_pointer (task, g_steal_pointer (&input->tokens), (GDestroyNotify) g_array_unref);
+}
+
+void
+llm_prepare_async (LlmModel           *model,
+                   LlmPrepareInput    *input,
+                   GAsyncReadyCallback callback,
+                   gpointer            data)
+{
+  g_autoptr(GTask) task = g_task_new (NULL, NULL, callback, data);
+  g_autoptr(GTask) tokenizing = g_task_new (NULL, NULL, on_tokenized, g_object_ref (task));
+
+  input->model = llm_model_ref (model);
+  g_task_set_task_data (task, input, (GDestroyNotify) llm_prepare_input_free);
+  g_task_set_task_data (tokenizing, input, NULL);
+  g_task_run_in_thread (tokenizing, run_prepare);
+}
+
+LlmThought
+llm_prepare_get_thought (GAsyncResult *result)
+{
+  const LlmPrepareInput *input = g_task_get_task_data (G_TASK (result));
+
+  return input->thought;
+}
+
+GArray *
+llm_prepare_finish (GAsyncResult  *result,
+                    guint         *n_system,
+                    LlmMaskTable **masks,
+                    GError       **error)
+{
+  LlmPrepareInput *input = g_task_get_task_data (G_TASK (result));
+
+  if (n_system != NULL)
+    *n_system = input->n_counted;
+  if (masks != NULL)
+    *masks = g_steal_pointer (&input->masks);
+  return g_task_propagate_pointer (G_TASK (result), error);
+}

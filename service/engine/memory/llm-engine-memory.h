@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* What the governor may ask for. Main thread. */
+
+#pragma once
+
+#include "engine/llm-engine-private.h"
+
+G_BEGIN_DECLS
+
+/* llm-engine-memory.c */
+/* Once the executor is there. */
+void           llm_engine_memory_make           (LlmEngine            *self);
+/* After a request ended: reclaims again what a held trim took. */
+void           llm_engine_memory_request_ended  (LlmEngine            *self);
+
+/* llm-engine-reclaimers.c */
+void           llm_engine_add_reclaimers        (LlmEngine            *self);
+
+G_END_DECLS

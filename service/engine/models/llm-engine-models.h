@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* Models: where they are, which one is in use, and what of it answers. Main thread. */
+
+#pragma once
+
+#include "engine/llm-engine-private.h"
+
+G_BEGIN_DECLS
+
+/* llm-engine-folders.c */
+/* Reads the folders, now or once more, and watches them. With a script there are none. */
+void           llm_engine_models_start          (LlmEngine            *self);
+void           llm_engine_models_stop           (LlmEngine            *self);
+/* @models: (transfer full) (nullable): what there is; NULL while it is not known */
+void           llm_engine_take_models           (LlmEngine            *self,
+                                                 GPtrArray            *models);
+
+/* llm-engine-models.c */
+/* Waits until a model is loaded, and loads it when none is. The result is the model, (transfer
+ * full). */
+void           llm_engine_await_model           (LlmEngine            *self,
+                                                 GAsyncReadyCallback   callback,
+                                                 gpointer              data);
+/* Chooses the model in use once catalogue and index are there. */
+void           llm_engine_models_settle         (LlmEngine            *self);
+/* Unloads the model when no request runs; @done on the main thread with the bytes freed. */
+void           llm_engine_unload                (LlmEngine            *self,
+                                                 LlmReclaimDone        done,
+                                                 gpointer              data);
+void           llm_engine_fail_waiting          (LlmEngine            *self);
+/* Whether contexts of a model can be packed to @percent of their bytes with 8 bits (0: they are not
+ * packed). Fails with INVALID_ARGUMENT. */
+gboolean       llm_engine_check_ratio           (guint                 percent,
+                                                 const LlmHparams     *hparams,
+                                                 guint                 chunk_tokens,
+                                                 GError              **error);
+
+/* llm-engine-drafts.c */
+/* Says once which names of the configuration no model has. */
+void           llm_engine_check_drafts          (LlmEngine            *self);
+/* Begins to load the configured draft of the model in use, if there is one, it is not there, and
+ * there is room. */
+void           llm_engine_load_draft            (LlmEngine            *self);
+/* Returns the bytes that go, at the end of the answers that use it. */
+guint64        llm_engine_drop_draft            (LlmEngine            *self);
+guint64        llm_engine_get_draft_bytes       (LlmEngine            *self);
+/* Has the request's decoder guess, if its call wants that. */
+gboolean       llm_engine_add_draft             (LlmEngine            *self,
+                                                 LlmRequest           *request,
+                                                 LlmCallOptions       *options,
+                                                 GError              **error);
+
+/* llm-engine-sub-models.c */
+/* Those of the model that is loaded. @levels: (nullable) (unowned); takes @error (nullable): why
+ * its companion can't be used. */
+void           llm_engine_take_levels           (LlmEngine            *self,
+                                                 const LlmLevels      *levels,
+                                                 GError               *error);
+/* (nullable): of the model that is loaded. */
+const LlmSubModels *llm_engine_get_sub_models   (const LlmEngine      *self);
+/* By the option `active`, behind the next. */
+gboolean       llm_engine_choose_sparsity       (LlmEngine            *self,
+                                                 LlmRequest           *request,
+                                                 LlmCallOptions       *options,
+                                                 GError              **error);
+/* Which sub-model answers (E9). Fails with UNSUPPORTED where the call names one that the model
+ * lacks. */
+gboolean       llm_engine_choose_sub_model      (LlmEngine            *self,
+                                                 LlmRequest           *request,
+                                                 LlmCallOptions       *options,
+                                                 GError              **error);
+
+/* llm-engine-lowering.c */
+/* The share of the model, in percent, that has to answer a call which says nothing of it. */
+guint          llm_engine_get_least_sub_model   (const LlmRequest     *request,
+                                                 LlmCallOptions       *options);
+/* While memory is short: has a smaller sub-model answer the call, if it may: not below its
+ * least_sub_model. The model is loaded. */
+void           llm_engine_lower_call            (LlmEngine            *self,
+                                                 LlmRequest           *request);
+/* What of the weights stays in memory for the calls that are lowered, or all. */
+void           llm_engine_keep_level            (LlmEngine            *self);
+/* What the governor says about it. */
+void           llm_engine_set_lowered           (LlmEngine            *self,
+                                                 LlmMemoryLowered      lowered);
+
+/* llm-engine-script.c: a script replies instead of a model */
+void           llm_engine_script_start          (LlmEngine            *self);
+void           llm_engine_script_stop           (LlmEngine            *self);
+
+G_END_DECLS

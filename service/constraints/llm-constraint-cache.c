@@ -246,9 +246,10 @@ drop_unused (LlmConstraintCache *self,
   return freed;
 }
 
-gsize
-llm_constraint_cache_get_unused (LlmConstraintCache *self)
+static guint64
+get_unused (gpointer holder)
 {
+  LlmConstraintCache *self = holder;
   gsize n_bytes;
 
   g_mutex_lock (&self->lock);
@@ -257,16 +258,30 @@ llm_constraint_cache_get_unused (LlmConstraintCache *self)
   return n_bytes;
 }
 
-gsize
-llm_constraint_cache_drop_unused (LlmConstraintCache *self,
-                                  gsize               bytes)
+static void
+give_unused (gpointer       holder,
+             guint64        bytes,
+             gint64         deadline_us,
+             LlmReclaimDone done,
+             gpointer       data)
 {
+  LlmConstraintCache *self = holder;
   gsize n_bytes;
 
   g_mutex_lock (&self->lock);
   n_bytes = drop_unused (self, bytes, FALSE);
   g_mutex_unlock (&self->lock);
-  return n_bytes;
+  done (n_bytes, data);
+}
+
+void
+llm_constraint_cache_add_reclaimer (LlmConstraintCache *self)
+{
+  const LlmReclaimer reclaimer = {
+    "constraints", LLM_RECLAIM_CHEAP, get_unused, give_unused, .holder = self,
+  };
+
+  llm_ledger_add_reclaimer (self->ledger, &reclaimer);
 }
 
 /* (nullable): it is the one used last then. */

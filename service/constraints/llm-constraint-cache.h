@@ -62,11 +62,8 @@ LlmMaskTable       *llm_constraint_cache_find  (LlmConstraintCache  *self,
                                                 LlmModel            *model,
                                                 LlmConstraintKind    kind,
                                                 const char          *text);
-/* Bytes of what no answer is held to at the moment. */
-gsize               llm_constraint_cache_get_unused (LlmConstraintCache *self);
-/* Forgets of that what has @bytes or a bit more, and returns its bytes. */
-gsize               llm_constraint_cache_drop_unused (LlmConstraintCache *self,
-                                                      gsize               bytes);
+/* Main thread. Has the ledger ask it for what no answer is held to at the moment; it outlives that. */
+void                llm_constraint_cache_add_reclaimer (LlmConstraintCache *self);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmConstraintCache, llm_constraint_cache_unref)
 

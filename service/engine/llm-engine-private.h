@@ -59,27 +59,6 @@ typedef struct
   guint64 lowered_calls;        /* that a sub-model answered because memory is short */
 } LlmEngineCounters;
 
-/* What the engine can give back. */
-typedef enum
-{
-  LLM_ENGINE_SCRATCH,           /* of the forward pass */
-  LLM_ENGINE_KV,                /* context memory that no call uses */
-  LLM_ENGINE_TEXT,              /* that the database also has */
-  LLM_ENGINE_CONSTRAINTS,       /* compiled, of no running call */
-  LLM_ENGINE_DRAFT,             /* weights of a model that only guesses */
-  LLM_ENGINE_TAIL,              /* weights that no running call uses, as a sub-model answers it */
-  LLM_ENGINE_CALLS,             /* context memory of running calls */
-  LLM_ENGINE_PAGES,             /* weights that stay usable */
-  LLM_ENGINE_WEIGHTS,           /* with the model */
-  LLM_N_ENGINE_HOLDERS,
-} LlmEngineHolderKind;
-
-typedef struct
-{
-  LlmEngine *engine;            /* (unowned) */
-  LlmEngineHolderKind kind;
-} LlmEngineHolder;
-
 /* The database, and what of it is in memory. */
 typedef struct
 {
@@ -189,7 +168,6 @@ typedef struct
 {
   guint64 budget;               /* as set; 0: the service decides */
   guint context_ratio;          /* percent, as set; 0: floats */
-  LlmEngineHolder holders[LLM_N_ENGINE_HOLDERS]; /* of memory, as reclaimers */
   GHashTable *holds;            /* (element-type utf8 guint): connection → level of a trim with
                                  * hold */
   LlmGovernor *governor;

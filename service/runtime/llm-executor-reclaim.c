@@ -30,11 +30,13 @@ run_give_scratch (LlmCommand *base)
 }
 
 void
-llm_executor_give_scratch (LlmExecutor   *self,
+llm_executor_give_scratch (gpointer       executor,
+                           guint64        bytes,
+                           gint64         deadline_us,
                            LlmReclaimDone done,
                            gpointer       data)
 {
-  llm_executor_send_reclaim (self, run_give_scratch, 0, 0, done, data);
+  llm_executor_send_reclaim (executor, run_give_scratch, 0, 0, done, data);
 }
 
 /* --- chunks --- */
@@ -138,7 +140,7 @@ queue_reclaim (LlmCommand *base)
 }
 
 void
-llm_executor_give_kv (LlmExecutor   *self,
+llm_executor_give_kv (gpointer       executor,
                       guint64        bytes,
                       gint64         deadline_us,
                       LlmReclaimDone done,
@@ -148,7 +150,7 @@ llm_executor_give_kv (LlmExecutor   *self,
 
   if (deadline_us > 0)
     until_us = MIN (until_us, deadline_us);
-  llm_executor_send_reclaim (self, queue_reclaim, bytes, until_us, done, data);
+  llm_executor_send_reclaim (executor, queue_reclaim, bytes, until_us, done, data);
 }
 
 /* Of the requests that hold chunks the one that can wait best, but for those that have waited: they
@@ -187,10 +189,11 @@ give_busy_kv (LlmCommand *base)
 }
 
 void
-llm_executor_give_busy_kv (LlmExecutor   *self,
+llm_executor_give_busy_kv (gpointer       executor,
                            guint64        bytes,
+                           gint64         deadline_us,
                            LlmReclaimDone done,
                            gpointer       data)
 {
-  llm_executor_send_reclaim (self, give_busy_kv, bytes, llm_clock_now_us () + GIVE_US, done, data);
+  llm_executor_send_reclaim (executor, give_busy_kv, bytes, llm_clock_now_us () + GIVE_US, done, data);
 }

@@ -71,6 +71,13 @@ gboolean    llm_runner_take_weights  (LlmRunner     *self,
  * @percent. */
 guint       llm_runner_find_level    (const LlmRunner *self,
                                       guint            percent);
+/* Gives back what requests that run don't use, as it is behind their level: as LlmReclaimer has
+ * it; main thread. */
+void        llm_executor_give_tails  (gpointer       executor,
+                                      guint64        bytes,
+                                      gint64         deadline_us,
+                                      LlmReclaimDone done,
+                                      gpointer       data);
 /* While memory is short: releases the weights behind the level in use. */
 void        llm_executor_drop_unused_tails (LlmExecutor *self);
 /* While nothing runs: where memory has room for all weights again they don't stream any more, and the
@@ -105,6 +112,26 @@ guint       llm_request_get_n_sinks  (const LlmRequest *request);
 
 /* --- llm-executor-reclaim.c: memory that was asked for --- */
 
+/* As LlmReclaimer has it; main thread. Scratch of steps that are not under way. */
+void        llm_executor_give_scratch (gpointer      executor,
+                                      guint64        bytes,
+                                      gint64         deadline_us,
+                                      LlmReclaimDone done,
+                                      gpointer       data);
+/* Chunks that no request uses (L8), until @bytes are freed. What is not on storage yet is written
+ * first, as long as that takes until @deadline_us (0: a moment). */
+void        llm_executor_give_kv     (gpointer       executor,
+                                      guint64        bytes,
+                                      gint64         deadline_us,
+                                      LlmReclaimDone done,
+                                      gpointer       data);
+/* Preempts running requests between two stages, those that can wait first, and evicts their chunks
+ * until @bytes are freed; they go on a little later (L9). */
+void        llm_executor_give_busy_kv (gpointer      executor,
+                                      guint64        bytes,
+                                      gint64         deadline_us,
+                                      LlmReclaimDone done,
+                                      gpointer       data);
 /* Goes on with it. */
 void        llm_executor_serve_reclaims (LlmExecutor *self);
 

@@ -406,11 +406,13 @@ give_tails (LlmCommand *base)
 }
 
 void
-llm_executor_give_tails (LlmExecutor   *self,
+llm_executor_give_tails (gpointer       executor,
+                         guint64        bytes,
+                         gint64         deadline_us,
                          LlmReclaimDone done,
                          gpointer       data)
 {
-  llm_executor_send_reclaim (self, give_tails, 0, 0, done, data);
+  llm_executor_send_reclaim (executor, give_tails, 0, 0, done, data);
 }
 
 /* --- taking them again --- */

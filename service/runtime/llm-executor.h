@@ -108,22 +108,10 @@ void         llm_executor_fork_session (LlmExecutor  *self,
                                         const char   *context,
                                         gboolean      is_named);
 
-void         llm_executor_give_scratch (LlmExecutor  *self,
-                                        LlmReclaimDone done,
-                                        gpointer      data);
-/* Chunks that no request uses (L8), until @bytes are freed. What is not on storage yet is written
- * first, as long as that takes until @deadline_us (0: a moment). */
-void         llm_executor_give_kv      (LlmExecutor  *self,
-                                        guint64       bytes,
-                                        gint64        deadline_us,
-                                        LlmReclaimDone done,
-                                        gpointer      data);
-/* Preempts running requests between two stages, those that can wait first, and evicts their chunks
- * until @bytes are freed; they go on a little later (L9). */
-void         llm_executor_give_busy_kv (LlmExecutor  *self,
-                                        guint64       bytes,
-                                        LlmReclaimDone done,
-                                        gpointer      data);
+/* Registers with the ledger what it can give back: scratch and the chunks of contexts that no request
+ * uses; and, of those that run, weights behind their level and their chunks. */
+void         llm_executor_add_idle_reclaimers (LlmExecutor *self);
+void         llm_executor_add_busy_reclaimers (LlmExecutor *self);
 
 /* Brings the ledger to what the kernel has of them in memory, a moment later and off both threads;
  * once a second, however often it is called, and less often where that takes long. */
@@ -139,10 +127,6 @@ void         llm_executor_give_pages   (LlmExecutor  *self,
  * keeps it. */
 void         llm_executor_keep_level   (LlmExecutor  *self,
                                         guint         percent);
-/* Gives back what requests that run don't use, as it is behind their level. */
-void         llm_executor_give_tails   (LlmExecutor  *self,
-                                        LlmReclaimDone done,
-                                        gpointer      data);
 /* Reads again what was given, if that is not more than @bytes. */
 void         llm_executor_take_pages   (LlmExecutor  *self,
                                         guint64       bytes);

@@ -285,7 +285,7 @@ test_refused (void)
     { LLM_CONSTRAINT_JSON_SCHEMA, "{\"$ref\": \"https://example.org/x\"}", "#/$ref: " },
     { LLM_CONSTRAINT_JSON_SCHEMA, "{\"$ref\": \"#\"}", "refers to itself" },
     { LLM_CONSTRAINT_JSON_SCHEMA,
-      "{\"type\": \"string\", \"pattern\": \"^a*$\", \"maxLength\": 100000000}", "#: counts of" },
+      "{\"type\": \"string\", \"pattern\": \"^a*$\", \"maxLength\": 100000000}", "#: minLength and maxLength of" },
     { LLM_CONSTRAINT_JSON_SCHEMA, "{\"type\": \"array\", \"uniqueItems\": true}", "uniqueItems" },
     { LLM_CONSTRAINT_JSON_SCHEMA, "{\"allOf\": [{\"type\": \"string\"}, {\"type\": \"null\"}]}",
       "no text keeps to it" },

@@ -13,6 +13,10 @@ void           llm_engine_store_start           (LlmEngine            *self);
 /* Waits for transactions under way. */
 void           llm_engine_store_stop            (LlmEngine            *self);
 
+/* llm-engine-text.c */
+/* Has the ledger ask for text that the database also has. */
+void           llm_engine_add_text_reclaimer    (LlmEngine            *self);
+
 /* llm-engine-counts.c */
 /* Has the model that is loaded count the tokens of @context, or of all, if it has not; until then
  * the counts of the model before hold. */

@@ -12,6 +12,7 @@
 #include "base/llm-clock.h"
 #include "base/llm-fail.h"
 #include "common/llmsvc-error-private.h"
+#include "engine/contexts/llm-engine-contexts.h"
 
 void
 llm_engine_get_memory (LlmEngine        *self,
@@ -276,6 +277,18 @@ look_at_memory (gpointer data)
     }
 }
 
+/* Of equal cost, those first that were registered first. */
+static void
+add_reclaimers (LlmEngine *self)
+{
+  llm_executor_add_idle_reclaimers (self->executor);
+  llm_engine_add_text_reclaimer (self);
+  llm_constraint_cache_add_reclaimer (self->use.constraints);
+  llm_engine_add_draft_reclaimer (self);
+  llm_executor_add_busy_reclaimers (self->executor);
+  llm_engine_add_weight_reclaimers (self);
+}
+
 void
 llm_engine_memory_make (LlmEngine *self)
 {
@@ -285,7 +298,7 @@ llm_engine_memory_make (LlmEngine *self)
     .reserve = self->settings->reserve,
   };
 
-  llm_engine_add_reclaimers (self);
+  add_reclaimers (self);
   self->memory.governor = llm_governor_new (self->ledger, &config, look_at_memory, self);
   apply_budget (self, self->settings->budget);
   llm_engine_get_memory (self, &self->memory.told);

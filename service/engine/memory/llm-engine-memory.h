@@ -14,7 +14,4 @@ void           llm_engine_memory_make           (LlmEngine            *self);
 /* After a request ended: reclaims again what a held trim took. */
 void           llm_engine_memory_request_ended  (LlmEngine            *self);
 
-/* llm-engine-reclaimers.c */
-void           llm_engine_add_reclaimers        (LlmEngine            *self);
-
 G_END_DECLS

@@ -260,6 +260,39 @@ llm_engine_get_draft_bytes (LlmEngine *self)
   return self->drafts.draft != NULL ? llm_draft_model_get_bytes (self->drafts.draft) : 0;
 }
 
+/* The one that the configuration names: it comes back with a call when there is room. */
+static guint64
+get_idle_bytes (gpointer holder)
+{
+  LlmEngine *self = holder;
+
+  return self->calls.n_requests_running == 0 && self->drafts.draft_id != NULL
+           ? llm_engine_get_draft_bytes (self)
+           : 0;
+}
+
+static void
+give_draft (gpointer       holder,
+            guint64        bytes,
+            gint64         deadline_us,
+            LlmReclaimDone done,
+            gpointer       data)
+{
+  LlmEngine *self = holder;
+
+  done (self->calls.n_requests_running == 0 ? llm_engine_drop_draft (self) : 0, data);
+}
+
+void
+llm_engine_add_draft_reclaimer (LlmEngine *self)
+{
+  const LlmReclaimer reclaimer = {
+    "draft", LLM_RECLAIM_COSTLY, get_idle_bytes, give_draft, .holder = self,
+  };
+
+  llm_ledger_add_reclaimer (self->ledger, &reclaimer);
+}
+
 void
 llm_engine_set_draft (LlmEngine     *self,
                       LlmDraftModel *draft)

@@ -45,11 +45,17 @@ void           llm_engine_load_draft            (LlmEngine            *self);
 /* Returns the bytes that go, at the end of the answers that use it. */
 guint64        llm_engine_drop_draft            (LlmEngine            *self);
 guint64        llm_engine_get_draft_bytes       (LlmEngine            *self);
+/* Has the ledger ask for it while no call runs. */
+void           llm_engine_add_draft_reclaimer   (LlmEngine            *self);
 /* Has the request's decoder guess, if its call wants that. */
 gboolean       llm_engine_add_draft             (LlmEngine            *self,
                                                  LlmRequest           *request,
                                                  LlmCallOptions       *options,
                                                  GError              **error);
+
+/* llm-engine-weights.c */
+/* Has the ledger ask for the weights: pages first, then the model. */
+void           llm_engine_add_weight_reclaimers (LlmEngine            *self);
 
 /* llm-engine-sub-models.c */
 /* Those of the model that is loaded. @levels: (nullable) (unowned); takes @error (nullable): why

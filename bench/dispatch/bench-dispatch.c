@@ -7,9 +7,9 @@
  */
 
 #include "backends/llm-chunk-run.h"
-#include "backends/llm-paced.h"
 #include "bench-engine.h"
 #include "bench.h"
+#include "dispatch/llm-paced.h"
 #include "support/llm-test-dispatch.h"
 
 #define PERCENT 100

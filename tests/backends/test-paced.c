@@ -4,7 +4,7 @@
  * first prompt. What its clock says, no test knows. */
 
 #include "backends/llm-chunk-run.h"
-#include "backends/llm-paced.h"
+#include "dispatch/llm-paced.h"
 #include "forward/forward-rig.h"
 #include "support/llm-test-gguf.h"
 

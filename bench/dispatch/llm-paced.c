@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-#include "backends/llm-paced.h"
+#include "dispatch/llm-paced.h"
 
 #include <string.h>
 

@@ -1,0 +1,41 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""check-linked.py BUILD: every object of service/ is in the daemon or in the tool.
+
+What neither runs is no feature; what only measures belongs in bench/. The linker leaves out an object
+of a static library that nothing refers to: then none of its symbols are in the program.
+"""
+import pathlib
+import subprocess
+import sys
+
+PROGRAMS = ("service/llmsvcd", "service/tool/llmsvc-tool")
+# Dispatch of a prompt's chunks over two processors: until a service has a second one.
+WAITING = {"llm-chunk-run.c", "llm-dispatch.c"}
+
+
+def read_symbols(path, *options):
+    found = subprocess.run(["nm", "--defined-only", *options, str(path)], capture_output=True, text=True,
+                           check=True)
+    return {line.split()[-1] for line in found.stdout.splitlines() if line.strip()}
+
+
+def main():
+    build = pathlib.Path(sys.argv[1])
+    linked = set().union(*(read_symbols(build / program) for program in PROGRAMS))
+    objects = [path for path in (build / "service").rglob("*.o") if path.parent.name.endswith(".a.p")]
+    outside = set()
+    for path in objects:
+        symbols = read_symbols(path, "--extern-only")
+        if symbols and not symbols & linked:
+            outside.add(path.name.removesuffix(".o"))
+    print(f"{len(objects)} objects, outside the daemon and the tool: {', '.join(sorted(outside))}")
+    for name in sorted(outside - WAITING):
+        print(f"{name}: neither the daemon nor the tool has it: wire it in, or move it to bench/")
+    for name in sorted(WAITING - outside):
+        print(f"{name}: it is linked by now: take it off the list of what waits")
+    return outside != WAITING or len(objects) < 100
+
+
+if __name__ == "__main__":
+    sys.exit(main())

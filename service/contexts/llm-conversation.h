@@ -13,7 +13,7 @@
 
 #include <gio/gio.h>
 
-#include "model/template/llm-template.h"
+#include "template/llm-template.h"
 
 G_BEGIN_DECLS
 

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "kernels/llk-types.h"
-#include "model/gguf/llm-gguf.h"
+#include "gguf/llm-gguf.h"
 
 #define GGUF_VERSION 3
 #define ALIGNMENT 32

@@ -9,7 +9,7 @@
 
 #pragma once
 
-#include "model/template/llm-template.h"
+#include "template/llm-template.h"
 
 G_BEGIN_DECLS
 

@@ -10,7 +10,7 @@
 #include <gio/gio.h>
 
 #include "decoding/llm-decoder.h"
-#include "model/tokenizer/llm-tokenizer.h"
+#include "tokenizer/llm-tokenizer.h"
 
 G_BEGIN_DECLS
 

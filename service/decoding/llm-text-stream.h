@@ -9,7 +9,7 @@
 
 #pragma once
 
-#include "model/tokenizer/llm-tokenizer.h"
+#include "tokenizer/llm-tokenizer.h"
 
 G_BEGIN_DECLS
 

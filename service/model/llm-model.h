@@ -7,10 +7,10 @@
 
 #pragma once
 
-#include "model/gguf/llm-gguf.h"
+#include "gguf/llm-gguf.h"
 #include "model/architectures/llm-hparams.h"
-#include "model/template/llm-template.h"
-#include "model/tokenizer/llm-tokenizer.h"
+#include "template/llm-template.h"
+#include "tokenizer/llm-tokenizer.h"
 
 typedef struct _LlmModel LlmModel;
 

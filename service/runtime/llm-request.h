@@ -16,7 +16,7 @@
 #include "decoding/llm-decoder.h"
 #include "decoding/llm-repeats.h"
 #include "decoding/llm-text-stream.h"
-#include "model/tokenizer/llm-tokenizer.h"
+#include "tokenizer/llm-tokenizer.h"
 #include "runtime/llm-session.h"
 #include "sched/llm-sched-entry.h"
 

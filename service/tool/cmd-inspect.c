@@ -10,7 +10,7 @@
 #include "model/architectures/llm-architecture.h"
 #include "model/llm-catalogue.h"
 #include "model/llm-model.h"
-#include "model/tokenizer/llm-pretokenizer.h"
+#include "tokenizer/llm-pretokenizer.h"
 #include "weights/llm-lora.h"
 #include "weights/llm-weights.h"
 

@@ -11,7 +11,7 @@
 #include "forward-rig.h"
 #include "forward/llm-feedback.h"
 #include "tool/llm-measure.h"
-#include "model/tokenizer/llm-tokenizer.h"
+#include "tokenizer/llm-tokenizer.h"
 
 #define N_TOKENS 768
 #define N_CALL 64

@@ -13,7 +13,7 @@
 #include "forward/llm-attention.h"
 #include "naive-model.h"
 #include "tool/llm-measure.h"
-#include "model/tokenizer/llm-tokenizer.h"
+#include "tokenizer/llm-tokenizer.h"
 #include "weights/llm-repacked-cache.h"
 
 #define N_TOKENS 768

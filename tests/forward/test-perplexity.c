@@ -16,7 +16,7 @@
 #include "common/llmsvc-error.h"
 #include "forward-rig.h"
 #include "tool/llm-measure.h"
-#include "model/tokenizer/llm-tokenizer.h"
+#include "tokenizer/llm-tokenizer.h"
 #include "support/llm-test-gguf.h"
 
 typedef struct

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "common/llmsvc-error.h"
-#include "model/template/llm-template.h"
+#include "template/llm-template.h"
 
 int LLVMFuzzerTestOneInput (const uint8_t *data, size_t size);
 

@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "model/tokenizer/llm-tokenizer-private.h"
+#include "tokenizer/llm-tokenizer-private.h"
 #include "support/llm-test-gguf.h"
 
 int LLVMFuzzerTestOneInput (const uint8_t *data, size_t size);

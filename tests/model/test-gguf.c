@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "common/llmsvc-error.h"
-#include "model/gguf/llm-gguf.h"
+#include "gguf/llm-gguf.h"
 #include "support/llm-test-folder.h"
 #include "support/llm-test-gguf.h"
 

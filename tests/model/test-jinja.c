@@ -4,7 +4,7 @@
  * its limits, its errors, and where each byte of its output comes from. */
 
 #include "base/llm-clock.h"
-#include "model/template/jinja/llm-jinja.h"
+#include "template/jinja/llm-jinja.h"
 
 #include <json-glib/json-glib.h>
 #include <string.h>

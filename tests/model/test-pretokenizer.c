@@ -3,13 +3,13 @@
 /* Words as the published patterns cut them, and ids as llama.cpp has them for hard texts with a
  * vocabulary in which a wrong cut shows (tests/data/tokenizer/make-pre.py). */
 
-#include "model/tokenizer/llm-pretokenizer.h"
+#include "tokenizer/llm-pretokenizer.h"
 
 #include <json-glib/json-glib.h>
 #include <string.h>
 
 #include "support/llm-test-gguf.h"
-#include "model/tokenizer/llm-tokenizer.h"
+#include "tokenizer/llm-tokenizer.h"
 
 #define N_SHOWN 100
 #define TYPE_NORMAL 1

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "common/llmsvc-error.h"
-#include "model/tokenizer/llm-tokenizer-private.h"
+#include "tokenizer/llm-tokenizer-private.h"
 #include "support/llm-test-gguf.h"
 
 #define FILE_NAME "bad.gguf"

@@ -3,11 +3,11 @@
 /* Real vocabularies: ids and texts as llama.cpp has them, what plain text can
  * never become, and how the work grows with the text. */
 
-#include "model/tokenizer/llm-tokenizer.h"
+#include "tokenizer/llm-tokenizer.h"
 
 #include <string.h>
 
-#include "model/tokenizer/llm-tokenizer-private.h"
+#include "tokenizer/llm-tokenizer-private.h"
 
 #define DELIMITER "\n__ggml_vocab_test__\n"
 

@@ -11,7 +11,7 @@
 #include <glib.h>
 
 #include "kernels/llk-types.h"
-#include "model/gguf/llm-gguf.h"
+#include "gguf/llm-gguf.h"
 
 G_BEGIN_DECLS
 

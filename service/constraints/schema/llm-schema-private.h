@@ -13,7 +13,7 @@
 #include "constraints/llm-automaton.h"
 #include "constraints/llm-grammar.h"
 #include "base/llm-json.h"
-#include "model/template/llm-template.h"
+#include "template/llm-template.h"
 
 G_BEGIN_DECLS
 

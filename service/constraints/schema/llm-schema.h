@@ -12,7 +12,7 @@
 #pragma once
 
 #include "constraints/llm-grammar.h"
-#include "model/template/llm-template.h"
+#include "template/llm-template.h"
 
 G_BEGIN_DECLS
 

@@ -10,7 +10,7 @@
 #pragma once
 
 #include "constraints/llm-loose-text.h"
-#include "model/template/llm-template.h"
+#include "template/llm-template.h"
 
 G_BEGIN_DECLS
 

@@ -8,7 +8,7 @@
 
 #pragma once
 
-#include "model/gguf/llm-gguf.h"
+#include "gguf/llm-gguf.h"
 
 #define LLM_MAX_LAYERS 1024
 #define LLM_MAX_STREAMS 4

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* Loops and their variable “loop”. Items pass the filter of the loop when they are needed, so that
+ * it sees what the rounds before have set. */
+
+#include "template/jinja/llm-jinja-private.h"
+
+#include <string.h>
+
+struct _LlmJinjaLoop
+{
+  const LlmJinjaNode *node;
+  LlmJinjaScope *scope;         /* around the loop */
+  const LlmJinjaList *over;
+  guint n_seen;                 /* of @over */
+  LlmJinjaList *items;          /* of these, those that passed the filter */
+  guint index;                  /* of the item of this round */
+  guint depth;
+  LlmJinjaList *last_changed;   /* (nullable): the values loop.changed() had */
+};
+
+static gboolean
+passes (LlmJinja            *self,
+        const LlmJinjaLoop  *loop,
+        const LlmJinjaValue *item)
+{
+  LlmJinjaScope *scope = self->scope;
+  LlmJinjaValue value;
+
+  if (loop->node->c == NULL)
+    return TRUE;
+  self->scope = llm_jinja_scope_new (self, loop->scope);
+  llm_jinja_assign (self, loop->node->a, *item);
+  value = self->evaluate (self, loop->node->c);
+  self->scope = scope;
+  return llm_jinja_is_true (&value);
+}
+
+/* Whether there is an item @index. */
+static gboolean
+has_item (LlmJinja     *self,
+          LlmJinjaLoop *loop,
+          guint         index)
+{
+  while (loop->items->n_items <= index && loop->n_seen < loop->over->n_items)
+    {
+      const LlmJinjaValue *item = &loop->over->items[loop->n_seen++];
+
+      if (passes (self, loop, item))
+        llm_jinja_list_add (self, loop->items, *item);
+    }
+  return index < loop->items->n_items;
+}
+
+static guint
+count_items (LlmJinja     *self,
+             LlmJinjaLoop *loop)
+{
+  has_item (self, loop, G_MAXUINT - 1);
+  return loop->items->n_items;
+}
+
+static LlmJinjaValue
+cycle (LlmJinja            *self,
+       const LlmJinjaValue *subject,
+       const LlmJinjaArgs  *args)
+{
+  if (args->n_values == 0 || args->n_names > 0)
+    llm_jinja_fail (self, "“cycle” needs values");
+  return args->values[subject->function->loop->index % args->n_values];
+}
+
+static LlmJinjaValue
+changed (LlmJinja            *self,
+         const LlmJinjaValue *subject,
+         const LlmJinjaArgs  *args)
+{
+  LlmJinjaLoop *loop = subject->function->loop;
+  LlmJinjaValue values = llm_jinja_list_new (self, LLM_JINJA_LIST_TUPLE);
+  LlmJinjaValue before = values;
+  gboolean is_changed = TRUE;
+
+  for (guint i = 0; i < args->n_values; i++)
+    llm_jinja_list_add (self, values.list, args->values[i]);
+  if (loop->last_changed != NULL)
+    {
+      before.list = loop->last_changed;
+      is_changed = !llm_jinja_equal (self, &before, &values);
+    }
+  loop->last_changed = values.list;
+  return llm_jinja_bool (is_changed);
+}
+
+static LlmJinjaValue
+new_loop_method (LlmJinja        *self,
+                 LlmJinjaLoop    *loop,
+                 const char      *name,
+                 LlmJinjaBuiltin  builtin)
+{
+  LlmJinjaValue subject = llm_jinja_new_method (self, name, NULL, NULL);
+
+  subject.function->loop = loop;
+  return llm_jinja_new_method (self, name, builtin, &subject);
+}
+
+LlmJinjaValue
+llm_jinja_loop_get (LlmJinja     *self,
+                    LlmJinjaLoop *loop,
+                    const char   *name)
+{
+  if (g_str_equal (name, "index"))
+    return llm_jinja_int ((gint64) loop->index + 1, 0);
+  if (g_str_equal (name, "index0"))
+    return llm_jinja_int (loop->index, 0);
+  if (g_str_equal (name, "first"))
+    return llm_jinja_bool (loop->index == 0);
+  if (g_str_equal (name, "last"))
+    return llm_jinja_bool (!has_item (self, loop, loop->index + 1));
+  if (g_str_equal (name, "length"))
+    return llm_jinja_int (count_items (self, loop), 0);
+  if (g_str_equal (name, "revindex"))
+    return llm_jinja_int ((gint64) count_items (self, loop) - loop->index, 0);
+  if (g_str_equal (name, "revindex0"))
+    return llm_jinja_int ((gint64) count_items (self, loop) - loop->index - 1, 0);
+  if (g_str_equal (name, "previtem"))
+    return loop->index > 0 ? loop->items->items[loop->index - 1] : llm_jinja_undefined ("previtem");
+  if (g_str_equal (name, "nextitem"))
+    return has_item (self, loop, loop->index + 1) ? loop->items->items[loop->index + 1]
+                                                  : llm_jinja_undefined ("nextitem");
+  if (g_str_equal (name, "depth"))
+    return llm_jinja_int ((gint64) loop->depth + 1, 0);
+  if (g_str_equal (name, "depth0"))
+    return llm_jinja_int (loop->depth, 0);
+  if (g_str_equal (name, "cycle"))
+    return new_loop_method (self, loop, "cycle", cycle);
+  if (g_str_equal (name, "changed"))
+    return new_loop_method (self, loop, "changed", changed);
+  return llm_jinja_undefined (name);
+}
+
+LlmJinjaFlow
+llm_jinja_run_loop (LlmJinja            *self,
+                    const LlmJinjaNode  *node,
+                    const LlmJinjaValue *over,
+                    guint                depth)
+{
+  LlmJinjaScope *scope = self->scope;
+  LlmJinjaLoop *loop = llm_jinja_alloc (self, sizeof *loop);
+  LlmJinjaValue variable = llm_jinja_new_method (self, "loop", NULL, NULL);
+  LlmJinjaFlow flow = LLM_JINJA_GO_ON;
+
+  loop->node = node;
+  loop->scope = scope;
+  loop->over = llm_jinja_iterate (self, over);
+  loop->items = llm_jinja_list_new (self, LLM_JINJA_LIST_LIST).list;
+  loop->depth = depth;
+  variable.function->loop = loop;
+  for (guint i = 0; flow != LLM_JINJA_LEAVE_LOOP && has_item (self, loop, i); i++)
+    {
+      LlmJinjaScope *own = llm_jinja_scope_new (self, scope);
+
+      loop->index = i;
+      self->scope = own;
+      llm_jinja_scope_set (self, own, node->name, variable);
+      llm_jinja_assign (self, node->a, loop->items->items[i]);
+      flow = self->execute (self, &node->body);
+      self->scope = scope;
+    }
+  if (loop->items->n_items > 0)
+    return LLM_JINJA_GO_ON;
+
+  /* here “break” is one of the loop around this one */
+  self->scope = llm_jinja_scope_new (self, scope);
+  flow = self->execute (self, &node->others);
+  self->scope = scope;
+  return flow;
+}
+
+LlmJinjaValue
+llm_jinja_loop_call (LlmJinja           *self,
+                     LlmJinjaLoop       *loop,
+                     const LlmJinjaArgs *args)
+{
+  LlmJinjaText *out = self->out;
+  LlmJinjaText *text = llm_jinja_text_new (self);
+  LlmJinjaScope *scope = self->scope;
+
+  if (!loop->node->op)
+    llm_jinja_fail (self, "this loop is not “recursive”, so it can't be called");
+  if (args->n_values != 1)
+    llm_jinja_fail (self, "“loop” is called with what to walk over, and nothing else");
+  llm_jinja_enter (self);
+  self->out = text;
+  self->scope = loop->scope;
+  llm_jinja_run_loop (self, loop->node, &args->values[0], loop->depth + 1);
+  self->scope = scope;
+  self->out = out;
+  llm_jinja_leave (self);
+  return llm_jinja_text_end (text);
+}

@@ -26,7 +26,7 @@ LlmsvcFinishReason  llmsvc_answer_get_finish_reason (LlmsvcAnswer *self);
 LLMSVC_AVAILABLE_IN_0_1
 guint               llmsvc_answer_get_prompt_tokens (LlmsvcAnswer *self);
 LLMSVC_AVAILABLE_IN_0_1
-guint               llmsvc_answer_get_reused_tokens (LlmsvcAnswer *self);
+guint               llmsvc_answer_get_cached_tokens (LlmsvcAnswer *self);
 LLMSVC_AVAILABLE_IN_0_1
 guint               llmsvc_answer_get_output_tokens (LlmsvcAnswer *self);
 /* What is left within the model's sight of prompt and answer, when the window slid. */

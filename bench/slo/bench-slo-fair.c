@@ -279,7 +279,7 @@ play_run (Play       *play,
 {
   const guint n_calls = n_users + (side == 1 ? FLOOD_CALLS - 1 : 0);
   g_autofree Caller *callers = g_new0 (Caller, n_calls);
-  double n_rows = get_statistic (play, "rows"), n_read = get_statistic (play, "read-tokens");
+  double n_rows = get_statistic (play, "rows"), n_read = get_statistic (play, "prefill-tokens");
   gint64 begin_us = g_get_monotonic_time ();
 
   play->number = number;
@@ -302,7 +302,7 @@ play_run (Play       *play,
   if (number >= 0)
     printf ("%s %d %u %.6f %.0f %.0f\n", word, number, side,
             (double) (g_get_monotonic_time () - begin_us) / US,
-            get_statistic (play, "rows") - n_rows, get_statistic (play, "read-tokens") - n_read);
+            get_statistic (play, "rows") - n_rows, get_statistic (play, "prefill-tokens") - n_read);
   fflush (stdout);
   return TRUE;
 }

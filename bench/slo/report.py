@@ -42,7 +42,7 @@ def sum_up(policy, load, runs):
     result = {
         "policy": policy, "load": load, "seconds": seconds,
         "tokens-per-second": (sum(call.n_prompt for call in answered) + n_output) * per_second,
-        "written-tokens-per-second": n_output * per_second,
+        "generated-tokens-per-second": n_output * per_second,
         "short-answers": sum(call.n_output < call.arrival.n_output for call in answered),
         "calling-percent-of-processor": 100 * sum(run.cpu_seconds for run in runs) * per_second,
         "classes": {name: sum_up_class([call for call in calls if call.arrival.slo_class == name],
@@ -60,7 +60,7 @@ def print_head():
 def print_result(result):
     load = f"{result['load']:.2f}" if result["load"] > 0 else "all at once"
     speed = (f"{result['tokens-per-second']:.0f} "
-             f"({result['written-tokens-per-second']:.1f} written) ")
+             f"({result['generated-tokens-per-second']:.1f} written) ")
     for name, figures in result["classes"].items():
         times = " | ".join(
             " / ".join(f"{figures[key][share]:.0f}" for share in ("p50", "p95", "p99"))

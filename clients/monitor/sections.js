@@ -86,8 +86,8 @@ export const SummarySection = GObject.registerClass(class MonitorSummary extends
         this._setPressure(string(memory, 'Pressure'), number(memory, 'Resident'),
             number(memory, 'Budget'), count('process-resident-bytes'));
         this._lines.requests.label = fill(
-            _('Requests: %d under way: %d prefill, %d decode, %d suspended, %d queued'),
-            count('calls'), count('reading-calls'), count('writing-calls'), count('parked-calls'),
+            _('Requests: %d under way: %d prefill, %d decode, %d stalled, %d queued'),
+            count('calls'), count('prefill-calls'), count('decode-calls'), count('stalled-calls'),
             count('queued-calls'));
 
         const last = rates[rates.length - 1] ?? null;

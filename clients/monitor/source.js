@@ -222,7 +222,7 @@ export class Source {
             return;
         }
         const rate = key => Math.max(0, count(key) - number(before.statistics, key)) / seconds;
-        this._rates = [...this._rates, {prefill: rate('read-tokens'), decode: rate('written-tokens')}]
+        this._rates = [...this._rates, {prefill: rate('prefill-tokens'), decode: rate('generated-tokens')}]
             .slice(-N_RATES);
     }
 }

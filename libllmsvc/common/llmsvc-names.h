@@ -20,4 +20,4 @@
 #define LLMSVC_ERROR_PREFIX             "org.llm.Service.Error."
 
 /* Property ApiVersion: one more for each release that adds a method, property or option. */
-#define LLMSVC_API_VERSION              7
+#define LLMSVC_API_VERSION              8

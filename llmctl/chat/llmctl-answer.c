@@ -227,7 +227,7 @@ char *
 llmctl_answer_summarize (LlmsvcAnswer *answer)
 {
   guint n_read = llmsvc_answer_get_prompt_tokens (answer);
-  guint n_known = llmsvc_answer_get_reused_tokens (answer);
+  guint n_known = llmsvc_answer_get_cached_tokens (answer);
   guint n_written = llmsvc_answer_get_output_tokens (answer);
   guint n_kept = llmsvc_answer_get_kept_tokens (answer);
   double first_ms = llmsvc_answer_get_ttft_ms (answer);

@@ -198,11 +198,11 @@ draw_calls (GVariant    *sample,
   llmctl_frame_printf (frame, LLMCTL_STYLE_BOLD, "%s  ", _("Calls"));
   llmctl_frame_printf (frame, LLMCTL_STYLE_PLAIN,
                        /* Translators: of the calls under way, how many do what */
-                       _("%u under way: %u reading, %u writing, %u parked, "),
+                       _("%u under way: %u prefill, %u decode, %u stalled, "),
                        (guint) llmctl_dict_get_number (sample, "statistics/calls"),
-                       (guint) llmctl_dict_get_number (sample, "statistics/reading-calls"),
-                       (guint) llmctl_dict_get_number (sample, "statistics/writing-calls"),
-                       (guint) llmctl_dict_get_number (sample, "statistics/parked-calls"));
+                       (guint) llmctl_dict_get_number (sample, "statistics/prefill-calls"),
+                       (guint) llmctl_dict_get_number (sample, "statistics/decode-calls"),
+                       (guint) llmctl_dict_get_number (sample, "statistics/stalled-calls"));
   llmctl_frame_printf (frame, queued > 0 ? LLMCTL_STYLE_WARNING : LLMCTL_STYLE_PLAIN,
                        _("%u waiting"), queued);
   llmctl_frame_end_line (frame);
@@ -221,9 +221,9 @@ draw_rates (LlmctlTopView *self,
     llmctl_frame_printf (
         frame, LLMCTL_STYLE_PLAIN,
         /* Translators: numbers a second; rows go through the model in steps */
-        _("%.1f read   %.1f written   %.1f rows/s in %.1f steps/s"),
-        llmctl_history_get_rate (history, "read-tokens"),
-        llmctl_history_get_rate (history, "written-tokens"),
+        _("%.1f prefill   %.1f decode   %.1f rows/s in %.1f steps/s"),
+        llmctl_history_get_rate (history, "prefill-tokens"),
+        llmctl_history_get_rate (history, "generated-tokens"),
         llmctl_history_get_rate (history, "rows"), llmctl_history_get_rate (history, "steps"));
   llmctl_frame_end_line (frame);
 }
@@ -416,8 +416,8 @@ add_growth (LlmctlTopView   *self,
             GVariant        *statistics,
             GVariantBuilder *builder)
 {
-  static const char *const keys[] = { "prompt-tokens", "reused-tokens", "output-tokens",
-                                      "read-tokens", "written-tokens", "rows", "steps" };
+  static const char *const keys[] = { "prompt-tokens", "cached-tokens", "output-tokens",
+                                      "prefill-tokens", "generated-tokens", "rows", "steps" };
   g_autoptr(GVariantDict) rates = g_variant_dict_new (NULL);
   g_autoptr(GVariantDict) recent = g_variant_dict_new (NULL);
 

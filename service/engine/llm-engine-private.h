@@ -46,7 +46,7 @@ typedef struct
   guint64 failed;
   guint64 cancelled;
   guint64 prompt_tokens;
-  guint64 reused_tokens;
+  guint64 cached_tokens;
   guint64 output_tokens;
   LlmSloCounters slo[LLM_N_SLO_CLASSES];
   guint64 forecasts;            /* of the time to a first token that came */

@@ -195,7 +195,7 @@ test_generation_apart (Fixture      *fixture,
   bus_assert_unknown_object (error);
 
   state = bus_get (fixture->a, generation, ".Generation", "State");
-  g_assert_cmpstr (g_variant_get_string (state, NULL), ==, "writing");
+  g_assert_cmpstr (g_variant_get_string (state, NULL), ==, "decode");
   cancelled = bus_call_ok (fixture->a, generation, ".Generation", "Cancel",
                            g_variant_new ("(@a{sv})", bus_options ("{}")));
   close (fd);
@@ -395,7 +395,7 @@ is_parked (gpointer data)
   g_autoptr(GVariant) state = bus_get (parking->app, parking->generation, ".Generation", "State");
 
   g_assert_cmpstr (g_variant_get_string (state, NULL), !=, "done");
-  return g_str_equal (g_variant_get_string (state, NULL), "parked");
+  return g_str_equal (g_variant_get_string (state, NULL), "stalled");
 }
 
 /* Starts an answer whose reader takes one byte of a small pipe and no more. */
@@ -660,8 +660,8 @@ test_properties_during_prefill (Fixture      *fixture,
 
           /* it was read during the prefill if that still goes on */
           state = get_state (fixture->a, generation);
-          is_reading = g_str_equal (state, "reading") || g_str_equal (state, "queued");
-          if (g_str_equal (state, "reading"))
+          is_reading = g_str_equal (state, "prefill") || g_str_equal (state, "queued");
+          if (g_str_equal (state, "prefill"))
             g_array_append_val (times, taken_us);
         }
       close (fd);

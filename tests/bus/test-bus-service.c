@@ -130,7 +130,7 @@ test_complete (BusFixture   *fixture,
   g_assert_cmpuint (bus_lookup_u (results, "output-tokens"), <=, 6);
   g_assert_cmpuint (bus_lookup_u (results, "output-tokens"), >, 0);
   g_assert_cmpuint (bus_lookup_u (results, "prompt-tokens"), >, 8);
-  g_assert_cmpuint (bus_lookup_u (results, "reused-tokens"), ==, 0);
+  g_assert_cmpuint (bus_lookup_u (results, "cached-tokens"), ==, 0);
   g_assert_cmpuint (bus_lookup_u (results, "sub-model"), ==, 100);
   g_assert_cmpuint (bus_lookup_u (results, "prompt-level"), ==, 100);
   g_assert_true (g_variant_lookup (results, "slo-met", "b", &slo_met));

@@ -193,7 +193,7 @@ is_reading (gpointer data)
   g_autoptr(GVariant) state =
     bus_get (watched->rig->app, watched->generation, ".Generation", "State");
 
-  return g_str_equal (g_variant_get_string (state, NULL), "reading");
+  return g_str_equal (g_variant_get_string (state, NULL), "prefill");
 }
 
 /* Nobody waits for somebody else's delay, and who cancels does not wait either. */
@@ -230,7 +230,7 @@ test_delay (void)
   first = mock_read_piece (fd);
   g_assert_cmpstr (first, ==, "first ");
   state = bus_get (rig->app, generation, ".Generation", "State");
-  g_assert_cmpstr (g_variant_get_string (state, NULL), ==, "writing");
+  g_assert_cmpstr (g_variant_get_string (state, NULL), ==, "decode");
 
   waiting = bus_generate (rig->app, waiting_context, "very late", bus_options ("{}"), &waiting_fd,
                           &error);
@@ -386,7 +386,7 @@ run_conversation (void)
 
       g_string_append_printf (all, "%s/%s/%u/%u/%u\n", text, reason,
                               bus_lookup_u (results, "prompt-tokens"),
-                              bus_lookup_u (results, "reused-tokens"),
+                              bus_lookup_u (results, "cached-tokens"),
                               bus_lookup_u (results, "output-tokens"));
     }
   return g_string_free (all, FALSE);

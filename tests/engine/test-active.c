@@ -52,7 +52,7 @@ ask_active (Elastic    *self,
   char *text = describe (answer, active);
 
   if (n_reused != NULL)
-    *n_reused = result_uint (answer, "reused-tokens");
+    *n_reused = result_uint (answer, "cached-tokens");
   if (n_total != NULL)
     *n_total = result_uint (answer, "prompt-tokens") + result_uint (answer, "output-tokens");
   return text;

@@ -125,7 +125,7 @@ test_answer (Fixture      *fixture,
   g_assert_cmpuint (get_number (fields, "LLM_PROMPT_TOKENS"), ==,
                     result_uint (answer, "prompt-tokens"));
   g_assert_cmpuint (get_number (fields, "LLM_REUSED_TOKENS"), ==,
-                    result_uint (answer, "reused-tokens"));
+                    result_uint (answer, "cached-tokens"));
   g_assert_cmpuint (get_number (fields, "LLM_OUTPUT_TOKENS"), ==,
                     result_uint (answer, "output-tokens"));
   g_assert_cmpfloat (get_ms (fields, "LLM_KV_BITS"), ==, 16);

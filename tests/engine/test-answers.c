@@ -73,7 +73,7 @@ test_results (Fixture      *fixture,
   g_assert_cmpstr (result_string (answer, "finish-reason"), ==, "length");
   g_assert_cmpuint (result_uint (answer, "output-tokens"), ==, 3);
   g_assert_cmpuint (result_uint (answer, "prompt-tokens"), >, 8);
-  g_assert_cmpuint (result_uint (answer, "reused-tokens"), ==, 0);
+  g_assert_cmpuint (result_uint (answer, "cached-tokens"), ==, 0);
   g_assert_true (g_variant_lookup (answer->results, "ttft-ms", "d", &ttft));
   g_assert_cmpfloat (ttft, >, 0);
   g_assert_true (g_variant_lookup (answer->results, "ignored", "^as", &ignored));
@@ -120,7 +120,7 @@ try_parked (Fixture    *fixture,
                              &sink->parent, on_result, &result);
   WAIT_FOR (result != NULL);
   generation = g_task_propagate_pointer (G_TASK (result), NULL);
-  WAIT_FOR (llm_generation_get_state (generation) >= LLM_GENERATION_PARKED);
+  WAIT_FOR (llm_generation_get_state (generation) >= LLM_GENERATION_STALLED);
 
   /* Others go on, this one stands still. */
   g_free (complete (fixture, "I want a restaurant in San Jose.", GREEDY));
@@ -129,7 +129,7 @@ try_parked (Fixture    *fixture,
   g_free (complete (fixture, "Hello!", GREEDY));
   g_assert_cmpuint (sink->text->len, ==, length);
   g_assert_cmpint (llm_generation_get_state (generation), ==,
-                   was_parked ? LLM_GENERATION_PARKED : LLM_GENERATION_DONE);
+                   was_parked ? LLM_GENERATION_STALLED : LLM_GENERATION_DONE);
   g_assert_cmpint (sink->is_finished, ==, !was_parked);
 
   sink->is_full = FALSE;

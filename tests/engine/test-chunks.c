@@ -181,9 +181,9 @@ test_reused (Fixture      *fixture,
   answer = begin_ask (fixture, context, questions[1], LONG);
   WAIT_FOR (answer->is_finished);
   g_assert_no_error (answer->error);
-  g_assert_cmpuint (result_uint (answer, "reused-tokens"), >=, n_before - 17);
-  g_assert_cmpuint (result_uint (answer, "reused-tokens"), <, n_before);
-  g_assert_cmpuint (result_uint (answer, "reused-tokens") % 16, ==, 0);
+  g_assert_cmpuint (result_uint (answer, "cached-tokens"), >=, n_before - 17);
+  g_assert_cmpuint (result_uint (answer, "cached-tokens"), <, n_before);
+  g_assert_cmpuint (result_uint (answer, "cached-tokens") % 16, ==, 0);
 }
 
 static void
@@ -455,7 +455,7 @@ test_shared (Fixture      *fixture,
   WAIT_FOR (answer->is_finished);
   g_assert_no_error (answer->error);
   g_assert_cmpstr (answer->text, ==, expected);
-  g_assert_cmpuint (result_uint (answer, "reused-tokens"), >=, 32);
+  g_assert_cmpuint (result_uint (answer, "cached-tokens"), >=, 32);
   memory = get_memory (second);
   g_assert_cmpuint (memory->n_shared_chunks, >=, 2);
   g_assert_cmpuint (get_kv_bytes (fixture), <, 2 * bytes);
@@ -468,7 +468,7 @@ test_shared (Fixture      *fixture,
   WAIT_FOR (unshared->is_finished);
   g_assert_no_error (unshared->error);
   g_assert_cmpstr (unshared->text, ==, expected);
-  g_assert_cmpuint (result_uint (unshared, "reused-tokens"), ==, 0);
+  g_assert_cmpuint (result_uint (unshared, "cached-tokens"), ==, 0);
   g_assert_cmpuint (get_statistic (fixture, "kv-shared-chunks"), ==, n_shared);
   fixture->caller = own;
 
@@ -569,7 +569,7 @@ try_parked (Fixture    *fixture,
   WAIT_FOR (result != NULL);
   generation = g_task_propagate_pointer (G_TASK (result), NULL);
   g_assert_nonnull (generation);
-  WAIT_FOR (llm_generation_get_state (generation) >= LLM_GENERATION_PARKED);
+  WAIT_FOR (llm_generation_get_state (generation) >= LLM_GENERATION_STALLED);
   /* whatever the executor had begun has ended */
   g_free (complete (fixture, "Hello!", GREEDY));
   if (sink->is_finished)

@@ -52,7 +52,7 @@ test_turns (Fixture      *fixture,
 
   WAIT_FOR (second->is_finished);
   g_assert_no_error (second->error);
-  g_assert_cmpuint (result_uint (second, "reused-tokens"), >, 10);
+  g_assert_cmpuint (result_uint (second, "cached-tokens"), >, 10);
   g_assert_cmpuint (context->revision, ==, 2);
   g_assert_cmpuint (count_messages (context), ==, 5);
   g_assert_cmpstr (llm_context_get_residency (context), ==, "memory");
@@ -206,8 +206,8 @@ test_other_turn (Fixture      *fixture,
   WAIT_FOR (answer->is_finished);
   g_assert_no_error (answer->error);
   g_assert_cmpstr (answer->text, ==, expected);
-  g_assert_cmpuint (result_uint (answer, "reused-tokens"), >=, n_first);
-  g_assert_cmpuint (result_uint (answer, "reused-tokens"), <, n_first + 8);
+  g_assert_cmpuint (result_uint (answer, "cached-tokens"), >=, n_first);
+  g_assert_cmpuint (result_uint (answer, "cached-tokens"), <, n_first + 8);
 }
 
 static void
@@ -239,7 +239,7 @@ test_append (Fixture      *fixture,
       WAIT_FOR (answer->is_finished);
       g_assert_no_error (answer->error);
       if (i == 0)
-        g_assert_cmpuint (result_uint (answer, "reused-tokens"), >, 5);
+        g_assert_cmpuint (result_uint (answer, "cached-tokens"), >, 5);
       texts[i] = g_strdup (answer->text);
     }
   g_assert_cmpstr (texts[0], ==, texts[1]);
@@ -272,7 +272,7 @@ test_cancel (Fixture      *fixture,
 
       WAIT_FOR (answer->generation != NULL || answer->is_finished);
       g_assert_no_error (answer->error);
-      WAIT_FOR (llm_generation_get_state (answer->generation) == LLM_GENERATION_WRITING);
+      WAIT_FOR (llm_generation_get_state (answer->generation) == LLM_GENERATION_DECODE);
       busy = begin_ask (fixture, context, "And I?", GREEDY);
       WAIT_FOR (busy->is_finished);
       g_assert_error (busy->error, LLMSVC_ERROR, LLMSVC_ERROR_CONTEXT_BUSY);

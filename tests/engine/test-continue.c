@@ -95,7 +95,7 @@ test_pieces (Fixture      *fixture,
       g_assert_cmpuint (result_uint (more, "prompt-tokens"), ==,
                         result_uint (first, "prompt-tokens") + 5 * (i + 1));
       /* but for the last token, whose K and V were not computed */
-      g_assert_cmpuint (result_uint (more, "reused-tokens"), ==,
+      g_assert_cmpuint (result_uint (more, "cached-tokens"), ==,
                         result_uint (more, "prompt-tokens") - 1);
       g_assert_cmpuint (context->revision, ==, i + 2);
       g_string_append (joined, more->text);

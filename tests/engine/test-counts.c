@@ -130,7 +130,7 @@ test_calls (Models       *models,
                           result_uint (answer, "output-tokens"));
       /* what the first one has settled, the second one does not render again */
       if (turn == 1)
-        g_assert_cmpuint (result_uint (answer, "reused-tokens"), >, 0);
+        g_assert_cmpuint (result_uint (answer, "cached-tokens"), >, 0);
     }
 
   n_held = count (models, noted);

@@ -237,10 +237,10 @@ test_running (Elastic      *self,
   g_autofree char *expected = take_text (begin_complete (&self->fixture, PROMPT, LONG), 100);
   g_autofree char *text = NULL;
   g_autofree char *beside = NULL;
-  guint64 written = get_statistic (self, "written-tokens");
+  guint64 written = get_statistic (self, "generated-tokens");
   Answer *answer = begin_complete (&self->fixture, PROMPT, LONG);
 
-  WAIT_FOR (get_statistic (self, "written-tokens") > written);
+  WAIT_FOR (get_statistic (self, "generated-tokens") > written);
   llm_engine_set_lowered (self->fixture.engine, LLM_LOWERED_BACKGROUND);
   beside = complete_by (self, BACKGROUND, 40);
   text = take_text (answer, 100);

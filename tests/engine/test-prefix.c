@@ -97,7 +97,7 @@ ask_hot (Fixture    *fixture,
 
   WAIT_FOR (answer->is_finished);
   g_assert_no_error (answer->error);
-  *n_reused = result_uint (answer, "reused-tokens");
+  *n_reused = result_uint (answer, "cached-tokens");
   return g_steal_pointer (&answer->text);
 }
 
@@ -215,7 +215,7 @@ ask_shared (Fixture    *fixture,
 
   WAIT_FOR (answer->is_finished);
   g_assert_no_error (answer->error);
-  *n_reused = result_uint (answer, "reused-tokens");
+  *n_reused = result_uint (answer, "cached-tokens");
   g_variant_lookup (answer->results, "shared-quantized", "b", &is_shared);
   return is_shared;
 }

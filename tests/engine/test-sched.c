@@ -185,8 +185,8 @@ test_no_work_is_lost (Fixture      *fixture,
       n_output += result_uint (answers[i], "output-tokens");
       answer_free (answers[i]);
     }
-  g_assert_cmpint (get_statistic (fixture, "read-tokens"), ==, n_prompt);
-  g_assert_cmpint (get_statistic (fixture, "written-tokens"), ==, n_output);
+  g_assert_cmpint (get_statistic (fixture, "prefill-tokens"), ==, n_prompt);
+  g_assert_cmpint (get_statistic (fixture, "generated-tokens"), ==, n_output);
   g_assert_cmpint (get_statistic (fixture, "rows"), ==, n_prompt + n_output - N_CALLS);
 }
 

@@ -266,7 +266,7 @@ run_parked (Fixture           *fixture,
       WAIT_FOR (result != NULL);
       generation = g_task_propagate_pointer (G_TASK (result), NULL);
       g_assert_nonnull (generation);
-      WAIT_FOR (llm_generation_get_state (generation) >= LLM_GENERATION_PARKED);
+      WAIT_FOR (llm_generation_get_state (generation) >= LLM_GENERATION_STALLED);
       was_parked = get (fixture, keys[0]) > 0;
       sink->is_full = FALSE;
       llm_sink_drained (&sink->parent);
@@ -795,9 +795,9 @@ run_lowered (Fixture           *fixture,
       Answer *answer;
 
       g_free (complete (&elastic.fixture, "Hello", SHORT));
-      written = get (&elastic.fixture, "written-tokens");
+      written = get (&elastic.fixture, "generated-tokens");
       answer = begin_complete (&elastic.fixture, "Hello", small);
-      WAIT_FOR (get (&elastic.fixture, "written-tokens") > written);
+      WAIT_FOR (get (&elastic.fixture, "generated-tokens") > written);
       trim (&elastic.fixture, "critical");
       WAIT_FOR (answer->is_finished);
       g_assert_no_error (answer->error);
@@ -818,14 +818,14 @@ run_lowered (Fixture           *fixture,
 
 static const Case cases[] = {
   { "calls", run_calls,
-    { "requests", "prompt-tokens", "reused-tokens", "output-tokens", "model-loads",
-      "steps", "rows", "multiplications", "read-tokens", "written-tokens",
+    { "requests", "prompt-tokens", "cached-tokens", "output-tokens", "model-loads",
+      "steps", "rows", "multiplications", "prefill-tokens", "generated-tokens",
       "kv-packed-chunks", "kv-written-chunks", "kv-written-bytes", "kv-storage-bytes", "contexts",
       "apps", "heap-bytes", "process-resident-bytes", "held-anonymous-bytes",
       "held-backed-bytes", "used-backed-bytes", "keep-backed-bytes" } },
   { "forecasts", run_forecasts, { "ttft-forecasts", "ttft-forecast-error-ms" } },
-  { "states", run_states, { "calls", "queued-calls", "reading-calls", "writing-calls" } },
-  { "parked", run_parked, { "parked-calls" } },
+  { "states", run_states, { "calls", "queued-calls", "prefill-calls", "decode-calls" } },
+  { "stalled", run_parked, { "stalled-calls" } },
   { "cancelled", run_cancelled, { "cancelled" } },
   { "failed", run_failed, { "failed" } },
   { "slo", run_slo,

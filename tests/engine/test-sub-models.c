@@ -37,7 +37,7 @@ ask_by (Elastic    *self,
   g_assert_no_error (answer->error);
   g_assert_cmpuint (result_uint (answer, "sub-model"), ==, sub_model);
   if (n_reused != NULL)
-    *n_reused = result_uint (answer, "reused-tokens");
+    *n_reused = result_uint (answer, "cached-tokens");
   return g_strdup_printf ("%s %s", answer->text, result_string (answer, "logprobs"));
 }
 
@@ -116,7 +116,7 @@ test_products (Elastic       *self,
       WAIT_FOR (answer->is_finished);
       g_assert_no_error (answer->error);
       n = count_multiplied (self) - n;
-      g_assert_cmpuint (result_uint (answer, "reused-tokens"), ==, 0);
+      g_assert_cmpuint (result_uint (answer, "cached-tokens"), ==, 0);
       n_output = result_uint (answer, "output-tokens");
       n_rows = result_uint (answer, "prompt-tokens") + n_output - 1;
 

@@ -369,7 +369,7 @@ test_later (Fixture      *fixture,
   if (data != NULL)
     {
       /* computed once */
-      g_assert_cmpuint (result_uint (second, "reused-tokens"), >=,
+      g_assert_cmpuint (result_uint (second, "cached-tokens"), >=,
                         result_uint (first, "prompt-tokens") + result_uint (first, "output-tokens")
                           - 2);
       g_assert_cmpuint (result_uint (second, "prompt-tokens"), >,
@@ -389,7 +389,7 @@ test_later (Fixture      *fixture,
                     result_uint (whole, "prompt-tokens"));
   g_assert_cmpstr (second->text, ==, whole->text);
   g_assert_cmpstr (result_string (second, "reasoning"), ==, result_string (whole, "reasoning"));
-  g_assert_cmpuint (result_uint (second, "reused-tokens"), <,
+  g_assert_cmpuint (result_uint (second, "cached-tokens"), <,
                     result_uint (first, "prompt-tokens") + 2);
 }
 

@@ -211,7 +211,7 @@ test_context (Fixture      *fixture,
   g_assert_cmpuint (check_answer (answer, NULL), ==, 0);
   g_assert_cmpstr (answer->text, !=, "");
   /* what was computed for the call counts again */
-  g_assert_cmpuint (result_uint (answer, "reused-tokens"), >=,
+  g_assert_cmpuint (result_uint (answer, "cached-tokens"), >=,
                     result_uint (call, "prompt-tokens") + result_uint (call, "output-tokens") - 2);
 
   messages = get_messages (context);

@@ -740,7 +740,7 @@ test_system (Fixture      *fixture,
       if (n_slid > n_before)
         {
           /* What is not reused of what was known: that slid, and the sinks, at their new place. */
-          guint n_sinks = n_known - 1 - n_slid - result_uint (answer, "reused-tokens");
+          guint n_sinks = n_known - 1 - n_slid - result_uint (answer, "cached-tokens");
 
           g_assert_cmpuint (n_sinks % SLOTS, <=, 1);
           g_assert_cmpuint (n_sinks, >=, n_system);

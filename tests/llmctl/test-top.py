@@ -356,7 +356,7 @@ class Top(unittest.TestCase):
             self.assertEqual(look["statistics"]["calls"], 1)
             self.assertEqual(look["model"]["id"], "mock")
             self.assertEqual([context["name"] for context in look["contexts"]], ["busy"])
-            self.assertEqual(look["states"], ["writing"])
+            self.assertEqual(look["states"], ["decode"])
             self.assertEqual(look["apps"][0]["requests"], 1)
             self.assertEqual(look["last-minute"]["slo-met"], 0)
         self.assertEqual(first["rates"], {})

@@ -460,7 +460,7 @@ def test_after_reboot(tap):
               export("notes", "alice") == EXPORTED.read_text(encoding="utf-8"))
     done = run("llmctl", "ask", "--system-bus", "--context", "notes", "--json", "Thank you.", user="alice")
     results = done.stdout.strip().splitlines()[-1] if done.stdout else done.stderr
-    reused = re.search(r'"reused-tokens": ?(\d+)', results)
+    reused = re.search(r'"cached-tokens": ?(\d+)', results)
     tap.check("and goes on without computing it again", reused and int(reused.group(1)) > 16, results)
     EXPORTED.write_text(export("notes", "alice"), encoding="utf-8")
 

@@ -45,7 +45,7 @@ note_end (LlmContext             *self,
   llm_engine_request_ended (self->engine);
   llm_context_note_result (self, result);
   counters->prompt_tokens += result->n_prompt;
-  counters->reused_tokens += result->n_reused;
+  counters->cached_tokens += result->n_reused;
 }
 
 /* The text was prefilled: the KV cache of the context holds it. */

@@ -86,7 +86,7 @@ make_results (LlmGeneration          *self,
       g_variant_dict_insert (&dict, "logprobs", "s", logprobs);
     }
   g_variant_dict_insert (&dict, "prompt-tokens", "u", result->n_prompt);
-  g_variant_dict_insert (&dict, "reused-tokens", "u", result->n_reused);
+  g_variant_dict_insert (&dict, "cached-tokens", "u", result->n_reused);
   g_variant_dict_insert (&dict, "output-tokens", "u", result->tokens->len);
   if (result->n_slid > 0)
     g_variant_dict_insert (&dict, "kept-tokens", "u",
@@ -251,7 +251,7 @@ finish_well (LlmGeneration          *self,
   LlmContext *context = self->call->context;
 
   counters->prompt_tokens += result->n_prompt;
-  counters->reused_tokens += result->n_reused;
+  counters->cached_tokens += result->n_reused;
   counters->output_tokens += result->tokens->len;
   if (self->reader != NULL)
     self->calls = llm_call_reader_end (self->reader, &self->has_cut_call);

@@ -287,18 +287,18 @@ llm_generation_get_state (LlmGeneration *self)
   if (request == NULL)
     return LLM_GENERATION_QUEUED;
   if (__atomic_load_n (&request->progress.is_blocked, __ATOMIC_ACQUIRE))
-    return LLM_GENERATION_PARKED;
+    return LLM_GENERATION_STALLED;
   if (__atomic_load_n (&request->progress.has_first, __ATOMIC_ACQUIRE))
-    return LLM_GENERATION_WRITING;
+    return LLM_GENERATION_DECODE;
   if (__atomic_load_n (&request->progress.has_started, __ATOMIC_ACQUIRE))
-    return LLM_GENERATION_READING;
+    return LLM_GENERATION_PREFILL;
   return LLM_GENERATION_QUEUED;
 }
 
 const char *
 llm_generation_state_to_string (LlmGenerationState state)
 {
-  static const char *const names[] = { "queued", "reading", "writing", "parked", "done" };
+  static const char *const names[] = { "queued", "prefill", "decode", "stalled", "done" };
 
   g_assert (state < G_N_ELEMENTS (names));
   return names[state];

@@ -16,9 +16,9 @@ G_BEGIN_DECLS
 typedef enum
 {
   LLM_GENERATION_QUEUED,
-  LLM_GENERATION_READING,  /* the prompt is computed */
-  LLM_GENERATION_WRITING,
-  LLM_GENERATION_PARKED,   /* its reader does not read */
+  LLM_GENERATION_PREFILL,  /* the prompt is computed */
+  LLM_GENERATION_DECODE,
+  LLM_GENERATION_STALLED,   /* its reader does not read */
   LLM_GENERATION_DONE,
 } LlmGenerationState;
 
@@ -28,7 +28,7 @@ G_DECLARE_FINAL_TYPE (LlmGeneration, llm_generation, LLM, GENERATION, GObject)
 /* Random, never reused: the last part of its object path. */
 const char        *llm_generation_get_id        (LlmGeneration *self);
 LlmGenerationState llm_generation_get_state     (LlmGeneration *self);
-/* "queued", "reading", "writing", "parked", "done". */
+/* "queued", "prefill", "decode", "stalled", "done". */
 const char        *llm_generation_state_to_string (LlmGenerationState state);
 
 /* Stops at the next step; idempotent. The result comes when the turn is settled:

@@ -17,6 +17,7 @@
 #include "bench-peer.h"
 #include "bench-results.h"
 #include "bench-shares.h"
+#include "policies/bench-kv-policies.h"
 
 #define OWN_NAME "llmsvc"
 /* Memory that the reading limit is measured on: as large as the weights, within these. */
@@ -138,12 +139,12 @@ find_policy (const char  *name,
 {
   static const LlkKvFormat formats[] = { LLK_KV_Q8, LLK_KV_Q4, LLK_KV_Q3, LLK_KV_Q2 };
   static const char *const bits[] = { "8", "4", "3", "2" };
-  const LlmKvPolicy *found = llm_kv_policy_find (name);
+  const LlmKvPolicy *found = bench_kv_policy_find (name);
 
   for (guint i = 0; i < G_N_ELEMENTS (bits); i++)
     if (g_str_equal (name, bits[i]))
       {
-        *policy = *llm_kv_policy_find ("vllm-sq");
+        *policy = *bench_kv_policy_find ("vllm-sq");
         policy->uniform = formats[i];
         return TRUE;
       }

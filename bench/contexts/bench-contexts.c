@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "contexts/bench-replay.h"
+#include "policies/bench-kv-policies.h"
 #include "support/llm-test-folder.h"
 
 #define MS 1000.0
@@ -89,7 +90,7 @@ find_all (BenchParts  *self,
     }
   for (guint i = 0; opt_policies != NULL && opt_policies[i] != NULL; i++)
     {
-      g_ptr_array_add (self->policies, (gpointer) llm_kv_policy_find (opt_policies[i]));
+      g_ptr_array_add (self->policies, (gpointer) bench_kv_policy_find (opt_policies[i]));
       if (self->policies->pdata[i] == NULL)
         return fail_unknown (error, "policy", opt_policies[i]);
     }

@@ -71,7 +71,7 @@ make_contexts (BenchSteps        *self,
     return FALSE;
   self->filled = llm_kv_seq_new (self->store, NULL, NULL);
   self->depth = MIN (DEPTH_SLOTS, self->shape->max_slots / 2);
-  self->thin_store = llm_kv_store_new (&thin, llm_kv_policy_find ("llms"), NULL, error);
+  self->thin_store = llm_kv_store_new (&thin, &llm_kv_policy_llms, NULL, error);
   if (self->thin_store == NULL || !begin_call (self->filled, self->depth, error) ||
       !bench_sequence_fill (self->filled, self->depth, error))
     return FALSE;

@@ -11,6 +11,7 @@
 
 #include "contexts/bench-replay.h"
 #include "io/llm-disk.h"
+#include "policies/bench-kv-policies.h"
 #include "support/llm-test-folder.h"
 
 /* Of the disk alone: how the reader asks for much, and for little. */
@@ -376,7 +377,7 @@ make_store (BenchTaking *self,
             GError     **error)
 {
   const LlmKvLayout layout = bench_model_shape_get_layout (self->shape, LLM_KV_CHUNK_SLOTS, FALSE);
-  LlmKvStore *store = llm_kv_store_new (&layout, llm_kv_policy_find (policy), NULL, error);
+  LlmKvStore *store = llm_kv_store_new (&layout, bench_kv_policy_find (policy), NULL, error);
 
   if (store != NULL)
     llm_kv_store_set_storage (store, self->storage, identity);

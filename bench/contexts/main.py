@@ -27,7 +27,7 @@ def parse(arguments):
     parser.add_argument("parts", metavar="PART", nargs="*")
     parser.add("policies", meta="NAME,…", help="Policies to compare, with the first one (llms, "
                "vllm-sq, vllm-s, swapping, lmk); service is llms, lru and lctru are it with another "
-               "eviction; any that service/kv/llm-kv-policy.h names")
+               "eviction; any that bench/policies/bench-kv-policies.h names")
     parser.add("policy", help="The same, one at a time", **several)
     parser.add("shape", help="Models, several times (8m, 1.1b, 1.3b-mha; switches: 8m, 1.1b-2l)",
                **several)

@@ -2,6 +2,8 @@
 
 #include "draft/bench-method.h"
 
+#include "policies/bench-growths.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,8 +45,8 @@ set_fixed (LlmGrowthConfig *growth,
            const double    *numbers,
            int              n)
 {
-  growth->mode = LLM_GROWTH_FIXED;
-  growth->n_widths = (guint) MAX (n, 0);
+  *growth = (LlmGrowthConfig) { .depth = 1 };
+  growth->n_widths = growth->n_depths = (guint) MAX (n, 0);
   for (int i = 0; i < n; i++)
     {
       if (!is_count (numbers[i]) || numbers[i] > LLM_DRAFT_MAX_CANDIDATES)
@@ -79,17 +81,17 @@ bench_method_parse (const char   *name,
     method->growth.goes_ahead = TRUE;
   else if (strcmp (kind, "paper") == 0 && n == 0)
     {
-      method->growth = LLM_GROWTH_CONFIG_PACED;
+      method->growth = BENCH_GROWTH_PAPER;
       method->growth.goes_ahead = FALSE;
     }
   else if (strcmp (kind, "chain") == 0 && n == 1 && is_count (numbers[0]))
-    method->growth = (LlmGrowthConfig) { .mode = LLM_GROWTH_CHAIN, .n_nodes = (guint) numbers[0] };
+    method->growth = BENCH_GROWTH_CHAIN ((guint) numbers[0]);
   else if (strcmp (kind, "fixed") == 0)
     is_known = is_known && set_fixed (&method->growth, numbers, n);
   else if (strcmp (kind, "big-little") == 0 && (n == 0 || (n == 2 && numbers[0] <= 1)))
     {
       method->kind = BENCH_BIG_LITTLE;
-      method->growth.mode = LLM_GROWTH_CHAIN;
+      method->growth = BENCH_GROWTH_CHAIN (0);
       method->fallback = n > 0 ? numbers[0] : FALLBACK;
       method->rollback = n > 0 ? numbers[1] : ROLLBACK;
     }

@@ -232,7 +232,7 @@ make_decoder (Player            *self,
   /* a record is of trees that are judged by what they cost */
   return llm_decoder_new_drafting (llm_decoder_new_plain (&sampler, n_vocab), source,
                                    &method->growth,
-                                   method->growth.mode == LLM_GROWTH_BEST ? record : NULL);
+                                   method->growth.by_cost ? record : NULL);
 }
 
 static double

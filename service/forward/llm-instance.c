@@ -84,7 +84,7 @@ llm_instance_open_store (LlmInstance  *self,
 {
   g_autofree guint *windows = g_new0 (guint, self->hparams->n_layers);
   g_autofree float *feedback = NULL;
-  LlmKvPolicy policy = *llm_kv_policy_find ("llms");
+  LlmKvPolicy policy = llm_kv_policy_llms;
   LlmKvLayer layers[LLM_MAX_LAYERS];
   LlmKvLayout layout = get_layout (self, layers);
 

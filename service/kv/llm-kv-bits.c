@@ -29,12 +29,6 @@ typedef struct
   LlkKvFormat to;
 } Upgrade;
 
-typedef struct
-{
-  double density;
-  guint index;
-} Candidate;
-
 static int
 compare_upgrades (const void *a,
                   const void *b)
@@ -47,19 +41,6 @@ compare_upgrades (const void *a,
   if (first->index != second->index)
     return first->index < second->index ? -1 : 1;
   return first->from > second->from ? -1 : 1;
-}
-
-/* The densest first. */
-static int
-compare_candidates (const void *a,
-                    const void *b)
-{
-  const Candidate *first = a;
-  const Candidate *second = b;
-
-  if (first->density != second->density)
-    return first->density > second->density ? -1 : 1;
-  return first->index < second->index ? -1 : 1;
 }
 
 static double
@@ -131,24 +112,4 @@ llm_kv_bits_choose (const LlmKvBitsChunk *chunks,
       bytes += more;
     }
   return bytes;
-}
-
-void
-llm_kv_bits_invert (LlmKvBitsChunk *chunks,
-                    guint           n)
-{
-  g_autofree Candidate *order = g_new (Candidate, MAX (n, 1));
-
-  for (guint i = 0; i < n; i++)
-    order[i] = (Candidate) { get_density (&chunks[i]), i };
-  qsort (order, n, sizeof *order, compare_candidates);
-  for (guint i = 0; i < n / 2; i++)
-    {
-      LlmKvBitsChunk *denser = &chunks[order[i].index];
-      LlmKvBitsChunk *other = &chunks[order[n - 1 - i].index];
-      float density = denser->density;
-
-      denser->density = other->density;
-      other->density = density;
-    }
 }

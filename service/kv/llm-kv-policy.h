@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/*
- * How a store treats its chunks. What the service does is LLMS; the others are what it
- * is compared with (L12), and LLMS with one part switched off. Plain data.
- */
+/* How a store treats its chunks: a record of numbers and choices. Plain data. */
 
 #pragma once
 
@@ -18,7 +15,6 @@ typedef enum
   LLM_KV_KEEP,          /* chunks stay floats */
   LLM_KV_UNIFORM,       /* all get the same format */
   LLM_KV_TOLERANCE,     /* by density (L4) */
-  LLM_KV_INVERTED,      /* the densest get the fewest bits: must look bad (L13) */
 } LlmKvCompression;
 
 /* Whose memory goes first. */
@@ -36,6 +32,7 @@ typedef struct
   LlmKvCompression compression;
   LlkKvFormat uniform;     /* of UNIFORM */
   double ratio;            /* of TOLERANCE: bytes of a context, of its bytes with 8 bits */
+  double density;          /* of TOLERANCE: to which power a chunk's density counts */
   gboolean swaps;          /* what is evicted can be read back; else it is computed again */
   gboolean whole;          /* a context is evicted as a whole, and restored before it is used */
   gboolean writes_ahead;   /* when a call returns (L7); else when it is evicted */
@@ -44,10 +41,11 @@ typedef struct
   gboolean refills;        /* what calls displaced is read back when there is room */
 } LlmKvPolicy;
 
-/* "service", or "llms": what the service does; "lru", "lctru": with another order of eviction;
- * "known", "clairvoyant": with chances that are given; "llms-no-refill"; "keep" (floats); "lmk",
- * "swapping", "vllm-s", "vllm-sq"; "llms-no-compression" (8 bits), "llms-no-pipeline",
- * "llms-no-ahead" (written when evicted); "llms-inverted". NULL when unknown. */
-const LlmKvPolicy *llm_kv_policy_find  (const char *name);
+/* Of L4: half of what the context takes with 8 bits. No chunk is spared besides: measured, 8 bits
+ * for the first and the last ones lose more elsewhere than they save, as density finds them anyway. */
+#define LLM_KV_RATIO 0.5
+
+/* What the service does; and the same with chunks that stay floats. */
+extern const LlmKvPolicy llm_kv_policy_llms, llm_kv_policy_keep;
 
 G_END_DECLS

@@ -328,10 +328,6 @@ guint64 llm_kv_bits_choose (const LlmKvBitsChunk *chunks,
                             const LlmKvBitsCosts *costs,
                             guint64               budget,
                             LlkKvFormat          *formats);
-/* Turns the densities round: the densest chunk gets that of the least dense, and so on. The choice
- * then takes the same bytes and is as bad as it can be (LLM_KV_INVERTED, L13). */
-void    llm_kv_bits_invert (LlmKvBitsChunk       *chunks,
-                            guint                 n);
 
 /* --- memory is short (S4): llm-kv-narrow.c --- */
 

@@ -168,7 +168,7 @@ llm_kv_store_new (const LlmKvLayout *layout,
   self->layout = *layout;
   self->shape.n_layers = layout->n_layers;
   self->shape.chunk_slots = layout->chunk_slots;
-  self->policy = policy != NULL ? *policy : *llm_kv_policy_find ("keep");
+  self->policy = policy != NULL ? *policy : llm_kv_policy_keep;
   self->ledger = ledger != NULL ? llm_ledger_ref (ledger) : NULL;
   self->ops = llk_ops_best ();
   self->layers = g_new (LlmKvLayer, layout->n_layers);

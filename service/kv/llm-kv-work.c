@@ -4,6 +4,7 @@
 
 #include "kv/llm-kv-private.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/llm-clock.h"
@@ -66,14 +67,13 @@ choose_by_density (LlmKvSeq *self)
       if (!is_there && hold->slot.extent == 0)
         continue;
 
-      chunks[n].density = MAX (llm_kv_seq_get_density (self, i), LEAST_DENSITY);
+      chunks[n].density = (float) pow (MAX (llm_kv_seq_get_density (self, i), LEAST_DENSITY),
+                                       store->policy.density);
       chunks[n].best = LLM_KV_FORM_FORMAT (is_there && !llm_kv_hold_has_wide (hold)
                                              ? hold->chunk->form : hold->slot_form);
       indices[n++] = i;
     }
 
-  if (store->policy.compression == LLM_KV_INVERTED)
-    llm_kv_bits_invert (chunks, n);
   get_costs (store, &costs);
   llm_kv_bits_choose (chunks, n, &costs, get_budget (self, n), chosen);
   for (guint i = 0; i < n; i++)
@@ -100,7 +100,7 @@ choose_formats (LlmKvSeq *self)
   self->n_formats = llm_kv_seq_n_full (self);
   self->formats = g_malloc (self->n_formats + 1);
   memset (self->formats, (int) format, self->n_formats + 1);
-  if (policy->compression == LLM_KV_TOLERANCE || policy->compression == LLM_KV_INVERTED)
+  if (policy->compression == LLM_KV_TOLERANCE)
     choose_by_density (self);
 }
 

@@ -28,9 +28,9 @@ tool_model_options_check (void)
 
   if (options->path == NULL || options->threads < 0)
     return _("Say --model FILE, and 0 or more --threads");
-  if (options->kv != NULL && llm_kv_policy_find (options->kv) == NULL)
-    return _("There is no such policy of context memory: --kv is “llms”, “llms-inverted”, or "
-             "another one of llmsvc-tool(1)");
+  if (options->kv != NULL && strcmp (options->kv, "llms") != 0
+      && strcmp (options->kv, "llms-inverted") != 0)
+    return _("--kv is “llms” or “llms-inverted”");
   if (!(options->kv_ratio >= 0 && options->kv_ratio <= 100))
     return _("--kv-ratio is at most 100 percent");
   if (options->kv_bits != 0 && options->kv_bits != 8
@@ -49,8 +49,10 @@ static LlmKvPolicy
 make_policy (void)
 {
   const ToolModelOptions *options = &tool_model_options;
-  LlmKvPolicy policy = *llm_kv_policy_find (options->kv != NULL ? options->kv : "llms");
+  LlmKvPolicy policy = llm_kv_policy_llms;
 
+  if (g_strcmp0 (options->kv, "llms-inverted") == 0)
+    policy.density = -1;
   if (options->kv_ratio > 0)
     policy.ratio = options->kv_ratio / 100;
   if (options->kv_bits > 0)

@@ -30,24 +30,24 @@ test_methods (void)
 
   g_assert_cmpint (parse ("plain").kind, ==, BENCH_PLAIN);
   g_assert_cmpint (parse ("lookup").kind, ==, BENCH_LOOKUP);
-  g_assert_cmpint (parse ("lookup").growth.mode, ==, LLM_GROWTH_BEST);
+  g_assert_cmpint (parse ("lookup").growth.by_cost, ==, TRUE);
   g_assert_cmpint (parse ("tree").kind, ==, BENCH_MODEL);
-  g_assert_cmpint (parse ("tree").growth.mode, ==, LLM_GROWTH_BEST);
+  g_assert_cmpint (parse ("tree").growth.by_cost, ==, TRUE);
   g_assert_cmpuint (parse ("tree").growth.n_nodes, ==, 0);
   g_assert_false (parse ("tree").growth.goes_ahead);
   g_assert_false (parse ("paper").growth.goes_ahead);
   g_assert_true (parse ("pipeline").growth.goes_ahead);
   g_assert_cmpuint (parse ("tree:31").growth.n_nodes, ==, 31);
-  g_assert_cmpint (parse ("paper").growth.mode, ==, LLM_GROWTH_PACED);
+  g_assert_cmpfloat (parse ("paper").growth.alpha, ==, 0.01);
   g_assert_cmpfloat (parse ("paper").growth.threshold, ==, 0.3);
-  g_assert_cmpint (parse ("chain:32").growth.mode, ==, LLM_GROWTH_CHAIN);
+  g_assert_cmpuint (parse ("chain:32").growth.widths[0], ==, 1);
   g_assert_cmpuint (parse ("chain:32").growth.n_nodes, ==, 32);
-  g_assert_cmpint (fixed.growth.mode, ==, LLM_GROWTH_FIXED);
+  g_assert_cmpuint (fixed.growth.n_depths, ==, 3);
   g_assert_cmpuint (fixed.growth.n_widths, ==, 3);
   g_assert_cmpuint (fixed.growth.widths[0], ==, 4);
   g_assert_cmpuint (fixed.growth.widths[2], ==, 1);
   g_assert_cmpint (parse ("big-little").kind, ==, BENCH_BIG_LITTLE);
-  g_assert_cmpint (parse ("big-little").growth.mode, ==, LLM_GROWTH_CHAIN);
+  g_assert_cmpuint (parse ("big-little").growth.widths[0], ==, 1);
   g_assert_cmpfloat (parse ("big-little:0.4,3").fallback, ==, 0.4);
   g_assert_cmpfloat (parse ("big-little:0.4,3").rollback, ==, 3);
 }

@@ -3,7 +3,7 @@
 /* Draft trees and how they grow: each rule against figures computed by hand, and the choice by cost
  * against all others that are possible. */
 
-#include "decoding/draft/llm-draft-growth.h"
+#include "policies/bench-growths.h"
 
 #include <math.h>
 
@@ -98,7 +98,7 @@ test_tree (void)
 static void
 test_chain (void)
 {
-  const LlmGrowthConfig config = { .mode = LLM_GROWTH_CHAIN, .n_nodes = 3 };
+  const LlmGrowthConfig config = BENCH_GROWTH_CHAIN (3);
   Rig rig;
 
   rig_init (&rig, &config, &flat);
@@ -124,9 +124,7 @@ test_chain (void)
 static void
 test_fixed (void)
 {
-  const LlmGrowthConfig config = {
-    .mode = LLM_GROWTH_FIXED, .widths = { 2, 1 }, .n_widths = 2
-  };
+  const LlmGrowthConfig config = BENCH_GROWTH_FIXED (2, 1);
   Rig rig;
 
   rig_init (&rig, &config, &flat);
@@ -159,7 +157,7 @@ test_threshold (void)
 {
   Rig rig;
 
-  rig_init (&rig, &LLM_GROWTH_CONFIG_PACED, &flat);
+  rig_init (&rig, &BENCH_GROWTH_PAPER, &flat);
   EXPAND (&rig, 0, 0.35f, 0.31f, 0.29f);
   fill (&rig);
   g_assert_cmpuint (rig.tree.n, ==, 3);
@@ -175,7 +173,7 @@ test_pacer (void)
 {
   Rig rig;
 
-  rig_init (&rig, &LLM_GROWTH_CONFIG_PACED, &flat);
+  rig_init (&rig, &BENCH_GROWTH_PAPER, &flat);
   /* M = 2, ΣC = 1: f(1) = 0.2, f(2) = −0.2 */
   EXPAND (&rig, 0, 0.6f, 0.4f);
   /* 3: C = 0.3, T = 2; M = 3, ΣC = 0.7: f(3) = −0.71, f(2) = 0.71 */
@@ -195,7 +193,7 @@ test_pacer (void)
 static void
 test_fallback (void)
 {
-  LlmGrowthConfig config = LLM_GROWTH_CONFIG_PACED;
+  LlmGrowthConfig config = BENCH_GROWTH_PAPER;
   Rig rig;
 
   config.alpha = 0.2;
@@ -213,7 +211,7 @@ learn (LlmDraftTree *tree,
        double        alpha,
        guint         node)
 {
-  LlmGrowthConfig config = LLM_GROWTH_CONFIG_PACED;
+  LlmGrowthConfig config = BENCH_GROWTH_PAPER;
   LlmDraftGrowth growth;
 
   config.alpha = alpha;
@@ -352,9 +350,10 @@ test_keep (void)
   const guint order[] = { 1, 2, 4, 3 };
   LlmDraftCosts costs = { .draft_us = 1 };
   guint numbers[LLM_GROWTH_MAX_NODES];
-  LlmGrowthConfig chain = { .mode = LLM_GROWTH_CHAIN, .n_nodes = 2, .goes_ahead = TRUE };
+  LlmGrowthConfig chain = BENCH_GROWTH_CHAIN (2);
   Rig rig;
 
+  chain.goes_ahead = TRUE;
   for (guint n = 1; n <= LLM_DRAFT_MAX_NODES; n++)
     costs.verify_us[n] = 9 + n;
   rig_init (&rig, &LLM_GROWTH_CONFIG_BEST, &costs);

@@ -8,6 +8,7 @@
 
 #include "decoding/draft/llm-draft-decoder.h"
 #include "decoding/draft/llm-lookup-source.h"
+#include "policies/bench-growths.h"
 
 #include <math.h>
 #include <string.h>
@@ -223,12 +224,12 @@ test_same_text (void)
       .presence_penalty = 0.3f, .seed = 3 },
     { .temperature = 0, .top_p = 1, .repeat_penalty = 1.5f },
   };
-  const LlmGrowthConfig modes[] = {
+  LlmGrowthConfig modes[] = {
     LLM_GROWTH_CONFIG_BEST,
-    LLM_GROWTH_CONFIG_PACED,
-    { .mode = LLM_GROWTH_CHAIN, .n_nodes = 6, .goes_ahead = TRUE },
-    { .mode = LLM_GROWTH_FIXED, .widths = { 3, 2, 2, 1, 1 }, .n_widths = 5, .goes_ahead = TRUE },
-    { .mode = LLM_GROWTH_BEST },
+    BENCH_GROWTH_PAPER,
+    BENCH_GROWTH_CHAIN (6),
+    BENCH_GROWTH_FIXED (3, 2, 2, 1, 1),
+    { .by_cost = TRUE, .due = 1 },
   };
   const struct { gboolean looks_up; double late; guint n_max; } sources[] = {
     { TRUE, 0, 64 }, { FALSE, 0, 64 }, { FALSE, 0.2, 64 }, { FALSE, 1, 64 }, { FALSE, 0, 2 },
@@ -236,6 +237,7 @@ test_same_text (void)
 
   guint n_kept[G_N_ELEMENTS (modes)] = { 0 };
 
+  modes[2].goes_ahead = TRUE;
   for (guint s = 0; s < G_N_ELEMENTS (samplers); s++)
     {
       Count plain;
@@ -268,7 +270,7 @@ test_same_text (void)
               }
             else if (!sources[i].looks_up)
               /* by cost there may be pauses */
-              g_assert_cmpuint (count.n_steps, <, plain.n_steps * (modes[m].mode == LLM_GROWTH_BEST ? 100 : 90) / 100);
+              g_assert_cmpuint (count.n_steps, <, plain.n_steps * (modes[m].by_cost ? 100 : 90) / 100);
           }
     }
   for (guint m = 0; m < 3; m++)
@@ -362,9 +364,7 @@ test_distribution (void)
 {
   const LlmSamplerConfig base = { .temperature = TEMPERATURE, .top_p = 1, .repeat_penalty = 1 };
   const gint32 prompt[] = { 5, 7 };
-  const LlmGrowthConfig config = {
-    .mode = LLM_GROWTH_FIXED, .widths = { 2, 2 }, .n_widths = 2
-  };
+  const LlmGrowthConfig config = BENCH_GROWTH_FIXED (2, 2);
   g_autofree guint *drawn = g_new0 (guint, N_CELLS), *biased = g_new0 (guint, N_CELLS);
   g_autofree double *p = g_new0 (double, N_CELLS), *q = g_new0 (double, N_CELLS);
   g_autoptr(GRand) random = g_rand_new_with_seed (5);
@@ -447,7 +447,7 @@ static void
 lookup_init (Lookup     *lookup,
              const char *text)
 {
-  const LlmGrowthConfig config = { .mode = LLM_GROWTH_CHAIN };
+  const LlmGrowthConfig config = BENCH_GROWTH_CHAIN (0);
   const LlmDraftCosts costs = { .read_us = 0 };
 
   lookup->source = llm_lookup_source_new ();

@@ -79,7 +79,7 @@ static LlmKvPolicy
 make_policy (LlmKvCompression compression,
              LlkKvFormat      uniform)
 {
-  LlmKvPolicy policy = *llm_kv_policy_find ("llms");
+  LlmKvPolicy policy = llm_kv_policy_llms;
 
   policy.compression = compression;
   policy.uniform = uniform;
@@ -205,7 +205,7 @@ test_divergence (void)
   const LlmKvPolicy four = make_policy (LLM_KV_UNIFORM, LLK_KV_Q4);
   const LlmKvPolicy two = make_policy (LLM_KV_UNIFORM, LLK_KV_Q2);
   const LlmKvPolicy mixed = make_policy (LLM_KV_TOLERANCE, LLK_KV_Q8);
-  LlmKvPolicy scarce = mixed, inverted = make_policy (LLM_KV_INVERTED, LLK_KV_Q8);
+  LlmKvPolicy scarce = mixed, inverted = mixed;
   g_autoptr(ExecRig) rig = exec_rig_open (path, &config);
   g_autoptr(GArray) tokens = read_tokens (rig);
   Comparison comparisons[N_WINDOWS];
@@ -229,6 +229,7 @@ test_divergence (void)
   d_mixed = measure (rig, &mixed, tokens, comparisons);
   /* where there is more to choose than 4 bits for nearly all */
   scarce.ratio = inverted.ratio = 0.38;
+  inverted.density = -1;
   d_scarce = measure (rig, &scarce, tokens, comparisons);
   d_inverted = measure (rig, &inverted, tokens, comparisons);
   for (guint w = 0; w < N_WINDOWS; w++)

@@ -480,7 +480,7 @@ run_rounds (ExecRig    *rig,
             const Case *c,
             guint       n_rounds)
 {
-  LlmKvPolicy policy = *llm_kv_policy_find ("keep");
+  LlmKvPolicy policy = llm_kv_policy_keep;
   World world = { .rig = rig, .c = c, .sub_model = 100 };
 
   if (llk_kv_is_packed (c->packed))

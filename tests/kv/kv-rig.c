@@ -8,6 +8,7 @@
 
 #include "base/llm-clock.h"
 #include "kernels/llk.h"
+#include "policies/bench-kv-policies.h"
 #include "support/llm-test-folder.h"
 
 #define WAIT_US (100 * 1000)
@@ -51,7 +52,7 @@ rig_open (Rig         *rig,
   rig->format = format;
   rig->windows = windows;
   if (policy != NULL)
-    rig->policy = *llm_kv_policy_find (policy);
+    rig->policy = *bench_kv_policy_find (policy);
   if (disk != NULL)
     {
       LlmDisk *queue = llm_disk_new (disk, &error);

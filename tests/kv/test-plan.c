@@ -5,7 +5,7 @@
 #include <math.h>
 
 #include "kv/llm-kv-plan.h"
-#include "kv/llm-kv-policy.h"
+#include "policies/bench-kv-policies.h"
 
 #define MAX_CHUNKS 10
 #define SLOTS 16
@@ -238,16 +238,16 @@ static void
 test_policies (void)
 {
   static const char *const names[] = {
-    "service", "lru", "lctru", "known", "clairvoyant", "llms", "llms-no-refill",
+    "llms", "lru", "lctru", "known", "clairvoyant", "llms-no-refill", "keep",
     "llms-no-compression", "llms-no-pipeline", "llms-no-ahead", "llms-inverted", "lmk",
     "swapping", "vllm-s", "vllm-sq",
   };
 
-  const LlmKvPolicy *service = llm_kv_policy_find ("service");
+  const LlmKvPolicy *service = &llm_kv_policy_llms;
 
   for (guint i = 0; i < G_N_ELEMENTS (names); i++)
     {
-      const LlmKvPolicy *policy = llm_kv_policy_find (names[i]);
+      const LlmKvPolicy *policy = bench_kv_policy_find (names[i]);
 
       g_assert_nonnull (policy);
       g_assert_cmpstr (policy->name, ==, names[i]);
@@ -257,15 +257,15 @@ test_policies (void)
       /* What can't be read back needs no writing. */
       g_assert_true (policy->swaps || !policy->writes_ahead);
     }
-  g_assert_null (llm_kv_policy_find ("llm"));
-  g_assert_null (llm_kv_policy_find (NULL));
-  g_assert_false (llm_kv_policy_find ("lmk")->swaps);
-  g_assert_true (llm_kv_policy_find ("swapping")->whole);
-  g_assert_cmpuint (llm_kv_policy_find ("vllm-sq")->uniform, ==, LLK_KV_Q8);
+  g_assert_null (bench_kv_policy_find ("llm"));
+  g_assert_null (bench_kv_policy_find (NULL));
+  g_assert_false (bench_kv_policy_find ("lmk")->swaps);
+  g_assert_true (bench_kv_policy_find ("swapping")->whole);
+  g_assert_cmpuint (bench_kv_policy_find ("vllm-sq")->uniform, ==, LLK_KV_Q8);
   /* What the service is compared with differs in the order of eviction alone. */
   for (guint i = 1; i < 3; i++)
     {
-      const LlmKvPolicy policy = *llm_kv_policy_find (names[i]);
+      const LlmKvPolicy policy = *bench_kv_policy_find (names[i]);
 
       g_assert_cmpuint (policy.order, ==, i == 1 ? LLM_KV_BY_AGE : LLM_KV_BY_BITS);
       g_assert_true (policy.compression == service->compression && policy.swaps == service->swaps

@@ -2,6 +2,7 @@
 
 #include "draft-rig.h"
 
+#include "policies/bench-growths.h"
 #include "runtime/llm-executor-residency.h"
 #include "runtime/llm-executor-steps.h"
 
@@ -24,9 +25,9 @@ static const struct
 
 const LlmGrowthConfig draft_rig_shapes[DRAFT_RIG_SHAPES] = {
   LLM_GROWTH_CONFIG_BEST,
-  LLM_GROWTH_CONFIG_PACED,
-  { .mode = LLM_GROWTH_CHAIN, .n_nodes = 5 },
-  { .mode = LLM_GROWTH_FIXED, .widths = { 4, 2, 2, 1, 1, 1 }, .n_widths = 6 },
+  BENCH_GROWTH_PAPER,
+  BENCH_GROWTH_CHAIN (5),
+  BENCH_GROWTH_FIXED (4, 2, 2, 1, 1, 1),
 };
 
 typedef struct

@@ -86,7 +86,7 @@ answer (Rig            *rig,
         guint          *counts)
 {
   const LlmSamplerConfig sampler = { .temperature = 0, .repeat_penalty = 1 };
-  const LlmGrowthConfig between = { .mode = LLM_GROWTH_BEST };
+  const LlmGrowthConfig between = { .by_cost = TRUE, .due = 1 };
   LlmDecoder *decoder =
     llm_decoder_new_plain (&sampler, llm_model_get_hparams (rig->models[0])->n_vocab);
   Outcome outcome;

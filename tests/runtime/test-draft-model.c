@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "common/llmsvc-error.h"
+#include "policies/bench-growths.h"
 #include "support/llm-test-folder.h"
 
 #define DRAFT "llmsvc-demo-draft-1M-F16.gguf"
@@ -86,7 +87,7 @@ assert_follows (LlmDraftModel  *draft,
                 const gint32   *text,
                 guint           n_text)
 {
-  const LlmGrowthConfig config = { .mode = LLM_GROWTH_CHAIN };
+  const LlmGrowthConfig config = BENCH_GROWTH_CHAIN (0);
   const LlmDraftCosts costs = { .read_us = 0 };
   LlmDraftSource *other = llm_draft_model_new_source (draft);
   LlmDraftCandidate found[LLM_DRAFT_MAX_CANDIDATES], expected[LLM_DRAFT_MAX_CANDIDATES];
@@ -112,9 +113,7 @@ static void
 test_draft_rows (void)
 {
   g_autofree char *models = g_build_filename (g_getenv ("LLM_TEST_DATA"), "models", NULL);
-  const LlmGrowthConfig config = {
-    .mode = LLM_GROWTH_FIXED, .widths = { 2, 2, 2 }, .n_widths = 3
-  };
+  const LlmGrowthConfig config = BENCH_GROWTH_FIXED (2, 2, 2);
   const LlmDraftCosts costs = { .read_us = 0 };
   g_autoptr(GArray) text = g_array_new (FALSE, FALSE, sizeof (gint32));
   LlmDraftGrowth growth;

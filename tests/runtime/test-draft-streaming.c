@@ -4,6 +4,7 @@
 
 #include "draft-rig.h"
 
+#include "policies/bench-growths.h"
 #include "support/llm-test-folder.h"
 #include "support/llm-test-source.h"
 #include "weights/llm-repacked-cache.h"
@@ -116,7 +117,7 @@ static void
 test_streaming (void)
 {
   const LlmGrowthConfig modes[] = {
-    LLM_GROWTH_CONFIG_BEST, LLM_GROWTH_CONFIG_PACED, { .mode = LLM_GROWTH_BEST },
+    LLM_GROWTH_CONFIG_BEST, BENCH_GROWTH_PAPER, { .by_cost = TRUE, .due = 1 },
   };
   const guint n_modes = G_N_ELEMENTS (modes);
   g_autofree char *folder = llm_test_folder_new ();

@@ -93,7 +93,7 @@ llm_draft_growth_count_rows (const LlmDraftGrowth *self)
   double rate;
   guint best;
 
-  if (self->config.mode != LLM_GROWTH_BEST)
+  if (!self->config.by_cost)
     return get_n_rows_max (self);
   best = find_best_rows (self, &rate);
   return rate >= LEAST_GAIN * plain ? best : 1;
@@ -112,40 +112,32 @@ llm_draft_growth_expect (const LlmDraftGrowth *self,
 
 /* --- which node next --- */
 
-/* A node's continuations bring at most what it is worth itself: Δtokens / Δtime against the rate so
- * far. */
-static guint
-choose_best (const LlmDraftGrowth *self)
+/* Whether another draft step, for @node, raises tokens per time: its continuations bring at most what
+ * it is worth itself, Δtokens / Δtime against the rate so far. */
+static gboolean
+pays (const LlmDraftGrowth *self,
+      guint                 node)
 {
-  guint node = self->nodes[0].is_asked ? LLM_DRAFT_NONE : 0;
   double rate, more_us;
-  guint n_rows;
+  guint n_rows = find_best_rows (self, &rate);
 
-  for (guint i = 0; node == LLM_DRAFT_NONE && i + 1 < self->n; i++)
-    if (!self->nodes[self->order[i]].is_asked)
-      node = self->order[i];
-  if (node == LLM_DRAFT_NONE)
-    return LLM_DRAFT_NONE;
-
-  n_rows = find_best_rows (self, &rate);
   if (n_rows > self->config.n_nodes
       || get_risk (self, n_rows + 1, self->costs.draft_us) > self->credit)
-    return LLM_DRAFT_NONE;
+    return FALSE;
   more_us = self->costs.draft_us + get_time (self, n_rows + 1) - get_time (self, n_rows);
-  return self->nodes[node].cumulative > rate * more_us ? node : LLM_DRAFT_NONE;
+  return self->nodes[node].cumulative > rate * more_us;
 }
 
-/* The branch pacer (C3, equations 1 and 2): a branch is a path to a node without children; it is
- * due the part of all branches' tokens that its cumulative confidence is of their sum, and the one
- * that lacks most gets the next token. Max–min: the worst off is made better. */
+/* A branch is a path to a node without children. With M the length of all branches together and C
+ * the sum of their cumulative confidences, a branch is due M · c / C tokens (the branch pacer: C3,
+ * equations 1 and 2); the weights say how much that counts, and how much the tokens it has. */
 static guint
-choose_paced (const LlmDraftGrowth *self)
+choose (const LlmDraftGrowth *self)
 {
+  const LlmGrowthConfig *config = &self->config;
   double sum = 0, n_tokens = 0, best_confidence = 0, most = -INFINITY;
   guint best = LLM_DRAFT_NONE;
 
-  if (self->n > self->config.n_nodes)
-    return LLM_DRAFT_NONE;
   for (guint i = 0; i < self->n; i++)
     if (self->nodes[i].n_children == 0)
       {
@@ -160,12 +152,12 @@ choose_paced (const LlmDraftGrowth *self)
   for (guint i = 0; i < self->n; i++)
     {
       const LlmGrowthNode *node = &self->nodes[i];
-      double lacks = n_tokens * node->cumulative / sum - node->depth;
+      double due = sum > 0 ? MAX (n_tokens, 1) * node->cumulative / sum : 0;
+      double lacks = config->due * due - config->depth * node->depth;
 
-      if (node->n_children > 0 || node->is_asked)
+      if (node->is_asked || (config->n_depths > 0 && node->depth >= config->n_depths))
         continue;
-      if (lacks > most
-          || (lacks == most && node->cumulative > self->nodes[best].cumulative))
+      if (lacks > most || (lacks == most && node->cumulative > self->nodes[best].cumulative))
         {
           most = lacks;
           best = i;
@@ -174,26 +166,14 @@ choose_paced (const LlmDraftGrowth *self)
   return best;
 }
 
-/* By depth, then in order: the first that was not asked. */
-static guint
-choose_shaped (const LlmDraftGrowth *self)
-{
-  guint n_depths = self->config.mode == LLM_GROWTH_CHAIN ? self->config.n_nodes
-                                                         : self->config.n_widths;
-
-  for (guint i = 0; i < self->n && self->n <= self->config.n_nodes; i++)
-    if (!self->nodes[i].is_asked && self->nodes[i].depth < n_depths)
-      return i;
-  return LLM_DRAFT_NONE;
-}
-
 guint
 llm_draft_growth_next (LlmDraftGrowth *self)
 {
-  guint node = self->config.mode == LLM_GROWTH_BEST    ? choose_best (self)
-               : self->config.mode == LLM_GROWTH_PACED ? choose_paced (self)
-                                                       : choose_shaped (self);
+  guint node = choose (self);
 
+  if (node != LLM_DRAFT_NONE
+      && !(self->config.by_cost ? pays (self, node) : self->n <= self->config.n_nodes))
+    node = LLM_DRAFT_NONE;
   self->is_ahead = FALSE;
   if (node != LLM_DRAFT_NONE)
     self->nodes[node].is_asked = TRUE;
@@ -207,8 +187,7 @@ llm_draft_growth_next_ahead (LlmDraftGrowth *self,
 {
   guint node = LLM_DRAFT_NONE, n_asked = 0;
 
-  if (!self->config.goes_ahead || self->config.mode == LLM_GROWTH_FIXED
-      || !self->nodes[0].is_asked || self->n == LLM_GROWTH_MAX_NODES)
+  if (!self->config.goes_ahead || !self->nodes[0].is_asked || self->n == LLM_GROWTH_MAX_NODES)
     return LLM_DRAFT_NONE;
   for (guint i = self->n - 1; i-- > 0;)
     if (self->nodes[self->order[i]].is_asked)
@@ -232,18 +211,12 @@ takes (const LlmDraftGrowth *self,
        guint                 i,
        float                 confidence)
 {
-  switch (self->config.mode)
-    {
-    case LLM_GROWTH_BEST:
-      return TRUE;
-    case LLM_GROWTH_PACED:
-      return i == 0 || confidence >= self->config.threshold;
-    case LLM_GROWTH_CHAIN:
-      return i == 0;
-    case LLM_GROWTH_FIXED:
-    default:
-      return i < self->config.widths[self->nodes[node].depth];
-    }
+  const LlmGrowthConfig *config = &self->config;
+
+  if (config->n_widths > 0
+      && i >= config->widths[MIN (self->nodes[node].depth, config->n_widths - 1)])
+    return FALSE;
+  return i == 0 || confidence >= config->threshold;
 }
 
 static void
@@ -276,8 +249,8 @@ llm_draft_growth_expand (LlmDraftGrowth          *self,
                          guint                    n)
 {
   /* by cost, and ahead, more are known than become rows: a likelier one may come later */
-  guint n_max = self->config.mode == LLM_GROWTH_BEST || self->is_ahead ? LLM_GROWTH_MAX_NODES
-                                                                       : self->config.n_nodes + 1;
+  guint n_max = self->config.by_cost || self->is_ahead ? LLM_GROWTH_MAX_NODES
+                                                       : self->config.n_nodes + 1;
 
   g_assert (node < self->n && self->nodes[node].is_asked);
   self->n_steps += !self->is_ahead;
@@ -440,8 +413,8 @@ llm_draft_growth_learn (LlmDraftGrowth     *self,
                         const LlmDraftTree *tree,
                         guint               node)
 {
-  if (self->config.mode == LLM_GROWTH_BEST)
+  if (self->config.by_cost)
     judge (self, tree, node);
-  else if (self->config.mode == LLM_GROWTH_PACED)
+  if (self->config.alpha > 0)
     set_alpha (self, tree, node);
 }

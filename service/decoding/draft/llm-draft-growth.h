@@ -2,9 +2,8 @@
 
 /*
  * How a draft tree grows: which node's continuations are asked for next, when it is verified, and
- * which of the known nodes are its rows. Modes: by cost (the service's), the paper's (C2, C3, C6),
- * a chain, a fixed shape. docs/drafts.md derives the rules. Pure: no clock, no source;
- * continuations may come late and in any order. Plain data of one thread.
+ * which of the known nodes are its rows. docs/drafts.md derives the rules. Pure: no clock, no
+ * source; continuations may come late and in any order. Plain data of one thread.
  */
 
 #pragma once
@@ -24,32 +23,28 @@ G_BEGIN_DECLS
 /* Continuations of one node that are looked at. */
 #define LLM_DRAFT_MAX_CANDIDATES 8
 
-typedef enum
-{
-  LLM_GROWTH_BEST,   /* nodes by cumulative confidence, as long as tokens per time rise */
-  LLM_GROWTH_PACED,  /* the paper's: branches from the threshold on, the pacer, fallback at α */
-  LLM_GROWTH_CHAIN,  /* the likeliest token behind the last one, n_nodes times */
-  LLM_GROWTH_FIXED,  /* behind each node of depth d its widths[d] likeliest tokens */
-} LlmGrowthMode;
-
+/* A rule of growth. */
 typedef struct
 {
-  LlmGrowthMode mode;
   guint n_nodes;                        /* guesses at most; 0: as many as a tree takes */
-  double threshold;                     /* PACED: of a token that is not the likeliest */
-  double alpha;                         /* PACED: at first */
-  guint widths[LLM_GROWTH_MAX_WIDTHS];  /* FIXED */
-  guint n_widths;
-  gboolean goes_ahead;                  /* while a step waits, with what may follow its tree; not
-                                         * FIXED */
+  gboolean by_cost;                     /* asks, and takes rows, as long as tokens per time rise;
+                                         * else up to n_nodes, and all are rows */
+  double due;                           /* next is the node with the most of these two: the tokens
+                                         * that its branch is due, by its confidence, */
+  double depth;                         /* less those that it has */
+  guint widths[LLM_GROWTH_MAX_WIDTHS];  /* likeliest tokens that a node of depth d gets, the last
+                                         * width for all below */
+  guint n_widths;                       /* 0: all candidates */
+  guint n_depths;                       /* 0: any depth */
+  double threshold;                     /* least confidence of a token that is not the likeliest */
+  double alpha;                         /* least confidence of the likeliest branch, at first; 0:
+                                         * none */
+  gboolean goes_ahead;                  /* while a step waits, with what may follow its tree */
 } LlmGrowthConfig;
 
-/* By cost; and the paper's values. */
-#define LLM_GROWTH_CONFIG_BEST  \
-  ((LlmGrowthConfig) { .mode = LLM_GROWTH_BEST, .goes_ahead = TRUE })
-#define LLM_GROWTH_CONFIG_PACED \
-  ((LlmGrowthConfig) { .mode = LLM_GROWTH_PACED, .threshold = 0.3, .alpha = 0.01, \
-                       .goes_ahead = TRUE })
+/* The service's. */
+#define LLM_GROWTH_CONFIG_BEST \
+  ((LlmGrowthConfig) { .by_cost = TRUE, .due = 1, .goes_ahead = TRUE })
 #define LLM_GROWTH_MIN_ALPHA 1e-4
 #define LLM_GROWTH_MAX_ALPHA 0.5
 
@@ -85,9 +80,9 @@ typedef struct
 {
   LlmGrowthConfig config;
   LlmDraftCosts costs;
-  double alpha;                         /* PACED: over all trees */
-  double surplus;                       /* BEST: of the tree that was learned from last, in tokens */
-  double credit;                        /* BEST: tokens that trees may still lose */
+  double alpha;                         /* over all trees */
+  double surplus;                       /* of the tree that was learned from last, in tokens */
+  double credit;                        /* tokens that trees may still lose */
   LlmGrowthNode nodes[LLM_GROWTH_MAX_NODES]; /* 0: the root */
   guint n;
   guint order[LLM_GROWTH_MAX_NODES];    /* guesses by falling cumulative confidence, parents before

@@ -5,9 +5,11 @@
 
     make-interface.py interface XML ERRORS.H OUTPUT
     make-interface.py options XML OPTIONS.JSON OUTPUT
+    make-interface.py statistics XML STATISTICS.JSON OUTPUT
 
 The first is made from the interface's XML and the comments in it, with the errors from
-the header of the error domain; the second from what “llmsvc-tool options --json” prints.
+the header of the error domain; the others from what “llmsvc-tool options --json” and
+“llmsvc-tool statistics --json” print.
 """
 
 import json
@@ -188,8 +190,21 @@ def make_options(xml, options_json):
     return "\n".join(out) + "\n"
 
 
+def make_statistics(_xml, statistics_json):
+    out = ["# Statistics", "",
+           "Every figure of `GetStatistics`, by its key: a counter since the service started, or a "
+           "gauge as of now. `llmctl stats` shows them, and `llmctl metrics` has them for monitoring.", ""]
+    for figure in json.loads(pages.read(statistics_json))["statistics"]:
+        kind = figure["kind"]
+        if figure["unit"] != "number":
+            kind += ", " + figure["unit"]
+        out.append(f"- `{figure['key']}` ({kind}): {figure['help']}")
+    return "\n".join(out) + "\n"
+
+
 def main():
-    makers = {"interface": make_interface, "options": make_options}
+    makers = {"interface": make_interface, "options": make_options,
+              "statistics": make_statistics}
     if len(sys.argv) != 5 or sys.argv[1] not in makers:
         sys.exit(__doc__)
     pages.write(sys.argv[4], makers[sys.argv[1]](sys.argv[2], sys.argv[3]))

@@ -5,6 +5,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "llmsvc-statistics.h"
+
 #define PREFIX "llmsvc_"
 
 /* Limits for counters of later versions, or of something that is not the service at all. */
@@ -26,145 +28,43 @@ typedef enum
   UNIT_RATIO,    /* from percent */
 } Unit;
 
-/* A key that ends with -bytes or -ms has that unit, and is in its family's name without. */
 typedef struct
 {
   const char *key;     /* of GetStatistics, or a property */
   Type type;
-  const char *help;    /* (nullable): stands at the first of a family */
+  const char *help;    /* (nullable) */
   const char *family;  /* (nullable): without prefix and unit; NULL for the key with “_” */
   const char *label;   /* (nullable): tells the samples of one family apart */
   Unit unit;
 } Metric;
 
-/* Samples of one family follow each other, as the format wants it. */
-static const Metric statistics_metrics[] = {
-  { "requests", COUNTER, "Questions asked." },
-  { "failed", COUNTER, "Questions that failed, refused ones included." },
-  { "cancelled", COUNTER, "Questions whose answer was cancelled." },
-  { "refused", COUNTER, "Calls refused because their answer would have come far too late." },
-  { "prompt-tokens", COUNTER, "Tokens of prompts." },
-  { "cached-tokens", COUNTER, "Tokens of prompts that did not have to be computed again." },
-  { "output-tokens", COUNTER, "Tokens of answers that have ended." },
-  { "prefill-tokens", COUNTER, "Tokens of prompts computed, of calls under way as well." },
-  { "generated-tokens", COUNTER, "Tokens generated, of calls under way as well." },
-  { "slo-met", COUNTER, "Answers that met their latency target." },
-  { "slo-missed", COUNTER, "Answers that missed their latency target." },
-  { "slo-interactive-calls", COUNTER, "Calls, by class.", "class_calls", "class=interactive" },
-  { "slo-responsive-calls", COUNTER, NULL, "class_calls", "class=responsive" },
-  { "slo-background-calls", COUNTER, NULL, "class_calls", "class=background" },
-  { "slo-interactive-met", COUNTER,
-    "Answers that met their latency target, by class.", "class_slo_met", "class=interactive" },
-  { "slo-responsive-met", COUNTER, NULL, "class_slo_met", "class=responsive" },
-  { "slo-background-met", COUNTER, NULL, "class_slo_met", "class=background" },
-  { "slo-interactive-missed", COUNTER,
-    "Answers that missed their latency target, by class.", "class_slo_missed",
-    "class=interactive" },
-  { "slo-responsive-missed", COUNTER, NULL, "class_slo_missed", "class=responsive" },
-  { "slo-background-missed", COUNTER, NULL, "class_slo_missed", "class=background" },
-  { "slo-interactive-refused", COUNTER,
-    "Calls refused because their answer would have come far too late, by class.", "class_refused",
-    "class=interactive" },
-  { "slo-responsive-refused", COUNTER, NULL, "class_refused", "class=responsive" },
-  { "calls", GAUGE, "Calls under way." },
-  { "queued-calls", GAUGE, "Calls under way, by what they do.", "calls_by_state", "state=queued" },
-  { "prefill-calls", GAUGE, NULL, "calls_by_state", "state=prefill" },
-  { "decode-calls", GAUGE, NULL, "calls_by_state", "state=decode" },
-  { "stalled-calls", GAUGE, NULL, "calls_by_state", "state=stalled" },
-  { "ttft-forecasts", COUNTER,
-    "Forecasts of the time to a first token that were compared with what came." },
-  { "ttft-forecast-error-ms", GAUGE, "Mean absolute error of these forecasts." },
-  { "contexts", GAUGE, "Contexts of all applications." },
-  { "drafted-tokens", COUNTER,
-    "Guesses of tokens that were verified, of answers that have ended." },
-  { "accepted-tokens", COUNTER, "Of these guesses, those that were right." },
-  { "draft-passes", COUNTER, "Steps of decode of these answers." },
-  { "draft-loads", COUNTER, "Times a draft model was loaded." },
-  { "model-loads", COUNTER, "Times a model was loaded." },
-  { "model-unloads", COUNTER, "Times a model was unloaded." },
-  { "trims", COUNTER, "Times memory was given back." },
-  { "trimmed-bytes", COUNTER, "Memory given back." },
-  { "cuts", COUNTER, "Times pressure cut the budget.", "budget_cuts" },
-  { "cut-bytes", GAUGE, "What pressure has cut the budget by, as of now.", "budget_cut" },
-  { "regrown-bytes", COUNTER, "What the budget grew by again.", "budget_regrown" },
-  { "multiplications", COUNTER, "Products of two numbers that steps computed, of matrices." },
-  { "lowered-classes", GAUGE,
-    "Classes of new calls that a smaller sub-model answers, as memory is short." },
-  { "lowered-calls", COUNTER, "Calls that a smaller sub-model answered as memory was short." },
-  { "unused-tail-bytes", GAUGE, "Weights that are given back, as no call has use for them, as of now." },
-  { "own-trims", COUNTER, "Times the service gave memory back by itself." },
-  { "stall-ms", COUNTER,
-    "Time that some program waited for memory, since the machine was started." },
-  { "since-cut-ms", GAUGE, "Time since pressure cut the budget." },
-  { "budget-now-bytes", GAUGE, "The most that the service may hold now." },
-  { "budget-allowed-bytes", GAUGE, "The most that it may hold without pressure." },
-  { "held-anonymous-bytes", GAUGE, "Held memory that only the service can give back." },
-  { "held-backed-bytes", GAUGE, "Held memory that is pages of files." },
-  { "constraint-bytes", GAUGE, "Compiled schemas and grammars, and their masks of tokens." },
-  { "used-backed-bytes", GAUGE, "File pages that calls use, in memory or not." },
-  { "keep-backed-bytes", GAUGE, "What of that may stay between two steps of running calls." },
-  { "streaming-bytes", GAUGE,
-    "Weights that each pass reads from the disk, as memory has no room for them." },
-  { "streamed-bytes", COUNTER, "Weights read from the disk by calls, as they did not stay." },
-  { "stream-ring-bytes", GAUGE, "The buffers that these weights pass through." },
-  { "expert-uses", COUNTER, "Experts that rows chose while weights were streaming." },
-  { "expert-hits", COUNTER, "Of these, experts that were in memory." },
-  { "expert-room-bytes", GAUGE, "Memory that experts are kept in while weights are streaming." },
-  { "group-limit-bytes", GAUGE,
-    "The tightest limit of the control groups that the service is in.", "cgroup_limit" },
-  { "group-usage-bytes", GAUGE, "What is used of that limit.", "cgroup_usage" },
-  { "machine-available-bytes", GAUGE, "Available memory of the machine." },
-  { "given-scratch-bytes", COUNTER,
-    "Memory given back, by the step of the ladder that gave it.", "given", "step=scratch" },
-  { "given-kv-bytes", COUNTER, NULL, "given", "step=contexts" },
-  { "given-text-bytes", COUNTER, NULL, "given", "step=text" },
-  { "given-constraints-bytes", COUNTER, NULL, "given", "step=constraints" },
-  { "given-draft-bytes", COUNTER, NULL, "given", "step=draft" },
-  { "given-calls-bytes", COUNTER, NULL, "given", "step=calls" },
-  { "given-pages-bytes", COUNTER, NULL, "given", "step=pages" },
-  { "given-weights-bytes", COUNTER, NULL, "given", "step=weights" },
-  { "pressure-level", GAUGE, "How hard memory is pressed, as a number: 0 for not at all." },
-  { "on-battery", GAUGE, "1 while the machine runs on its battery." },
-  { "power-saver", GAUGE, "1 while its power profile is one that saves." },
-  { "background-pace", GAUGE,
-    "How calls that nobody waits for go on: 0 as ever, 1 slowly, 2 not now." },
-  { "suspends", COUNTER, "Times the machine was about to sleep." },
-  { "refused-floods", COUNTER, "Messages dropped because one program sent too many." },
-  { "steps", COUNTER, "Passes through the model." },
-  { "rows", COUNTER, "Rows of all passes through the model." },
-  { "kv-packed-chunks", COUNTER,
-    "Chunks of context memory, by what happened to them.", "chunks", "event=packed" },
-  { "kv-written-chunks", COUNTER, NULL, "chunks", "event=written" },
-  { "kv-evicted-chunks", COUNTER, NULL, "chunks", "event=evicted" },
-  { "kv-dropped-chunks", COUNTER, NULL, "chunks", "event=dropped" },
-  { "kv-narrowed-chunks", COUNTER, NULL, "chunks", "event=narrowed" },
-  { "kv-widened-chunks", COUNTER, NULL, "chunks", "event=widened" },
-  { "kv-restored-chunks", COUNTER, NULL, "chunks", "event=restored" },
-  { "kv-recomputed-chunks", COUNTER, NULL, "chunks", "event=recomputed" },
-  { "kv-faulted-chunks", COUNTER, NULL, "chunks", "event=faulted" },
-  { "kv-shared-chunks", COUNTER, NULL, "chunks", "event=shared" },
-  { "kv-narrow-chunks", GAUGE,
-    "Chunks that have fewer bits than they should, as memory is or was short." },
-  { "kv-kept-bytes", GAUGE,
-    "Context memory that is kept as it was computed, for contexts to begin with." },
-  { "kv-read-bytes", COUNTER, "Context memory read from storage.", "storage_read" },
-  { "kv-written-bytes", COUNTER, "Context memory written to storage.", "storage_written" },
-  { "kv-storage-bytes", GAUGE, "Context memory on storage.", "storage" },
-  { "apps", GAUGE, "Applications that are remembered.", "applications" },
-  { "heap-bytes", GAUGE, "Memory that the C library has given out." },
-  { "process-resident-bytes", GAUGE, "Resident memory of the process, as the kernel counts it." },
-};
-
 static const Metric memory_metrics[] = {
   { "Budget", GAUGE, "The most that the service may hold; 0 when it decides by itself.",
     "budget", NULL, UNIT_BYTES },
   { "Resident", GAUGE, "What the service holds, as it counts itself.", "held", NULL, UNIT_BYTES },
-  { "Weights", GAUGE, "What the service holds, by what it is.", "memory", "holder=weights",
+  { "Weights", GAUGE, NULL, "memory", "holder=weights",
     UNIT_BYTES },
   { "KvResident", GAUGE, NULL, "memory", "holder=contexts", UNIT_BYTES },
   { "KvCompressed", GAUGE, NULL, "memory", "holder=compressed-contexts", UNIT_BYTES },
   { "SubModel", GAUGE, "The share of the model that stays in memory.", "sub_model", NULL,
     UNIT_RATIO },
+};
+
+/* Of families that a label divides. */
+static const struct
+{
+  const char *family;
+  const char *help;
+} families[] = {
+  { "calls_by_state", "Calls under way, by what they do." },
+  { "chunks", "Chunks of context memory, by what happened to them." },
+  { "class_calls", "Calls, by class." },
+  { "class_refused",
+    "Calls refused because their answer would have come far too late, by class." },
+  { "class_slo_met", "Answers that met their latency target, by class." },
+  { "class_slo_missed", "Answers that missed their latency target, by class." },
+  { "given", "Memory given back, by the step of the ladder that gave it." },
+  { "memory", "What the service holds, by what it is." },
 };
 
 static const char *const availabilities[] = { "ready", "loading", "no-model", "disabled", "failed",
@@ -269,27 +169,88 @@ append_sample (GString    *out,
 
 /* --- families --- */
 
-/* (transfer full): the name of its family. @unit: (out) */
+/* (transfer full): the name of the metric's family, without prefix and unit. */
 static char *
-make_family (const Metric *metric,
-             Unit         *unit)
+make_family (const Metric *metric)
 {
-  char *name = g_strdelimit (g_strdup (metric->key), "-", '_');
+  char *name;
 
-  *unit = metric->unit;
-  if (g_str_has_suffix (name, "_bytes"))
-    *unit = UNIT_BYTES;
-  else if (g_str_has_suffix (name, "_ms"))
-    *unit = UNIT_SECONDS;
   if (metric->family != NULL)
-    {
-      g_free (name);
-      return g_strdup (metric->family);
-    }
-
-  if (*unit != UNIT_NONE)
+    return g_strdup (metric->family);
+  name = g_strdelimit (g_strdup (metric->key), "-", '_');
+  if (metric->unit != UNIT_NONE)
     *strrchr (name, '_') = '\0';
   return name;
+}
+
+/* A key that ends with -bytes or -ms has that unit. */
+static Unit
+find_unit (const char *key)
+{
+  return g_str_has_suffix (key, "-bytes") ? UNIT_BYTES
+         : g_str_has_suffix (key, "-ms")  ? UNIT_SECONDS
+                                          : UNIT_NONE;
+}
+
+static Metric
+get_statistic_metric (LlmsvcStatistic statistic)
+{
+  static const Unit units[] = {
+    [LLMSVC_STATISTIC_NUMBER] = UNIT_NONE,
+    [LLMSVC_STATISTIC_BYTES] = UNIT_BYTES,
+    [LLMSVC_STATISTIC_MS] = UNIT_SECONDS,
+    [LLMSVC_STATISTIC_PERCENT] = UNIT_RATIO,
+  };
+  const LlmsvcStatisticInfo *info = llmsvc_statistic_get_info (statistic);
+
+  return (Metric) {
+    .key = info->key,
+    .type = info->kind == LLMSVC_STATISTIC_COUNTER ? COUNTER : GAUGE,
+    .help = info->help,
+    .family = info->family,
+    .label = info->sample,
+    .unit = units[info->unit],
+  };
+}
+
+static const char *
+get_help (const Metric *metric)
+{
+  for (gsize i = 0; metric->label != NULL && i < G_N_ELEMENTS (families); i++)
+    if (g_strcmp0 (families[i].family, metric->family) == 0)
+      return families[i].help;
+
+  return metric->help;
+}
+
+/* Samples of one family follow each other, as the format wants it: those of @metrics that belong to
+ * the family of the @first. */
+static void
+append_family (GString      *out,
+               const Metric *metrics,
+               gsize         first,
+               gsize         n,
+               GVariant     *values)
+{
+  const Metric *metric = &metrics[first];
+  g_autofree char *family = make_family (metric);
+  gboolean has_head = FALSE;
+
+  for (gsize i = first; i < n; i++)
+    {
+      g_autoptr(GVariant) value = NULL;
+      g_autoptr(GString) number = g_string_new (NULL);
+
+      if (i > first && (metric->label == NULL || g_strcmp0 (metrics[i].family, family) != 0))
+        continue;
+      value = g_variant_lookup_value (values, metrics[i].key, NULL);
+      if (value == NULL || !append_number (number, value, metric->type, metric->unit))
+        continue;
+      if (!has_head)
+        append_head (out, family, type_names[metric->type], metric->unit, get_help (metric));
+      has_head = TRUE;
+      append_sample (out, family, metric->type, metric->unit, metrics[i].label, number->str);
+    }
 }
 
 static void
@@ -298,26 +259,15 @@ append_table (GString      *out,
               gsize         n,
               GVariant     *values)
 {
-  g_autofree char *last = NULL;  /* the family whose head is written */
-  const char *help = NULL;
-
   for (gsize i = 0; i < n; i++)
     {
-      g_autoptr(GVariant) value = g_variant_lookup_value (values, metrics[i].key, NULL);
-      g_autoptr(GString) number = g_string_new (NULL);
-      Unit unit;
-      g_autofree char *family = make_family (&metrics[i], &unit);
+      gsize first = 0;
 
-      /* the help stands at a family's first entry, which need not be there */
-      if (metrics[i].help != NULL)
-        help = metrics[i].help;
-      if (value == NULL || !append_number (number, value, metrics[i].type, unit))
-        continue;
-      if (g_strcmp0 (last, family) != 0)
-        append_head (out, family, type_names[metrics[i].type], unit, help);
-      append_sample (out, family, metrics[i].type, unit, metrics[i].label, number->str);
-      g_free (last);
-      last = g_steal_pointer (&family);
+      while (first < i && (metrics[i].label == NULL
+                           || g_strcmp0 (metrics[first].family, metrics[i].family) != 0))
+        first++;
+      if (first == i)
+        append_family (out, metrics, i, n, values);
     }
 }
 
@@ -387,16 +337,6 @@ append_reclaimable (GString  *out,
 
 /* --- what the table does not have --- */
 
-static gboolean
-is_in_table (const char *key)
-{
-  for (gsize i = 0; i < G_N_ELEMENTS (statistics_metrics); i++)
-    if (g_str_equal (statistics_metrics[i].key, key))
-      return TRUE;
-
-  return FALSE;
-}
-
 /* Whether a sample called @name could be taken for one of another family. */
 static gboolean
 is_ambiguous (const char *name)
@@ -411,15 +351,13 @@ is_ambiguous (const char *name)
   for (gsize i = 0; i < G_N_ELEMENTS (others); i++)
     if (g_str_equal (name, others[i]))
       return TRUE;
-  for (gsize i = 0; i < G_N_ELEMENTS (statistics_metrics) + G_N_ELEMENTS (memory_metrics); i++)
+  for (gsize i = 0; i < LLMSVC_N_STATISTICS + G_N_ELEMENTS (memory_metrics); i++)
     {
-      const Metric *metric = i < G_N_ELEMENTS (statistics_metrics)
-                                 ? &statistics_metrics[i]
-                                 : &memory_metrics[i - G_N_ELEMENTS (statistics_metrics)];
-      Unit unit;
-      g_autofree char *family = make_family (metric, &unit);
-      g_autofree char *taken = g_strconcat (family, unit != UNIT_NONE ? "_" : "",
-                                            unit_names[unit], NULL);
+      Metric metric = i < LLMSVC_N_STATISTICS ? get_statistic_metric (i)
+                                              : memory_metrics[i - LLMSVC_N_STATISTICS];
+      g_autofree char *family = make_family (&metric);
+      g_autofree char *taken = g_strconcat (family, metric.unit != UNIT_NONE ? "_" : "",
+                                            unit_names[metric.unit], NULL);
 
       if (g_str_equal (taken, name))
         return TRUE;
@@ -457,9 +395,10 @@ append_all_unknown (GString  *out,
   g_variant_iter_init (&iter, statistics);
   while (g_variant_iter_next (&iter, "{&sv}", &key, &value))
     {
-      if (!is_in_table (key) && can_be_name (key) && g_hash_table_size (seen) < MAX_UNKNOWN &&
-          g_hash_table_add (seen, (gpointer) key))
-        append_table (out, &(Metric) { .key = key, .type = UNKNOWN }, 1, statistics);
+      if (llmsvc_statistic_find (key) == LLMSVC_N_STATISTICS && can_be_name (key) &&
+          g_hash_table_size (seen) < MAX_UNKNOWN && g_hash_table_add (seen, (gpointer) key))
+        append_table (out, &(Metric) { .key = key, .type = UNKNOWN, .unit = find_unit (key) }, 1,
+                      statistics);
       g_variant_unref (value);
     }
 }
@@ -470,6 +409,7 @@ llmsvc_metrics_format (GVariant *service,
                        GVariant *statistics)
 {
   GString *out = g_string_new (NULL);
+  Metric metrics[LLMSVC_N_STATISTICS];
 
   if (service != NULL)
     {
@@ -486,7 +426,9 @@ llmsvc_metrics_format (GVariant *service,
     }
   if (statistics != NULL)
     {
-      append_table (out, statistics_metrics, G_N_ELEMENTS (statistics_metrics), statistics);
+      for (LlmsvcStatistic i = 0; i < LLMSVC_N_STATISTICS; i++)
+        metrics[i] = get_statistic_metric (i);
+      append_table (out, metrics, LLMSVC_N_STATISTICS, statistics);
       append_all_unknown (out, statistics);
     }
   g_string_append (out, "# EOF\n");

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * The figures of the service as OpenMetrics text, for monitoring: one table says what each
- * counter of GetStatistics is called there, for the service's own socket and for “llmctl
- * metrics” alike. Numbers only. Any thread.
+ * The figures of the service as OpenMetrics text, for monitoring: for the service's own
+ * socket and for “llmctl metrics” alike. Numbers only. Any thread.
  */
 
 #pragma once

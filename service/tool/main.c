@@ -15,7 +15,7 @@
 
 static const ToolCommand *const commands[] = {
   &tool_generate, &tool_perplexity, &tool_accuracy, &tool_divergence, &tool_tokenize,
-  &tool_inspect, &tool_prepare, &tool_profile, &tool_options,
+  &tool_inspect, &tool_prepare, &tool_profile, &tool_options, &tool_statistics,
 };
 
 static void

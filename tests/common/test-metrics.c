@@ -6,6 +6,7 @@
 #include <gio/gio.h>
 
 #include "common/llmsvc-metrics.h"
+#include "common/llmsvc-statistics.h"
 
 /* (transfer full) (nullable): of GVariant text; NULL is not there. */
 static GVariant *
@@ -115,6 +116,24 @@ test_unknown (void)
   g_assert_null (strstr (text, "list"));
 }
 
+/* Each key is one, has the unit that its end says, and a sentence. */
+static void
+test_table (void)
+{
+  for (LlmsvcStatistic i = 0; i < LLMSVC_N_STATISTICS; i++)
+    {
+      const LlmsvcStatisticInfo *info = llmsvc_statistic_get_info (i);
+
+      g_assert_cmpint (llmsvc_statistic_find (info->key), ==, i);
+      g_assert_cmpint (g_str_has_suffix (info->key, "-bytes"), ==,
+                       info->unit == LLMSVC_STATISTIC_BYTES);
+      g_assert_cmpint (g_str_has_suffix (info->key, "-ms"), ==, info->unit == LLMSVC_STATISTIC_MS);
+      g_assert_true (g_str_has_suffix (info->help, "."));
+      g_assert_cmpuint (strlen (info->label), >, 0);
+    }
+  g_assert_cmpint (llmsvc_statistic_find ("later"), ==, LLMSVC_N_STATISTICS);
+}
+
 /* What would not be valid, or would be taken for something else. */
 static void
 test_hostile (void)
@@ -160,6 +179,7 @@ main (int   argc,
   g_test_add_func ("/common/metrics/usual", test_usual);
   g_test_add_func ("/common/metrics/heads", test_heads);
   g_test_add_func ("/common/metrics/unknown", test_unknown);
+  g_test_add_func ("/common/metrics/table", test_table);
   g_test_add_func ("/common/metrics/hostile", test_hostile);
   g_test_add_func ("/common/metrics/many", test_many);
 

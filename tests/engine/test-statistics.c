@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "common/llmsvc-error.h"
+#include "common/llmsvc-statistics.h"
 #include "elastic-rig.h"
 #include "engine/llm-engine-private.h"
 #include "engine/models/llm-engine-models.h"
@@ -882,19 +883,16 @@ has_case (const char *key)
 }
 
 static void
-test_all (Fixture      *fixture,
-          gconstpointer data)
+test_all (void)
 {
-  g_autoptr(GVariant) statistics = NULL;
-  GVariantIter iter;
-  const char *key;
+  for (LlmsvcStatistic i = 0; i < LLMSVC_N_STATISTICS; i++)
+    {
+      const char *key = llmsvc_statistic_get_info (i)->key;
 
-  g_free (complete (fixture, "Hello", SHORT));
-  statistics = read_statistics (fixture->engine);
-  g_variant_iter_init (&iter, statistics);
-  while (g_variant_iter_next (&iter, "{&sv}", &key, NULL))
-    if (!has_case (key))
-      g_error ("Nothing here moves the statistic “%s”", key);
+      /* bus/statistics moves that one */
+      if (i != LLMSVC_STATISTIC_REFUSED_FLOODS && !has_case (key))
+        g_error ("Nothing here moves the statistic “%s”", key);
+    }
 }
 
 int
@@ -902,7 +900,7 @@ main (int   argc,
       char *argv[])
 {
   g_test_init (&argc, &argv, NULL);
-  g_test_add ("/statistics/all", Fixture, NULL, set_up, test_all, tear_down);
+  g_test_add_func ("/statistics/all", test_all);
   for (guint i = 0; i < G_N_ELEMENTS (cases); i++)
     {
       g_autofree char *path = g_strconcat ("/statistics/", cases[i].name, NULL);

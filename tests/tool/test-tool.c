@@ -8,6 +8,7 @@
 #include <json-glib/json-glib.h>
 
 #include "common/llmsvc-option-table.h"
+#include "common/llmsvc-statistics.h"
 #include "support/llm-test-folder.h"
 #include "support/llm-test-gguf.h"
 
@@ -548,6 +549,29 @@ test_options (void)
 }
 
 static void
+test_statistics (void)
+{
+  g_auto(Run) run = run_tool ("statistics", "--json", NULL);
+  g_auto(Run) list = run_tool ("statistics", NULL);
+  g_autoptr(JsonNode) root = json_from_string (run.out, NULL);
+  JsonArray *statistics = json_object_get_array_member (json_node_get_object (root), "statistics");
+
+  g_assert_cmpint (run.status, ==, 0);
+  g_assert_cmpint (list.status, ==, 0);
+  g_assert_cmpuint (json_array_get_length (statistics), ==, LLMSVC_N_STATISTICS);
+  for (LlmsvcStatistic i = 0; i < LLMSVC_N_STATISTICS; i++)
+    {
+      const LlmsvcStatisticInfo *info = llmsvc_statistic_get_info (i);
+      JsonObject *figure = json_array_get_object_element (statistics, i);
+
+      g_assert_cmpstr (json_object_get_string_member (figure, "key"), ==, info->key);
+      g_assert_cmpstr (json_object_get_string_member (figure, "help"), ==, info->help);
+      g_assert_nonnull (strstr (list.out, info->help));
+    }
+  g_assert_nonnull (strstr (list.out, "stall-ms (counter, ms)"));
+}
+
+static void
 test_faults (void)
 {
   const struct
@@ -636,6 +660,7 @@ main (int    argc,
   g_test_add_func ("/tool/inspect/names", test_inspect_names);
   g_test_add_func ("/tool/inspect/summary", test_inspect_summary);
   g_test_add_func ("/tool/options", test_options);
+  g_test_add_func ("/tool/statistics", test_statistics);
   g_test_add_func ("/tool/faults", test_faults);
   return g_test_run ();
 }

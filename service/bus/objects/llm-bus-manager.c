@@ -10,6 +10,7 @@
 #include "bus/identity/llm-bus-identity.h"
 #include "bus/llm-bus-translate.h"
 #include "common/llmsvc-names.h"
+#include "common/llmsvc-statistics.h"
 #include "config.h"
 
 /* --- properties --- */
@@ -190,7 +191,8 @@ llm_bus_manager_get_statistics (LlmBus *bus)
 
   g_variant_builder_init (&builder, G_VARIANT_TYPE_VARDICT);
   llm_engine_add_statistics (bus->engine, &builder);
-  g_variant_builder_add (&builder, "{sv}", "refused-floods",
+  g_variant_builder_add (&builder, "{sv}",
+                         llmsvc_statistic_get_info (LLMSVC_STATISTIC_REFUSED_FLOODS)->key,
                          g_variant_new_uint64 (llm_bus_gate_get_n_refused (bus->gate)));
   return g_variant_ref_sink (g_variant_builder_end (&builder));
 }

@@ -8,45 +8,37 @@
 
 #include "base/llm-clock.h"
 #include "base/llm-sysinfo.h"
+#include "common/llmsvc-statistics.h"
 
 /* For so long, figures of the process are taken as they were. */
 #define PROCESS_INTERVAL_US (100 * 1000)
 
+/* Of each class, and the sums of all. */
 static void
-add (GVariantBuilder *builder,
-     const char      *key,
-     guint64          value)
+set_slo (LlmEngine *self,
+         guint64   *values)
 {
-  g_variant_builder_add (builder, "{sv}", key, g_variant_new_uint64 (value));
-}
-
-/* Of each class; returns the sum of all. No one waits for background calls: they are not refused for
- * time. */
-static LlmSloCounters
-add_slo (LlmEngine       *self,
-         GVariantBuilder *builder)
-{
-  static const char *const names[] = { "calls", "met", "missed", "refused" };
-  LlmSloCounters sum = { 0 };
+  static const LlmsvcStatistic calls[LLM_N_SLO_CLASSES] = {
+    [LLM_SLO_INTERACTIVE] = LLMSVC_STATISTIC_SLO_INTERACTIVE_CALLS,
+    [LLM_SLO_RESPONSIVE] = LLMSVC_STATISTIC_SLO_RESPONSIVE_CALLS,
+    [LLM_SLO_BACKGROUND] = LLMSVC_STATISTIC_SLO_BACKGROUND_CALLS,
+  };
 
   for (guint i = 0; i < LLM_N_SLO_CLASSES; i++)
     {
       const LlmSloCounters *of_class = &self->counters.slo[i];
-      const guint64 values[] = { of_class->met + of_class->missed + of_class->refused,
-                                 of_class->met, of_class->missed, of_class->refused };
+      guint64 *first = &values[calls[i]];
 
-      for (guint j = 0; j < G_N_ELEMENTS (names) - (i == LLM_SLO_BACKGROUND); j++)
-        {
-          g_autofree char *key = g_strdup_printf ("slo-%s-%s", llm_slo_class_to_string (i),
-                                                  names[j]);
-
-          add (builder, key, values[j]);
-        }
-      sum.met += of_class->met;
-      sum.missed += of_class->missed;
-      sum.refused += of_class->refused;
+      first[0] = of_class->met + of_class->missed + of_class->refused;
+      first[1] = of_class->met;
+      first[2] = of_class->missed;
+      /* nobody waits for background calls: they are not refused for time */
+      if (i != LLM_SLO_BACKGROUND)
+        first[3] = of_class->refused;
+      values[LLMSVC_STATISTIC_SLO_MET] += of_class->met;
+      values[LLMSVC_STATISTIC_SLO_MISSED] += of_class->missed;
+      values[LLMSVC_STATISTIC_REFUSED] += of_class->refused;
     }
-  return sum;
 }
 
 /* Answers by their state. */
@@ -103,7 +95,6 @@ void
 llm_engine_add_statistics (LlmEngine       *self,
                            GVariantBuilder *builder)
 {
-  const LlmSloCounters sum = add_slo (self, builder);
   const LlmEngineCounters *counters = &self->counters;
   const LlmExecutorFigures figures = llm_engine_get_figures (self);
   const LlmKvCounters kv = figures.kv;
@@ -114,102 +105,101 @@ llm_engine_add_statistics (LlmEngine       *self,
   const CallCounts calls = count_calls (self);
   const LlmProcessFigures *process = look_up_process (self);
   const LlmDraftSums drafts = llm_engine_sum_drafts (self, NULL);
-  const struct
-  {
-    const char *key;
-    guint64 value;
-  } entries[] = {
-    { "requests", counters->requests },
-    { "failed", counters->failed },
-    { "cancelled", counters->cancelled },
-    { "prompt-tokens", counters->prompt_tokens },
-    { "cached-tokens", counters->cached_tokens },
-    { "output-tokens", counters->output_tokens },
-    { "slo-met", sum.met },
-    { "slo-missed", sum.missed },
-    { "refused", sum.refused },
-    { "queued-calls", calls.n[LLM_GENERATION_QUEUED] },
-    { "prefill-calls", calls.n[LLM_GENERATION_PREFILL] },
-    { "decode-calls", calls.n[LLM_GENERATION_DECODE] },
-    { "stalled-calls", calls.n[LLM_GENERATION_STALLED] },
-    { "ttft-forecasts", counters->forecasts },
-    { "ttft-forecast-error-ms",
-      counters->forecasts > 0 ? (guint64) (counters->forecast_error_ms / counters->forecasts) : 0 },
-    { "drafted-tokens", drafts.n_drafted },
-    { "accepted-tokens", drafts.n_accepted },
-    { "draft-passes", drafts.n_passes },
-    { "draft-loads", counters->draft_loads },
-    { "model-loads", counters->model_loads },
-    { "model-unloads", counters->model_unloads },
-    { "trims", counters->trims },
-    { "trimmed-bytes", counters->trimmed_bytes },
-    { "steps", figures.n_steps },
-    { "rows", figures.n_rows },
-    { "multiplications", figures.n_multiplied },
-    { "prefill-tokens", figures.n_prompt },
-    { "generated-tokens", figures.n_generated },
-    { "kv-packed-chunks", kv.n_packed },
-    { "kv-written-chunks", kv.n_written },
-    { "kv-evicted-chunks", kv.n_evicted },
-    { "kv-dropped-chunks", kv.n_dropped },
-    { "kv-narrowed-chunks", kv.n_narrowed },
-    { "kv-widened-chunks", kv.n_widened },
-    { "kv-narrow-chunks", figures.n_narrow },
-    { "kv-kept-bytes", figures.kept_bytes },
-    { "kv-restored-chunks", kv.n_restored },
-    { "kv-recomputed-chunks", kv.n_recomputed },
-    { "kv-faulted-chunks", kv.n_faulted },
-    { "kv-shared-chunks", kv.n_shared },
-    { "kv-read-bytes", kv.read_bytes },
-    { "kv-written-bytes", kv.written_bytes },
-    { "kv-storage-bytes", figures.storage_bytes },
-    { "contexts", g_hash_table_size (self->store.contexts) },
-    { "calls", g_hash_table_size (self->calls.generations) },
-    { "apps", g_hash_table_size (self->accounts.apps) },
-    { "heap-bytes", process->heap_bytes },
-    { "process-resident-bytes", process->resident_bytes },
-    { "pressure-level", state->action.level },
-    { "budget-now-bytes", state->action.budget },
-    { "budget-allowed-bytes", state->allowed },
-    { "cut-bytes",
-      state->allowed > state->action.budget ? state->allowed - state->action.budget : 0 },
-    { "cuts", state->n_cuts },
-    { "since-cut-ms", (guint64) since_cut_us / 1000 },
-    { "regrown-bytes", state->regrown },
-    { "lowered-classes", self->memory.lowered },
-    { "lowered-calls", counters->lowered_calls },
-    { "held-sub-model", figures.sub_model },
-    { "unused-tail-bytes", figures.given_tail_bytes },
-    { "own-trims", state->n_reclaims },
-    { "held-anonymous-bytes", llm_ledger_get_anonymous (self->ledger) },
-    { "held-backed-bytes", llm_ledger_get (self->ledger, LLM_LEDGER_BACKED) },
-    { "constraint-bytes", llm_ledger_get (self->ledger, LLM_HOLDER_CONSTRAINTS) },
-    { "used-backed-bytes", llm_ledger_get_used_backed (self->ledger) },
-    { "keep-backed-bytes",
-      MIN (state->action.keep_backed, llm_ledger_get_used_backed (self->ledger)) },
-    { "streaming-bytes", figures.stream.pass_bytes },
-    { "streamed-bytes", figures.stream.read_bytes },
-    { "stream-ring-bytes", figures.stream.ring_bytes },
-    { "expert-uses", figures.stream.n_expert_uses },
-    { "expert-hits", figures.stream.n_expert_hits },
-    { "expert-room-bytes", figures.stream.expert_bytes },
-    { "group-limit-bytes", reading->group.limit },
-    { "group-usage-bytes", reading->group.usage },
-    { "machine-available-bytes", reading->available },
-    { "stall-ms", reading->stalled_us / 1000 },
-    { "on-battery", self->power.is_on_battery },
-    { "power-saver", self->power.saves },
-    { "background-pace", self->power.pace },
-    { "suspends", self->power.suspends },
+  guint64 values[LLMSVC_N_STATISTICS] = {
+    [LLMSVC_STATISTIC_REQUESTS] = counters->requests,
+    [LLMSVC_STATISTIC_FAILED] = counters->failed,
+    [LLMSVC_STATISTIC_CANCELLED] = counters->cancelled,
+    [LLMSVC_STATISTIC_PROMPT_TOKENS] = counters->prompt_tokens,
+    [LLMSVC_STATISTIC_CACHED_TOKENS] = counters->cached_tokens,
+    [LLMSVC_STATISTIC_OUTPUT_TOKENS] = counters->output_tokens,
+    [LLMSVC_STATISTIC_QUEUED_CALLS] = calls.n[LLM_GENERATION_QUEUED],
+    [LLMSVC_STATISTIC_PREFILL_CALLS] = calls.n[LLM_GENERATION_PREFILL],
+    [LLMSVC_STATISTIC_DECODE_CALLS] = calls.n[LLM_GENERATION_DECODE],
+    [LLMSVC_STATISTIC_STALLED_CALLS] = calls.n[LLM_GENERATION_STALLED],
+    [LLMSVC_STATISTIC_TTFT_FORECASTS] = counters->forecasts,
+    [LLMSVC_STATISTIC_TTFT_FORECAST_ERROR_MS] =
+      counters->forecasts > 0 ? (guint64) (counters->forecast_error_ms / counters->forecasts) : 0,
+    [LLMSVC_STATISTIC_DRAFTED_TOKENS] = drafts.n_drafted,
+    [LLMSVC_STATISTIC_ACCEPTED_TOKENS] = drafts.n_accepted,
+    [LLMSVC_STATISTIC_DRAFT_PASSES] = drafts.n_passes,
+    [LLMSVC_STATISTIC_DRAFT_LOADS] = counters->draft_loads,
+    [LLMSVC_STATISTIC_MODEL_LOADS] = counters->model_loads,
+    [LLMSVC_STATISTIC_MODEL_UNLOADS] = counters->model_unloads,
+    [LLMSVC_STATISTIC_TRIMS] = counters->trims,
+    [LLMSVC_STATISTIC_TRIMMED_BYTES] = counters->trimmed_bytes,
+    [LLMSVC_STATISTIC_STEPS] = figures.n_steps,
+    [LLMSVC_STATISTIC_ROWS] = figures.n_rows,
+    [LLMSVC_STATISTIC_MULTIPLICATIONS] = figures.n_multiplied,
+    [LLMSVC_STATISTIC_PREFILL_TOKENS] = figures.n_prompt,
+    [LLMSVC_STATISTIC_GENERATED_TOKENS] = figures.n_generated,
+    [LLMSVC_STATISTIC_KV_PACKED_CHUNKS] = kv.n_packed,
+    [LLMSVC_STATISTIC_KV_WRITTEN_CHUNKS] = kv.n_written,
+    [LLMSVC_STATISTIC_KV_EVICTED_CHUNKS] = kv.n_evicted,
+    [LLMSVC_STATISTIC_KV_DROPPED_CHUNKS] = kv.n_dropped,
+    [LLMSVC_STATISTIC_KV_NARROWED_CHUNKS] = kv.n_narrowed,
+    [LLMSVC_STATISTIC_KV_WIDENED_CHUNKS] = kv.n_widened,
+    [LLMSVC_STATISTIC_KV_NARROW_CHUNKS] = figures.n_narrow,
+    [LLMSVC_STATISTIC_KV_KEPT_BYTES] = figures.kept_bytes,
+    [LLMSVC_STATISTIC_KV_RESTORED_CHUNKS] = kv.n_restored,
+    [LLMSVC_STATISTIC_KV_RECOMPUTED_CHUNKS] = kv.n_recomputed,
+    [LLMSVC_STATISTIC_KV_FAULTED_CHUNKS] = kv.n_faulted,
+    [LLMSVC_STATISTIC_KV_SHARED_CHUNKS] = kv.n_shared,
+    [LLMSVC_STATISTIC_KV_READ_BYTES] = kv.read_bytes,
+    [LLMSVC_STATISTIC_KV_WRITTEN_BYTES] = kv.written_bytes,
+    [LLMSVC_STATISTIC_KV_STORAGE_BYTES] = figures.storage_bytes,
+    [LLMSVC_STATISTIC_CONTEXTS] = g_hash_table_size (self->store.contexts),
+    [LLMSVC_STATISTIC_CALLS] = g_hash_table_size (self->calls.generations),
+    [LLMSVC_STATISTIC_APPS] = g_hash_table_size (self->accounts.apps),
+    [LLMSVC_STATISTIC_HEAP_BYTES] = process->heap_bytes,
+    [LLMSVC_STATISTIC_PROCESS_RESIDENT_BYTES] = process->resident_bytes,
+    [LLMSVC_STATISTIC_PRESSURE_LEVEL] = state->action.level,
+    [LLMSVC_STATISTIC_BUDGET_NOW_BYTES] = state->action.budget,
+    [LLMSVC_STATISTIC_BUDGET_ALLOWED_BYTES] = state->allowed,
+    [LLMSVC_STATISTIC_CUT_BYTES] =
+      state->allowed > state->action.budget ? state->allowed - state->action.budget : 0,
+    [LLMSVC_STATISTIC_CUTS] = state->n_cuts,
+    [LLMSVC_STATISTIC_SINCE_CUT_MS] = (guint64) since_cut_us / 1000,
+    [LLMSVC_STATISTIC_REGROWN_BYTES] = state->regrown,
+    [LLMSVC_STATISTIC_LOWERED_CLASSES] = self->memory.lowered,
+    [LLMSVC_STATISTIC_LOWERED_CALLS] = counters->lowered_calls,
+    [LLMSVC_STATISTIC_HELD_SUB_MODEL] = figures.sub_model,
+    [LLMSVC_STATISTIC_UNUSED_TAIL_BYTES] = figures.given_tail_bytes,
+    [LLMSVC_STATISTIC_OWN_TRIMS] = state->n_reclaims,
+    [LLMSVC_STATISTIC_HELD_ANONYMOUS_BYTES] = llm_ledger_get_anonymous (self->ledger),
+    [LLMSVC_STATISTIC_HELD_BACKED_BYTES] = llm_ledger_get (self->ledger, LLM_LEDGER_BACKED),
+    [LLMSVC_STATISTIC_CONSTRAINT_BYTES] = llm_ledger_get (self->ledger, LLM_HOLDER_CONSTRAINTS),
+    [LLMSVC_STATISTIC_USED_BACKED_BYTES] = llm_ledger_get_used_backed (self->ledger),
+    [LLMSVC_STATISTIC_KEEP_BACKED_BYTES] =
+      MIN (state->action.keep_backed, llm_ledger_get_used_backed (self->ledger)),
+    [LLMSVC_STATISTIC_STREAMING_BYTES] = figures.stream.pass_bytes,
+    [LLMSVC_STATISTIC_STREAMED_BYTES] = figures.stream.read_bytes,
+    [LLMSVC_STATISTIC_STREAM_RING_BYTES] = figures.stream.ring_bytes,
+    [LLMSVC_STATISTIC_EXPERT_USES] = figures.stream.n_expert_uses,
+    [LLMSVC_STATISTIC_EXPERT_HITS] = figures.stream.n_expert_hits,
+    [LLMSVC_STATISTIC_EXPERT_ROOM_BYTES] = figures.stream.expert_bytes,
+    [LLMSVC_STATISTIC_GROUP_LIMIT_BYTES] = reading->group.limit,
+    [LLMSVC_STATISTIC_GROUP_USAGE_BYTES] = reading->group.usage,
+    [LLMSVC_STATISTIC_MACHINE_AVAILABLE_BYTES] = reading->available,
+    [LLMSVC_STATISTIC_STALL_MS] = reading->stalled_us / 1000,
+    [LLMSVC_STATISTIC_ON_BATTERY] = self->power.is_on_battery,
+    [LLMSVC_STATISTIC_POWER_SAVER] = self->power.saves,
+    [LLMSVC_STATISTIC_BACKGROUND_PACE] = self->power.pace,
+    [LLMSVC_STATISTIC_SUSPENDS] = self->power.suspends,
   };
 
-  for (guint i = 0; i < G_N_ELEMENTS (entries); i++)
-    add (builder, entries[i].key, entries[i].value);
+  set_slo (self, values);
   for (guint i = 0; i < reclaimers->len; i++)
     {
       const LlmReclaimer *reclaimer = g_ptr_array_index (reclaimers, i);
       g_autofree char *key = g_strdup_printf ("given-%s-bytes", reclaimer->name);
+      LlmsvcStatistic given = llmsvc_statistic_find (key);
 
-      add (builder, key, reclaimer->reclaimed);
+      g_assert (given < LLMSVC_N_STATISTICS);
+      values[given] = reclaimer->reclaimed;
     }
+  for (LlmsvcStatistic i = 0; i < LLMSVC_N_STATISTICS; i++)
+    /* the bus counts messages that it drops */
+    if (i != LLMSVC_STATISTIC_REFUSED_FLOODS)
+      g_variant_builder_add (builder, "{sv}", llmsvc_statistic_get_info (i)->key,
+                             g_variant_new_uint64 (values[i]));
 }

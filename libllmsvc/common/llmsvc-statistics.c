@@ -1,0 +1,457 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#include "llmsvc-statistics.h"
+
+#include <glib/gi18n.h>
+
+#define COUNTER LLMSVC_STATISTIC_COUNTER
+#define GAUGE   LLMSVC_STATISTIC_GAUGE
+#define NUMBER  LLMSVC_STATISTIC_NUMBER
+#define BYTES   LLMSVC_STATISTIC_BYTES
+#define MS      LLMSVC_STATISTIC_MS
+#define PERCENT LLMSVC_STATISTIC_PERCENT
+
+static const LlmsvcStatisticInfo statistics[] = {
+  [LLMSVC_STATISTIC_REQUESTS] = {
+    "requests", COUNTER, NUMBER, LLMSVC_STATISTICS_REQUESTS, N_("requests"), "Questions asked."
+  },
+  [LLMSVC_STATISTIC_FAILED] = {
+    "failed", COUNTER, NUMBER, LLMSVC_STATISTICS_REQUESTS, N_("of them failed"),
+    "Questions that failed, refused ones included."
+  },
+  [LLMSVC_STATISTIC_CANCELLED] = {
+    "cancelled", COUNTER, NUMBER, LLMSVC_STATISTICS_REQUESTS, N_("of them cancelled"),
+    "Questions whose answer was cancelled."
+  },
+  [LLMSVC_STATISTIC_REFUSED] = {
+    "refused", COUNTER, NUMBER, LLMSVC_STATISTICS_REQUESTS,
+    N_("of them refused, as they would have been far too late"),
+    "Calls refused because their answer would have come far too late."
+  },
+  [LLMSVC_STATISTIC_REFUSED_FLOODS] = {
+    "refused-floods", COUNTER, NUMBER, LLMSVC_STATISTICS_REQUESTS,
+    N_("calls refused by the rate limit"), "Messages dropped because one program sent too many."
+  },
+  [LLMSVC_STATISTIC_SLO_MET] = {
+    "slo-met", COUNTER, NUMBER, LLMSVC_STATISTICS_REQUESTS, N_("answered in time"),
+    "Answers that met their latency target."
+  },
+  [LLMSVC_STATISTIC_SLO_MISSED] = {
+    "slo-missed", COUNTER, NUMBER, LLMSVC_STATISTICS_REQUESTS, N_("answered late"),
+    "Answers that missed their latency target."
+  },
+  [LLMSVC_STATISTIC_PROMPT_TOKENS] = {
+    "prompt-tokens", COUNTER, NUMBER, LLMSVC_STATISTICS_TOKENS, N_("prompt tokens"),
+    "Tokens of prompts."
+  },
+  [LLMSVC_STATISTIC_CACHED_TOKENS] = {
+    "cached-tokens", COUNTER, NUMBER, LLMSVC_STATISTICS_TOKENS,
+    N_("of them in the KV cache already"),
+    "Tokens of prompts that did not have to be computed again."
+  },
+  [LLMSVC_STATISTIC_OUTPUT_TOKENS] = {
+    "output-tokens", COUNTER, NUMBER, LLMSVC_STATISTICS_TOKENS, N_("generated tokens"),
+    "Tokens of answers that have ended."
+  },
+  [LLMSVC_STATISTIC_STEPS] = {
+    "steps", COUNTER, NUMBER, LLMSVC_STATISTICS_TOKENS, N_("steps (forward passes)"),
+    "Passes through the model."
+  },
+  [LLMSVC_STATISTIC_ROWS] = {
+    "rows", COUNTER, NUMBER, LLMSVC_STATISTICS_TOKENS, N_("rows (tokens) in these steps"),
+    "Rows of all passes through the model."
+  },
+  [LLMSVC_STATISTIC_MULTIPLICATIONS] = {
+    "multiplications", COUNTER, NUMBER, LLMSVC_STATISTICS_TOKENS,
+    N_("multiplications in these steps"),
+    "Products of two numbers that steps computed, of matrices."
+  },
+  [LLMSVC_STATISTIC_PREFILL_TOKENS] = {
+    "prefill-tokens", COUNTER, NUMBER, LLMSVC_STATISTICS_TOKENS,
+    N_("prompt tokens in these steps"), "Tokens of prompts computed, of calls under way as well."
+  },
+  [LLMSVC_STATISTIC_GENERATED_TOKENS] = {
+    "generated-tokens", COUNTER, NUMBER, LLMSVC_STATISTICS_TOKENS,
+    N_("generated tokens in these steps"), "Tokens generated, of calls under way as well."
+  },
+  [LLMSVC_STATISTIC_MODEL_LOADS] = {
+    "model-loads", COUNTER, NUMBER, LLMSVC_STATISTICS_MODEL, N_("times the model was loaded"),
+    "Times a model was loaded."
+  },
+  [LLMSVC_STATISTIC_MODEL_UNLOADS] = {
+    "model-unloads", COUNTER, NUMBER, LLMSVC_STATISTICS_MODEL, N_("times it was unloaded"),
+    "Times a model was unloaded."
+  },
+  [LLMSVC_STATISTIC_TRIMS] = {
+    "trims", COUNTER, NUMBER, LLMSVC_STATISTICS_MODEL, N_("times memory was released"),
+    "Times memory was given back."
+  },
+  [LLMSVC_STATISTIC_TRIMMED_BYTES] = {
+    "trimmed-bytes", COUNTER, BYTES, LLMSVC_STATISTICS_MODEL, N_("released in all"),
+    "Memory given back."
+  },
+  [LLMSVC_STATISTIC_CONTEXTS] = {
+    "contexts", GAUGE, NUMBER, LLMSVC_STATISTICS_NOW, N_("contexts"),
+    "Contexts of all applications."
+  },
+  [LLMSVC_STATISTIC_CALLS] = {
+    "calls", GAUGE, NUMBER, LLMSVC_STATISTICS_NOW, N_("requests under way"), "Calls under way."
+  },
+  [LLMSVC_STATISTIC_QUEUED_CALLS] = {
+    "queued-calls", GAUGE, NUMBER, LLMSVC_STATISTICS_NOW, N_("of them queued"),
+    "Calls under way that wait for their turn.", "calls_by_state", "state=queued"
+  },
+  [LLMSVC_STATISTIC_PREFILL_CALLS] = {
+    "prefill-calls", GAUGE, NUMBER, LLMSVC_STATISTICS_NOW, N_("of them in prefill"),
+    "Calls under way whose prompt is computed.", "calls_by_state", "state=prefill"
+  },
+  [LLMSVC_STATISTIC_DECODE_CALLS] = {
+    "decode-calls", GAUGE, NUMBER, LLMSVC_STATISTICS_NOW, N_("of them in decode"),
+    "Calls under way whose answer is generated.", "calls_by_state", "state=decode"
+  },
+  [LLMSVC_STATISTIC_STALLED_CALLS] = {
+    "stalled-calls", GAUGE, NUMBER, LLMSVC_STATISTICS_NOW,
+    N_("of them blocked by a slow reader"), "Calls under way that wait for a slow reader.",
+    "calls_by_state", "state=stalled"
+  },
+  [LLMSVC_STATISTIC_BUDGET_NOW_BYTES] = {
+    "budget-now-bytes", GAUGE, BYTES, LLMSVC_STATISTICS_NOW, N_("the most the service may hold"),
+    "The most that the service may hold now."
+  },
+  [LLMSVC_STATISTIC_PROCESS_RESIDENT_BYTES] = {
+    "process-resident-bytes", GAUGE, BYTES, LLMSVC_STATISTICS_NOW, N_("memory of the process"),
+    "Resident memory of the process, as the kernel counts it."
+  },
+  [LLMSVC_STATISTIC_APPS] = {
+    "apps", GAUGE, NUMBER, LLMSVC_STATISTICS_NOW, N_("applications that are remembered"),
+    "Applications that are remembered.", "applications"
+  },
+  [LLMSVC_STATISTIC_HEAP_BYTES] = {
+    "heap-bytes", GAUGE, BYTES, LLMSVC_STATISTICS_NOW, N_("of it given out by the C library"),
+    "Memory that the C library has given out."
+  },
+  [LLMSVC_STATISTIC_SLO_INTERACTIVE_CALLS] = {
+    "slo-interactive-calls", COUNTER, NUMBER, LLMSVC_STATISTICS_TARGETS, N_("interactive"),
+    "Interactive calls that were answered or refused.", "class_calls", "class=interactive"
+  },
+  [LLMSVC_STATISTIC_SLO_INTERACTIVE_MET] = {
+    "slo-interactive-met", COUNTER, NUMBER, LLMSVC_STATISTICS_TARGETS, N_("of them in time"),
+    "Interactive calls that met their latency target.", "class_slo_met", "class=interactive"
+  },
+  [LLMSVC_STATISTIC_SLO_INTERACTIVE_MISSED] = {
+    "slo-interactive-missed", COUNTER, NUMBER, LLMSVC_STATISTICS_TARGETS, N_("of them late"),
+    "Interactive calls that missed it.", "class_slo_missed", "class=interactive"
+  },
+  [LLMSVC_STATISTIC_SLO_INTERACTIVE_REFUSED] = {
+    "slo-interactive-refused", COUNTER, NUMBER, LLMSVC_STATISTICS_TARGETS, N_("of them refused"),
+    "Interactive calls refused because their answer would have come far too late.",
+    "class_refused", "class=interactive"
+  },
+  [LLMSVC_STATISTIC_SLO_RESPONSIVE_CALLS] = {
+    "slo-responsive-calls", COUNTER, NUMBER, LLMSVC_STATISTICS_TARGETS, N_("responsive"),
+    "Responsive calls that were answered or refused.", "class_calls", "class=responsive"
+  },
+  [LLMSVC_STATISTIC_SLO_RESPONSIVE_MET] = {
+    "slo-responsive-met", COUNTER, NUMBER, LLMSVC_STATISTICS_TARGETS, N_("of them in time"),
+    "Responsive calls that met their latency target.", "class_slo_met", "class=responsive"
+  },
+  [LLMSVC_STATISTIC_SLO_RESPONSIVE_MISSED] = {
+    "slo-responsive-missed", COUNTER, NUMBER, LLMSVC_STATISTICS_TARGETS, N_("of them late"),
+    "Responsive calls that missed it.", "class_slo_missed", "class=responsive"
+  },
+  [LLMSVC_STATISTIC_SLO_RESPONSIVE_REFUSED] = {
+    "slo-responsive-refused", COUNTER, NUMBER, LLMSVC_STATISTICS_TARGETS, N_("of them refused"),
+    "Responsive calls refused because their answer would have come far too late.",
+    "class_refused", "class=responsive"
+  },
+  [LLMSVC_STATISTIC_SLO_BACKGROUND_CALLS] = {
+    "slo-background-calls", COUNTER, NUMBER, LLMSVC_STATISTICS_TARGETS, N_("background"),
+    "Background calls that were answered or refused.", "class_calls", "class=background"
+  },
+  [LLMSVC_STATISTIC_SLO_BACKGROUND_MET] = {
+    "slo-background-met", COUNTER, NUMBER, LLMSVC_STATISTICS_TARGETS, N_("of them in time"),
+    "Background calls that met their latency target.", "class_slo_met", "class=background"
+  },
+  [LLMSVC_STATISTIC_SLO_BACKGROUND_MISSED] = {
+    "slo-background-missed", COUNTER, NUMBER, LLMSVC_STATISTICS_TARGETS, N_("of them late"),
+    "Background calls that missed it.", "class_slo_missed", "class=background"
+  },
+  [LLMSVC_STATISTIC_TTFT_FORECASTS] = {
+    "ttft-forecasts", COUNTER, NUMBER, LLMSVC_STATISTICS_TARGETS,
+    N_("forecasts of the first token"),
+    "Forecasts of the time to a first token that were compared with what came."
+  },
+  [LLMSVC_STATISTIC_TTFT_FORECAST_ERROR_MS] = {
+    "ttft-forecast-error-ms", GAUGE, MS, LLMSVC_STATISTICS_TARGETS,
+    N_("their mean error, in ms"), "Mean absolute error of these forecasts."
+  },
+  [LLMSVC_STATISTIC_DRAFTED_TOKENS] = {
+    "drafted-tokens", COUNTER, NUMBER, LLMSVC_STATISTICS_DRAFTS, N_("tokens that were guessed"),
+    "Guesses of tokens that were verified, of answers that have ended."
+  },
+  [LLMSVC_STATISTIC_ACCEPTED_TOKENS] = {
+    "accepted-tokens", COUNTER, NUMBER, LLMSVC_STATISTICS_DRAFTS, N_("of them right"),
+    "Of these guesses, those that were right."
+  },
+  [LLMSVC_STATISTIC_DRAFT_PASSES] = {
+    "draft-passes", COUNTER, NUMBER, LLMSVC_STATISTICS_DRAFTS, N_("steps that checked guesses"),
+    "Steps of decode of these answers."
+  },
+  [LLMSVC_STATISTIC_DRAFT_LOADS] = {
+    "draft-loads", COUNTER, NUMBER, LLMSVC_STATISTICS_DRAFTS,
+    N_("times a draft model was loaded"), "Times a draft model was loaded."
+  },
+  [LLMSVC_STATISTIC_PRESSURE_LEVEL] = {
+    "pressure-level", GAUGE, NUMBER, LLMSVC_STATISTICS_MEMORY,
+    N_("pressure, from 0 (none) to 3 (critical)"),
+    "How hard memory is pressed, as a number: 0 for not at all."
+  },
+  [LLMSVC_STATISTIC_BUDGET_ALLOWED_BYTES] = {
+    "budget-allowed-bytes", GAUGE, BYTES, LLMSVC_STATISTICS_MEMORY,
+    N_("the most that settings and the machine allow"),
+    "The most that it may hold without pressure."
+  },
+  [LLMSVC_STATISTIC_CUT_BYTES] = {
+    "cut-bytes", GAUGE, BYTES, LLMSVC_STATISTICS_MEMORY,
+    N_("cut off from that, as memory is short"),
+    "What pressure has cut the budget by, as of now.", "budget_cut"
+  },
+  [LLMSVC_STATISTIC_CUTS] = {
+    "cuts", COUNTER, NUMBER, LLMSVC_STATISTICS_MEMORY, N_("times it was cut"),
+    "Times pressure cut the budget.", "budget_cuts"
+  },
+  [LLMSVC_STATISTIC_SINCE_CUT_MS] = {
+    "since-cut-ms", GAUGE, MS, LLMSVC_STATISTICS_MEMORY, N_("ms since the last cut"),
+    "Time since pressure cut the budget."
+  },
+  [LLMSVC_STATISTIC_REGROWN_BYTES] = {
+    "regrown-bytes", COUNTER, BYTES, LLMSVC_STATISTICS_MEMORY, N_("grown again after cuts"),
+    "What the budget grew by again.", "budget_regrown"
+  },
+  [LLMSVC_STATISTIC_OWN_TRIMS] = {
+    "own-trims", COUNTER, NUMBER, LLMSVC_STATISTICS_MEMORY,
+    N_("times the service released memory by itself"),
+    "Times the service gave memory back by itself."
+  },
+  [LLMSVC_STATISTIC_HELD_ANONYMOUS_BYTES] = {
+    "held-anonymous-bytes", GAUGE, BYTES, LLMSVC_STATISTICS_MEMORY, N_("held that is no file's"),
+    "Held memory that only the service can give back."
+  },
+  [LLMSVC_STATISTIC_HELD_BACKED_BYTES] = {
+    "held-backed-bytes", GAUGE, BYTES, LLMSVC_STATISTICS_MEMORY, N_("held of files"),
+    "Held memory that is pages of files."
+  },
+  [LLMSVC_STATISTIC_USED_BACKED_BYTES] = {
+    "used-backed-bytes", GAUGE, BYTES, LLMSVC_STATISTICS_MEMORY, N_("of them in use"),
+    "File pages that calls use, in memory or not."
+  },
+  [LLMSVC_STATISTIC_KEEP_BACKED_BYTES] = {
+    "keep-backed-bytes", GAUGE, BYTES, LLMSVC_STATISTICS_MEMORY, N_("of them kept"),
+    "What of that may stay between two steps of running calls."
+  },
+  [LLMSVC_STATISTIC_CONSTRAINT_BYTES] = {
+    "constraint-bytes", GAUGE, BYTES, LLMSVC_STATISTICS_MEMORY,
+    N_("held for schemas and grammars"),
+    "Compiled schemas and grammars, and their masks of tokens."
+  },
+  [LLMSVC_STATISTIC_LOWERED_CLASSES] = {
+    "lowered-classes", GAUGE, NUMBER, LLMSVC_STATISTICS_MEMORY,
+    N_("classes that sub-models answer, 0 to 2"),
+    "Classes of new calls that a smaller sub-model answers, as memory is short."
+  },
+  [LLMSVC_STATISTIC_LOWERED_CALLS] = {
+    "lowered-calls", COUNTER, NUMBER, LLMSVC_STATISTICS_MEMORY,
+    N_("calls that sub-models answered"),
+    "Calls that a smaller sub-model answered as memory was short."
+  },
+  [LLMSVC_STATISTIC_HELD_SUB_MODEL] = {
+    "held-sub-model", GAUGE, PERCENT, LLMSVC_STATISTICS_MEMORY,
+    N_("percent of the model that stay in memory"),
+    "The share of the model that stays in memory, as sub-models answer.", "held_sub_model"
+  },
+  [LLMSVC_STATISTIC_UNUSED_TAIL_BYTES] = {
+    "unused-tail-bytes", GAUGE, BYTES, LLMSVC_STATISTICS_MEMORY,
+    N_("weights given back for that now"),
+    "Weights that are given back, as no call has use for them, as of now."
+  },
+  [LLMSVC_STATISTIC_GIVEN_SCRATCH_BYTES] = {
+    "given-scratch-bytes", COUNTER, BYTES, LLMSVC_STATISTICS_MEMORY,
+    N_("released of working memory"), "Working memory given back.", "given", "step=scratch"
+  },
+  [LLMSVC_STATISTIC_GIVEN_KV_BYTES] = {
+    "given-kv-bytes", COUNTER, BYTES, LLMSVC_STATISTICS_MEMORY, N_("released of contexts"),
+    "Context memory given back.", "given", "step=contexts"
+  },
+  [LLMSVC_STATISTIC_GIVEN_TEXT_BYTES] = {
+    "given-text-bytes", COUNTER, BYTES, LLMSVC_STATISTICS_MEMORY, N_("released of their texts"),
+    "Texts of contexts given back.", "given", "step=text"
+  },
+  [LLMSVC_STATISTIC_GIVEN_CONSTRAINTS_BYTES] = {
+    "given-constraints-bytes", COUNTER, BYTES, LLMSVC_STATISTICS_MEMORY,
+    N_("released of schemas and grammars"), "Compiled schemas and grammars given back.", "given",
+    "step=constraints"
+  },
+  [LLMSVC_STATISTIC_GIVEN_DRAFT_BYTES] = {
+    "given-draft-bytes", COUNTER, BYTES, LLMSVC_STATISTICS_MEMORY,
+    N_("released of draft models"), "Draft models given back.", "given", "step=draft"
+  },
+  [LLMSVC_STATISTIC_GIVEN_TAIL_BYTES] = {
+    "given-tail-bytes", COUNTER, BYTES, LLMSVC_STATISTICS_MEMORY,
+    N_("released of what sub-models lack"),
+    "Weights given back that the smaller sub-model lacks.", "given", "step=tail"
+  },
+  [LLMSVC_STATISTIC_GIVEN_CALLS_BYTES] = {
+    "given-calls-bytes", COUNTER, BYTES, LLMSVC_STATISTICS_MEMORY,
+    N_("released of calls that wait"), "Memory of waiting calls given back.", "given",
+    "step=calls"
+  },
+  [LLMSVC_STATISTIC_GIVEN_PAGES_BYTES] = {
+    "given-pages-bytes", COUNTER, BYTES, LLMSVC_STATISTICS_MEMORY,
+    N_("released of files' pages"), "Pages of files given back.", "given", "step=pages"
+  },
+  [LLMSVC_STATISTIC_GIVEN_WEIGHTS_BYTES] = {
+    "given-weights-bytes", COUNTER, BYTES, LLMSVC_STATISTICS_MEMORY, N_("released of weights"),
+    "Weights given back.", "given", "step=weights"
+  },
+  [LLMSVC_STATISTIC_STREAMING_BYTES] = {
+    "streaming-bytes", GAUGE, BYTES, LLMSVC_STATISTICS_STREAM, N_("read for each step now"),
+    "Weights that each pass reads from the disk, as memory has no room for them."
+  },
+  [LLMSVC_STATISTIC_STREAMED_BYTES] = {
+    "streamed-bytes", COUNTER, BYTES, LLMSVC_STATISTICS_STREAM, N_("read in all"),
+    "Weights read from the disk by calls, as they did not stay."
+  },
+  [LLMSVC_STATISTIC_STREAM_RING_BYTES] = {
+    "stream-ring-bytes", GAUGE, BYTES, LLMSVC_STATISTICS_STREAM,
+    N_("buffers that they pass through"), "The buffers that these weights pass through."
+  },
+  [LLMSVC_STATISTIC_EXPERT_USES] = {
+    "expert-uses", COUNTER, NUMBER, LLMSVC_STATISTICS_STREAM, N_("experts that tokens chose"),
+    "Experts that rows chose while weights were streaming."
+  },
+  [LLMSVC_STATISTIC_EXPERT_HITS] = {
+    "expert-hits", COUNTER, NUMBER, LLMSVC_STATISTICS_STREAM, N_("of them in memory"),
+    "Of these, experts that were in memory."
+  },
+  [LLMSVC_STATISTIC_EXPERT_ROOM_BYTES] = {
+    "expert-room-bytes", GAUGE, BYTES, LLMSVC_STATISTICS_STREAM, N_("memory for experts"),
+    "Memory that experts are kept in while weights are streaming."
+  },
+  [LLMSVC_STATISTIC_MACHINE_AVAILABLE_BYTES] = {
+    "machine-available-bytes", GAUGE, BYTES, LLMSVC_STATISTICS_MACHINE,
+    N_("memory that is available"), "Available memory of the machine."
+  },
+  [LLMSVC_STATISTIC_GROUP_LIMIT_BYTES] = {
+    "group-limit-bytes", GAUGE, BYTES, LLMSVC_STATISTICS_MACHINE,
+    N_("limit of the service's control group"),
+    "The tightest limit of the control groups that the service is in.", "cgroup_limit"
+  },
+  [LLMSVC_STATISTIC_GROUP_USAGE_BYTES] = {
+    "group-usage-bytes", GAUGE, BYTES, LLMSVC_STATISTICS_MACHINE, N_("of it used"),
+    "What is used of that limit.", "cgroup_usage"
+  },
+  [LLMSVC_STATISTIC_STALL_MS] = {
+    "stall-ms", COUNTER, MS, LLMSVC_STATISTICS_MACHINE,
+    N_("ms in which programs waited for memory"),
+    "Time that some program waited for memory, since the machine was started."
+  },
+  [LLMSVC_STATISTIC_ON_BATTERY] = {
+    "on-battery", GAUGE, NUMBER, LLMSVC_STATISTICS_MACHINE, N_("on battery, 0 or 1"),
+    "1 while the machine runs on its battery."
+  },
+  [LLMSVC_STATISTIC_POWER_SAVER] = {
+    "power-saver", GAUGE, NUMBER, LLMSVC_STATISTICS_MACHINE, N_("saves power, 0 or 1"),
+    "1 while its power profile is one that saves."
+  },
+  [LLMSVC_STATISTIC_BACKGROUND_PACE] = {
+    "background-pace", GAUGE, NUMBER, LLMSVC_STATISTICS_MACHINE,
+    N_("background calls: 0 run, 1 run slowly, 2 wait"),
+    "How calls that nobody waits for go on: 0 as ever, 1 slowly, 2 not now."
+  },
+  [LLMSVC_STATISTIC_SUSPENDS] = {
+    "suspends", COUNTER, NUMBER, LLMSVC_STATISTICS_MACHINE, N_("times it was about to sleep"),
+    "Times the machine was about to sleep."
+  },
+  [LLMSVC_STATISTIC_KV_PACKED_CHUNKS] = {
+    "kv-packed-chunks", COUNTER, NUMBER, LLMSVC_STATISTICS_KV, N_("quantized"),
+    "Chunks of context memory brought to fewer bits.", "chunks", "event=packed"
+  },
+  [LLMSVC_STATISTIC_KV_EVICTED_CHUNKS] = {
+    "kv-evicted-chunks", COUNTER, NUMBER, LLMSVC_STATISTICS_KV, N_("evicted from memory"),
+    "Chunks whose memory was taken.", "chunks", "event=evicted"
+  },
+  [LLMSVC_STATISTIC_KV_DROPPED_CHUNKS] = {
+    "kv-dropped-chunks", COUNTER, NUMBER, LLMSVC_STATISTICS_KV,
+    N_("of them not on storage either"), "Of these, chunks that storage lacked.", "chunks",
+    "event=dropped"
+  },
+  [LLMSVC_STATISTIC_KV_RESTORED_CHUNKS] = {
+    "kv-restored-chunks", COUNTER, NUMBER, LLMSVC_STATISTICS_KV, N_("read back from storage"),
+    "Chunks read back from storage.", "chunks", "event=restored"
+  },
+  [LLMSVC_STATISTIC_KV_RECOMPUTED_CHUNKS] = {
+    "kv-recomputed-chunks", COUNTER, NUMBER, LLMSVC_STATISTICS_KV, N_("computed again"),
+    "Chunks computed again.", "chunks", "event=recomputed"
+  },
+  [LLMSVC_STATISTIC_KV_FAULTED_CHUNKS] = {
+    "kv-faulted-chunks", COUNTER, NUMBER, LLMSVC_STATISTICS_KV, N_("found missing or damaged"),
+    "Chunks found missing or damaged when they were needed.", "chunks", "event=faulted"
+  },
+  [LLMSVC_STATISTIC_KV_NARROWED_CHUNKS] = {
+    "kv-narrowed-chunks", COUNTER, NUMBER, LLMSVC_STATISTICS_KV,
+    N_("quantized further, as memory was short"),
+    "Chunks quantized further, as memory was short.", "chunks", "event=narrowed"
+  },
+  [LLMSVC_STATISTIC_KV_WIDENED_CHUNKS] = {
+    "kv-widened-chunks", COUNTER, NUMBER, LLMSVC_STATISTICS_KV, N_("that got their bits back"),
+    "Chunks that got their bits back.", "chunks", "event=widened"
+  },
+  [LLMSVC_STATISTIC_KV_NARROW_CHUNKS] = {
+    "kv-narrow-chunks", GAUGE, NUMBER, LLMSVC_STATISTICS_KV, N_("that lack bits now"),
+    "Chunks that have fewer bits than they should, as memory is or was short."
+  },
+  [LLMSVC_STATISTIC_KV_SHARED_CHUNKS] = {
+    "kv-shared-chunks", COUNTER, NUMBER, LLMSVC_STATISTICS_KV, N_("shared by contexts"),
+    "Chunks that another context of the application had already.", "chunks", "event=shared"
+  },
+  [LLMSVC_STATISTIC_KV_KEPT_BYTES] = {
+    "kv-kept-bytes", GAUGE, BYTES, LLMSVC_STATISTICS_KV,
+    N_("kept for contexts that begin alike"),
+    "Context memory that is kept as it was computed, for contexts to begin with."
+  },
+  [LLMSVC_STATISTIC_KV_WRITTEN_CHUNKS] = {
+    "kv-written-chunks", COUNTER, NUMBER, LLMSVC_STATISTICS_STORAGE, N_("chunks written"),
+    "Chunks written to storage.", "chunks", "event=written"
+  },
+  [LLMSVC_STATISTIC_KV_WRITTEN_BYTES] = {
+    "kv-written-bytes", COUNTER, BYTES, LLMSVC_STATISTICS_STORAGE, N_("written in all"),
+    "Context memory written to storage.", "storage_written"
+  },
+  [LLMSVC_STATISTIC_KV_READ_BYTES] = {
+    "kv-read-bytes", COUNTER, BYTES, LLMSVC_STATISTICS_STORAGE, N_("read in all"),
+    "Context memory read from storage.", "storage_read"
+  },
+  [LLMSVC_STATISTIC_KV_STORAGE_BYTES] = {
+    "kv-storage-bytes", GAUGE, BYTES, LLMSVC_STATISTICS_STORAGE, N_("held now"),
+    "Context memory on storage.", "storage"
+  },
+};
+
+const LlmsvcStatisticInfo *
+llmsvc_statistic_get_info (LlmsvcStatistic statistic)
+{
+  G_STATIC_ASSERT (G_N_ELEMENTS (statistics) == LLMSVC_N_STATISTICS);
+  g_return_val_if_fail (statistic < LLMSVC_N_STATISTICS, NULL);
+
+  return &statistics[statistic];
+}
+
+LlmsvcStatistic
+llmsvc_statistic_find (const char *key)
+{
+  LlmsvcStatistic statistic = 0;
+
+  while (statistic < LLMSVC_N_STATISTICS && !g_str_equal (statistics[statistic].key, key))
+    statistic++;
+  return statistic;
+}

@@ -64,7 +64,7 @@ typedef struct
 
 extern const BenchCommand bench_model_command, bench_contexts_command, bench_contention_command,
   bench_dispatch_command, bench_draft_command, bench_machine_command, bench_masks_command,
-  bench_products_command;
+  bench_products_command, bench_w8a8_command;
 
 /* What the commands in Python ask this program for. */
 int          bench_answers       (int                 argc,

@@ -9,6 +9,7 @@
 static const BenchCommand *const commands[] = {
   &bench_model_command, &bench_contention_command, &bench_machine_command, &bench_contexts_command,
   &bench_draft_command, &bench_masks_command, &bench_products_command, &bench_dispatch_command,
+  &bench_w8a8_command,
 };
 
 /* Programs in Python. */

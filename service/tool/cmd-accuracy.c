@@ -13,18 +13,12 @@
 #include "decoding/llm-sampler.h"
 #include "decoding/llm-text-stream.h"
 #include "tool-model.h"
-#include "w8-accuracy.h"
 
 #define CALL_BEGIN "<tool_call>"
 #define CALL_END "</tool_call>"
 
 static char *split;
 static int n_tasks = 100, max_tokens = 128;
-/* Of --w8a8. */
-static gboolean is_w8, is_uneven;
-static char *calibration;
-static double factor;
-static int n_windows = 8;
 
 static const GOptionEntry entries[] = {
   TOOL_MODEL_ENTRIES,
@@ -36,16 +30,6 @@ static const GOptionEntry entries[] = {
   TOOL_MODEL_SUB_MODEL_ENTRY,
   TOOL_MODEL_EXACT_ENTRY,
   TOOL_MODEL_KV_ENTRIES,
-  { "w8a8", 0, 0, G_OPTION_ARG_NONE, &is_w8,
-    N_("TASKS is a text: compare ways to compute prompts with 8 bits"), NULL },
-  { "calibration", 0, 0, G_OPTION_ARG_FILENAME, &calibration,
-    N_("With --w8a8: a text, another than TASKS, on which scales are found"), N_("FILE") },
-  { "inject", 0, 0, G_OPTION_ARG_DOUBLE, &factor,
-    N_("With --w8a8: give the model outliers that are larger by this factor"), N_("FACTOR") },
-  { "uneven", 0, 0, G_OPTION_ARG_NONE, &is_uneven,
-    N_("With --inject: the first quarter of the layers only"), NULL },
-  { "windows", 0, 0, G_OPTION_ARG_INT, &n_windows,
-    N_("With --w8a8: pieces of 512 tokens of each text at most (8)"), "N" },
   G_OPTION_ENTRY_NULL
 };
 
@@ -298,23 +282,6 @@ run_task (ToolModel   *model,
   return TRUE;
 }
 
-/* A sentence about what is wrong with the options of --w8a8, or NULL. */
-static const char *
-check_w8 (void)
-{
-  if (!is_w8 && (calibration != NULL || factor != 0 || is_uneven))
-    return _("--calibration, --inject and --uneven need --w8a8");
-  if (is_w8 && calibration == NULL)
-    return _("--w8a8 needs --calibration FILE: a text that is not the one that is scored");
-  if (factor != 0 && !(factor >= 1 && factor <= 10000))
-    return _("--inject is from 1 to 10000");
-  if (is_uneven && factor == 0)
-    return _("--uneven needs --inject FACTOR");
-  if (n_windows < 1)
-    return _("--windows is 1 or more");
-  return NULL;
-}
-
 static int
 run (char **arguments)
 {
@@ -327,12 +294,8 @@ run (char **arguments)
     n_tasks < 0 || max_tokens < 1 ? _("--tasks is 0 or more, --max-tokens 1 or more")
                                   : tool_model_options_check ();
 
-  if (fault == NULL)
-    fault = check_w8 ();
   if (fault != NULL)
     return tool_fail_usage (fault);
-  if (is_w8)
-    return tool_w8_accuracy_run (arguments[0], calibration, factor, is_uneven, (guint) n_windows);
   if (split == NULL || *split == '\0')
     split = g_strdup ("<|im_start|>user");
 

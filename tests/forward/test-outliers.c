@@ -10,7 +10,7 @@
 #include "forward-rig.h"
 #include "support/llm-test-folder.h"
 #include "support/llm-test-gguf.h"
-#include "tool/llm-outliers.h"
+#include "w8/bench-outliers.h"
 
 #define N_TOKENS 48
 /* Logits' errors at most, beside those of the model without outliers. Weights that are so much smaller
@@ -58,7 +58,7 @@ test_injected (gconstpointer data)
   gsize n;
 
   llm_test_model_write (&shape, path);
-  g_assert_true (llm_outliers_inject (path, injected->factor, injected->n_layers, copy, &error));
+  g_assert_true (bench_outliers_inject (path, injected->factor, injected->n_layers, copy, &error));
   plain = run (path, NULL, NULL, &n);
   exact = run (copy, NULL, NULL, &n);
   g_assert_cmpfloat (exec_rig_get_distance (exact, plain, n), <, 1e-4);

@@ -384,81 +384,6 @@ test_accuracy (void)
   llm_test_folder_remove (folder);
 }
 
-/* The figure in a column of a table's row. */
-static double
-get_cell (const char *out,
-          const char *row,
-          guint       column)
-{
-  const char *at = strstr (out, row);
-  char *end;
-  double value = 0;
-
-  g_assert_nonnull (at);
-  at += strlen (row);
-  for (guint i = 0; i <= column; i++, at = end)
-    {
-      at += strspn (at, " %");
-      value = g_ascii_strtod (at, &end);
-      g_assert_true (end != at);
-    }
-  return value;
-}
-
-/* A text that no tokenizer makes short. */
-static char *
-write_text (const char *folder,
-            const char *name,
-            guint32     seed)
-{
-  g_autoptr(GRand) random = g_rand_new_with_seed (seed);
-  g_autoptr(GString) text = g_string_new (NULL);
-  char *path = g_build_filename (folder, name, NULL);
-
-  for (guint i = 0; i < 1200; i++)
-    g_string_append_c (text, (char) g_rand_int_range (random, ' ', '~'));
-  g_assert_true (g_file_set_contents (path, text->str, -1, NULL));
-  return path;
-}
-
-/* Outliers that are put in change nothing exactly, spoil what has one scale for all, and nothing
- * that has a shadow. */
-static void
-test_accuracy_w8 (void)
-{
-  const LlmTestModel shape = { .n_ctx = 64, .n_embd = 256, .n_ff = 512, .seed = 11 };
-  g_autofree char *folder = llm_test_folder_new ();
-  g_autofree char *path = g_build_filename (folder, "small.gguf", NULL);
-  g_autofree char *text = write_text (folder, "text", 1);
-  g_autofree char *calibration = write_text (folder, "calibration", 2);
-  g_autofree char *option = g_strconcat ("--calibration=", calibration, NULL);
-  double exact = 0;
-
-  llm_test_model_write (&shape, path);
-  for (guint i = 0; i < 2; i++)
-    {
-      g_auto(Run) run = run_tool ("accuracy", "--w8a8", "--model", path, option, "--windows=2",
-                                  text, i == 0 ? NULL : "--inject=100", NULL);
-
-      g_test_message ("%s%s", run.out, run.err);
-      g_assert_cmpstr (run.err, ==, "");
-      g_assert_cmpint (run.status, ==, 0);
-      if (i == 0)
-        exact = get_cell (run.out, "\nexact", 0);
-      g_assert_cmpfloat_with_epsilon (get_cell (run.out, "\nexact", 0), exact, 0.01 * exact);
-      g_assert_cmpfloat (get_cell (run.out, "\nexact", 2), ==, 0);
-      g_assert_cmpfloat (get_cell (run.out, "\nshadow  ", 2), <, 0.007);
-      g_assert_cmpfloat (get_cell (run.out, "\nshadow  ", 3), >, 0);
-      g_assert_cmpfloat (get_cell (run.out, "\nnaive  ", 3), ==, 0);
-      g_assert_cmpfloat (get_cell (run.out, "\nclipped  ", 3), ==, 0);
-      if (i == 1)
-        g_assert_cmpfloat (get_cell (run.out, "\nnaive  ", 2), >,
-                           10 * get_cell (run.out, "\nshadow  ", 2));
-      g_assert_nonnull (strstr (run.out, "\npruned sites: "));
-    }
-  llm_test_folder_remove (folder);
-}
-
 static void
 test_inspect (void)
 {
@@ -611,10 +536,6 @@ test_faults (void)
       "no activation thresholds" },
     { { "perplexity", "--model", "MODEL", "--lora=/nowhere", "/dev/null", NULL }, 1, "/nowhere" },
     { { "accuracy", "--model", "MODEL", "/nowhere", NULL }, 1, "/nowhere" },
-    { { "accuracy", "--model", "MODEL", "--w8a8", "text", NULL }, 2, "--calibration" },
-    { { "accuracy", "--model", "MODEL", "--inject=30", "text", NULL }, 2, "--w8a8" },
-    { { "accuracy", "--w8a8", "--model=/nowhere.gguf", "--calibration=/none", "text", NULL }, 1,
-      "/nowhere.gguf" },
     { { "tokenize", "text", NULL }, 2, "--model" },
     { { "inspect", "/nowhere.gguf", NULL }, 1, "/nowhere.gguf" },
     { { "inspect", NULL }, 2, "FILE" },
@@ -655,7 +576,6 @@ main (int    argc,
   g_test_add_func ("/tool/packed", test_packed);
   g_test_add_func ("/tool/arithmetic", test_arithmetic);
   g_test_add_func ("/tool/accuracy", test_accuracy);
-  g_test_add_func ("/tool/accuracy-w8", test_accuracy_w8);
   g_test_add_func ("/tool/inspect", test_inspect);
   g_test_add_func ("/tool/inspect/names", test_inspect_names);
   g_test_add_func ("/tool/inspect/summary", test_inspect_summary);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-#include "w8-accuracy.h"
+#include "w8/bench-w8.h"
 
 #include <math.h>
 
@@ -19,7 +19,7 @@ static const LlmOperator operators[LLM_W8_N_KINDS][3] = {
 
 /* Of each input, the largest magnitude of the site's weights. */
 static gboolean
-find_weight_maxima (const LlmW8Lab *lab,
+find_weight_maxima (const BenchW8Lab *lab,
                     guint           layer,
                     LlmW8Kind       kind,
                     float          *maxima,
@@ -49,10 +49,10 @@ find_weight_maxima (const LlmW8Lab *lab,
 /* Inputs divided by sqrt (largest activation / largest weight): both become as large as each
  * other. The scale is what the smoothed inputs reach. */
 static gboolean
-smooth_site (const LlmW8Lab         *lab,
-             const LlmW8Calibration *calibration,
+smooth_site (const BenchW8Lab         *lab,
+             const BenchW8Calibration *calibration,
              guint                   at,
-             ToolW8Table            *table,
+             BenchW8Table            *table,
              GError                **error)
 {
   guint kind = at % LLM_W8_N_KINDS, n = llm_w8_kind_get_size (kind, lab->hparams);
@@ -75,10 +75,10 @@ smooth_site (const LlmW8Lab         *lab,
 }
 
 static void
-keep_floats (const LlmW8Lab         *lab,
-             const LlmW8Calibration *calibration,
+keep_floats (const BenchW8Lab         *lab,
+             const BenchW8Calibration *calibration,
              guint                   at,
-             ToolW8Table            *table)
+             BenchW8Table            *table)
 {
   guint n = llm_w8_kind_get_size (at % LLM_W8_N_KINDS, lab->hparams);
   guint8 *is_float = table->is_float[at] = g_new0 (guint8, n);
@@ -88,13 +88,13 @@ keep_floats (const LlmW8Lab         *lab,
   table->methods[at] = (LlmW8Method) { .is_dynamic = TRUE, .is_float = is_float };
 }
 
-ToolW8Table *
-tool_w8_table_new (const LlmW8Lab         *lab,
-                   const LlmW8Calibration *calibration,
-                   ToolW8Method            method,
+BenchW8Table *
+bench_w8_table_new (const BenchW8Lab         *lab,
+                   const BenchW8Calibration *calibration,
+                   BenchW8Method            method,
                    GError                **error)
 {
-  g_autoptr(ToolW8Table) self = g_new0 (ToolW8Table, 1);
+  g_autoptr(BenchW8Table) self = g_new0 (BenchW8Table, 1);
   guint n = self->n_sites = calibration->n_sites;
 
   self->sites = g_memdup2 (calibration->sites, n * sizeof *self->sites);
@@ -105,22 +105,22 @@ tool_w8_table_new (const LlmW8Lab         *lab,
     {
       if (calibration->maxima[at] == NULL || calibration->largest[at] <= 0)
         continue;
-      if (method != TOOL_W8_PRUNED)
+      if (method != BENCH_W8_PRUNED)
         self->sites[at] = (LlmW8Site) {
-          calibration->scales[method == TOOL_W8_SHADOW][at], method == TOOL_W8_SHADOW,
+          calibration->scales[method == BENCH_W8_SHADOW][at], method == BENCH_W8_SHADOW,
         };
-      if (method == TOOL_W8_NAIVE)
+      if (method == BENCH_W8_NAIVE)
         self->sites[at].scale = calibration->largest[at] / LLK_W8_LIMIT;
-      else if (method == TOOL_W8_ROWS)
+      else if (method == BENCH_W8_ROWS)
         keep_floats (lab, calibration, at, self);
-      else if (method == TOOL_W8_SMOOTH && !smooth_site (lab, calibration, at, self, error))
+      else if (method == BENCH_W8_SMOOTH && !smooth_site (lab, calibration, at, self, error))
         return NULL;
     }
   return g_steal_pointer (&self);
 }
 
 void
-tool_w8_table_free (ToolW8Table *self)
+bench_w8_table_free (BenchW8Table *self)
 {
   if (self == NULL)
     return;

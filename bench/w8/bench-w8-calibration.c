@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-#include "tool/llm-w8-lab.h"
+#include "w8/bench-w8-lab.h"
 
 #include <math.h>
 #include <string.h>
@@ -18,8 +18,8 @@ static const double quantiles[] = { 0.99, 0.995, 0.998, 0.999, 0.9995, 0.9999, 0
 
 typedef struct
 {
-  const LlmW8Lab *lab;
-  LlmW8Calibration *made;
+  const BenchW8Lab *lab;
+  BenchW8Calibration *made;
   LlmBackend *watch, *backend;
   float *reference;        /* (owned): exact logits */
   void (*on_run) (guint n);
@@ -30,7 +30,7 @@ typedef struct
  * exact model is not, and is what the loss grows by where the model is right about its text. */
 static double
 get_loss (const Run        *run,
-          const LlmW8Score *score)
+          const BenchW8Score *score)
 {
   return MAX (score->divergence, score->nll - run->made->exact_nll);
 }
@@ -38,10 +38,10 @@ get_loss (const Run        *run,
 static gboolean
 score (Run         *run,
        LlmBackend  *device,
-       LlmW8Score  *result,
+       BenchW8Score  *result,
        GError     **error)
 {
-  if (!llm_w8_lab_score (run->lab, device, run->reference, device == run->watch, result, error))
+  if (!bench_w8_lab_score (run->lab, device, run->reference, device == run->watch, result, error))
     return FALSE;
   if (run->on_run != NULL)
     run->on_run (++run->n_runs);
@@ -53,8 +53,8 @@ watch (Run     *run,
        GError **error)
 {
   const LlmHparams *hparams = run->lab->hparams;
-  LlmW8Calibration *made = run->made;
-  LlmW8Score exact;
+  BenchW8Calibration *made = run->made;
+  BenchW8Score exact;
   guint n = 0;
 
   if (!score (run, run->watch, &exact, error))
@@ -83,7 +83,7 @@ set_scales (Run      *run,
             double    quantile,
             gboolean  has_shadow)
 {
-  LlmW8Calibration *made = run->made;
+  BenchW8Calibration *made = run->made;
 
   for (guint at = 0; at < made->n_sites; at++)
     {
@@ -110,13 +110,13 @@ choose_quantile (Run      *run,
                  double   *least,
                  GError  **error)
 {
-  LlmW8Calibration *made = run->made;
+  BenchW8Calibration *made = run->made;
   double best = made->quantiles[has_shadow][of % LLM_W8_N_KINDS];
 
   for (guint i = 0; i < G_N_ELEMENTS (quantiles); i++)
     {
       LlmW8Counts before = llm_backend_w8_get_counts (run->backend), after;
-      LlmW8Score result;
+      BenchW8Score result;
       double share, price;
 
       set_scales (run, of, quantiles[i], has_shadow);
@@ -158,7 +158,7 @@ choose_scales (Run       *run,
 
 /* A site without a shadow has a scale that reaches further. */
 static void
-set_shadow (LlmW8Calibration *made,
+set_shadow (BenchW8Calibration *made,
             guint             at,
             gboolean          has_shadow)
 {
@@ -169,12 +169,12 @@ static gboolean
 measure_importances (Run     *run,
                      GError **error)
 {
-  LlmW8Calibration *made = run->made;
+  BenchW8Calibration *made = run->made;
 
   for (guint at = 0; at < made->n_sites; at++)
     if (made->scales[TRUE][at] > 0)
       {
-        LlmW8Score result;
+        BenchW8Score result;
 
         set_shadow (made, at, FALSE);
         if (!score (run, run->backend, &result, error))
@@ -201,7 +201,7 @@ static gboolean
 score_pruned (Run         *run,
               const guint *order,
               guint        n_pruned,
-              LlmW8Score  *result,
+              BenchW8Score  *result,
               GError     **error)
 {
   for (guint i = 0; i < run->made->n_sites; i++)
@@ -216,10 +216,10 @@ prune (Run     *run,
        double   max_loss,
        GError **error)
 {
-  LlmW8Calibration *made = run->made;
+  BenchW8Calibration *made = run->made;
   g_autofree guint *order = g_new (guint, made->n_sites);
   guint low = 0, high = made->n_sites + 1;
-  LlmW8Score result;
+  BenchW8Score result;
 
   for (guint i = 0; i < made->n_sites; i++)
     order[i] = i;
@@ -246,23 +246,23 @@ prune (Run     *run,
   return TRUE;
 }
 
-LlmW8Calibration *
-llm_w8_calibrate (const LlmW8Lab  *lab,
+BenchW8Calibration *
+bench_w8_calibrate (const BenchW8Lab  *lab,
                   double           max_loss,
                   void           (*on_run) (guint n),
                   GError         **error)
 {
-  g_autoptr(LlmW8Calibration) made = g_new0 (LlmW8Calibration, 1);
+  g_autoptr(BenchW8Calibration) made = g_new0 (BenchW8Calibration, 1);
   g_autoptr(LlmBackend) watcher = llm_backend_watch_new (lab->kernels, lab->hparams);
   g_autoptr(LlmBackend) backend = NULL;
   LlmW8Config config = { .hparams = lab->hparams, .min_rows = MIN_ROWS };
-  g_autofree float *reference = g_try_new (float, llm_w8_lab_get_reference_size (lab));
+  g_autofree float *reference = g_try_new (float, bench_w8_lab_get_reference_size (lab));
   Run run = { lab, made, watcher, NULL, reference, on_run, 0 };
 
-  if (reference == NULL && llm_w8_lab_count_windows (lab) > 0)
+  if (reference == NULL && bench_w8_lab_count_windows (lab) > 0)
     return llm_fail_null (error, LLMSVC_ERROR_NO_MEMORY,
                           "There is no memory for what the exact model says of %u windows: give "
-                          "fewer", llm_w8_lab_count_windows (lab));
+                          "fewer", bench_w8_lab_count_windows (lab));
   made->n_sites = lab->hparams->n_layers * LLM_W8_N_KINDS;
   made->sites = g_new0 (LlmW8Site, made->n_sites);
   made->scales[FALSE] = g_new0 (float, made->n_sites);
@@ -280,7 +280,7 @@ llm_w8_calibrate (const LlmW8Lab  *lab,
 }
 
 void
-llm_w8_calibration_free (LlmW8Calibration *self)
+bench_w8_calibration_free (BenchW8Calibration *self)
 {
   if (self == NULL)
     return;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-#include "tool/llm-outliers.h"
+#include "w8/bench-outliers.h"
 
 #include <math.h>
 #include <string.h>
@@ -105,7 +105,7 @@ inject_neurons (Injection  *self,
 }
 
 gboolean
-llm_outliers_inject (const char  *path,
+bench_outliers_inject (const char  *path,
                      double       factor,
                      guint        n_layers,
                      const char  *copy,

@@ -10,7 +10,7 @@
  * (0: of all), the channel of the attention's norm with the largest weight and two neurons of the
  * feed-forward network × @factor, what multiplies them ÷ @factor. The same function, but for
  * rounding. */
-gboolean llm_outliers_inject (const char  *path,
+gboolean bench_outliers_inject (const char  *path,
                               double       factor,
                               guint        n_layers,
                               const char  *copy,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-#include "tool/llm-w8-lab.h"
+#include "w8/bench-w8-lab.h"
 
 #include <math.h>
 #include <string.h>
@@ -10,29 +10,29 @@
 
 typedef struct
 {
-  const LlmW8Lab *lab;
+  const BenchW8Lab *lab;
   const gint32 *tokens;         /* of the window */
   float *reference;             /* (nullable): of the window */
   gboolean is_reference;
-  LlmW8Score *score;            /* sums */
+  BenchW8Score *score;            /* sums */
 } Window;
 
 guint
-llm_w8_lab_count_windows (const LlmW8Lab *lab)
+bench_w8_lab_count_windows (const BenchW8Lab *lab)
 {
   return MIN (lab->n_windows, lab->n_tokens / lab->n_ctx);
 }
 
 static guint
-count_scored (const LlmW8Lab *lab)
+count_scored (const BenchW8Lab *lab)
 {
   return lab->n_ctx - 1 - lab->n_ctx / 2;
 }
 
 gsize
-llm_w8_lab_get_reference_size (const LlmW8Lab *lab)
+bench_w8_lab_get_reference_size (const BenchW8Lab *lab)
 {
-  return (gsize) llm_w8_lab_count_windows (lab) * count_scored (lab) * lab->hparams->n_vocab;
+  return (gsize) bench_w8_lab_count_windows (lab) * count_scored (lab) * lab->hparams->n_vocab;
 }
 
 static double
@@ -55,7 +55,7 @@ add_score (guint        slot,
            gpointer     data)
 {
   Window *window = data;
-  const LlmW8Lab *lab = window->lab;
+  const BenchW8Lab *lab = window->lab;
   guint n_vocab = lab->hparams->n_vocab;
   float *reference;
 
@@ -73,19 +73,19 @@ add_score (guint        slot,
 }
 
 gboolean
-llm_w8_lab_score (const LlmW8Lab  *lab,
+bench_w8_lab_score (const BenchW8Lab  *lab,
                   LlmBackend      *device,
                   float           *reference,
                   gboolean         is_reference,
-                  LlmW8Score      *score,
+                  BenchW8Score      *score,
                   GError         **error)
 {
   const LlmPlanConfig config = { .kernels = lab->kernels, .device = device };
   g_autoptr(LlmPlan) plan = llm_plan_new (lab->hparams, lab->weights, &config);
   g_autoptr(LlmForward) forward = llm_forward_new (plan, lab->pool, NULL);
-  guint n_windows = llm_w8_lab_count_windows (lab);
+  guint n_windows = bench_w8_lab_count_windows (lab);
 
-  *score = (LlmW8Score) { 0 };
+  *score = (BenchW8Score) { 0 };
   if (lab->n_ctx < 4 || n_windows == 0)
     return llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
                      "A text of %u tokens has no window of %u: give a longer text, or shorter "

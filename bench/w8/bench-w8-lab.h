@@ -23,29 +23,29 @@ typedef struct
   guint n_ctx;                  /* of a window */
   guint n_windows;              /* at most */
   gint32 bos;                   /* -1 for none */
-} LlmW8Lab;
+} BenchW8Lab;
 
 typedef struct
 {
   double nll;
   double divergence;            /* mean, from the reference */
   guint64 n_scored;
-} LlmW8Score;
+} BenchW8Score;
 
 /* Windows that the text has, at most n_windows. */
-guint    llm_w8_lab_count_windows (const LlmW8Lab *lab);
+guint    bench_w8_lab_count_windows (const BenchW8Lab *lab);
 /* Floats of a reference. */
-gsize    llm_w8_lab_get_reference_size (const LlmW8Lab *lab);
+gsize    bench_w8_lab_get_reference_size (const BenchW8Lab *lab);
 /* Scores the text, computed by @device (nullable) where it can. @reference (nullable): logits that
  * are compared with, or that are written with @is_reference. */
-gboolean llm_w8_lab_score         (const LlmW8Lab *lab,
+gboolean bench_w8_lab_score         (const BenchW8Lab *lab,
                                    LlmBackend     *device,
                                    float          *reference,
                                    gboolean        is_reference,
-                                   LlmW8Score     *score,
+                                   BenchW8Score     *score,
                                    GError        **error);
 
-/* --- llm-w8-calibration.c --- */
+/* --- bench-w8-calibration.c --- */
 
 typedef struct
 {
@@ -60,15 +60,15 @@ typedef struct
   double shadow_share;          /* products of floats beside those of int8, with all shadows */
   guint n_pruned;               /* sites without a shadow: the most that the limit allows */
   double exact_nll;
-  LlmW8Score shadow, pruned;    /* with all shadows, and with those that are left */
-} LlmW8Calibration;
+  BenchW8Score shadow, pruned;    /* with all shadows, and with those that are left */
+} BenchW8Calibration;
 
 /* @max_loss: what perplexity may grow by for pruning, 0.01 for 1 %, and what the divergence may be. @on_run (nullable): called after
  * each run over the text. Fails for a model without such sites. */
-LlmW8Calibration *llm_w8_calibrate        (const LlmW8Lab   *lab,
+BenchW8Calibration *bench_w8_calibrate        (const BenchW8Lab   *lab,
                                            double            max_loss,
                                            void            (*on_run) (guint n),
                                            GError          **error);
-void              llm_w8_calibration_free (LlmW8Calibration *self);
+void              bench_w8_calibration_free (BenchW8Calibration *self);
 
-G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmW8Calibration, llm_w8_calibration_free)
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (BenchW8Calibration, bench_w8_calibration_free)

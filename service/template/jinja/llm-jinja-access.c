@@ -6,6 +6,9 @@
 
 #include <string.h>
 
+/* No method has a longer name. */
+#define MAX_METHOD_BYTES 64
+
 static LlmJinjaValue
 get_by_index (LlmJinja            *self,
               const LlmJinjaValue *value,
@@ -63,16 +66,10 @@ llm_jinja_get_item (LlmJinja            *self,
     return value->type == LLM_JINJA_STRING || value->type == LLM_JINJA_LIST
              ? get_by_index (self, value, llm_jinja_need_int (self, name, key), name)
              : llm_jinja_undefined (name);
-  if (key->type == LLM_JINJA_STRING && key->string.length < 64)
-    {
-      /* a method may be asked for so, too */
-      char copy[64];
-
-      memcpy (copy, key->string.bytes != NULL ? key->string.bytes : "", key->string.length);
-      copy[key->string.length] = '\0';
-      return llm_jinja_find_method (self, value, copy);
-    }
-  return llm_jinja_undefined (name);
+  /* a method may be asked for so, too */
+  return key->type == LLM_JINJA_STRING && key->string.length < MAX_METHOD_BYTES
+           ? llm_jinja_find_method (self, value, llm_jinja_copy (self, &key->string))
+           : llm_jinja_undefined (name);
 }
 
 LlmJinjaValue
@@ -88,8 +85,6 @@ llm_jinja_get_attribute (LlmJinja            *self,
       item = llm_jinja_dict_get_name (self, value->dict, name);
       return item != NULL ? *item : llm_jinja_undefined (name);
     }
-  if (value->type == LLM_JINJA_FUNCTION && value->function->loop != NULL)
-    return llm_jinja_loop_get (self, value->function->loop, name);
   /* as Python's attributes do, methods come first */
   {
     LlmJinjaValue method = llm_jinja_find_method (self, value, name);

@@ -4,9 +4,6 @@
 
 #include "template/jinja/llm-jinja-private.h"
 
-#include <string.h>
-
-#include <string.h>
 
 static LlmJinjaValue *
 evaluate_items (LlmJinja            *self,
@@ -39,12 +36,9 @@ static const char *
 find_name (LlmJinja             *self,
            const LlmJinjaString *string)
 {
-  char *name = llm_jinja_alloc (self, string->length + 1);
-  const char *known;
+  char *name = llm_jinja_copy (self, string);
+  const char *known = g_hash_table_lookup (self->names, name);
 
-  if (string->length > 0)
-    memcpy (name, string->bytes, string->length);
-  known = g_hash_table_lookup (self->names, name);
   return known != NULL ? known : name;
 }
 
@@ -107,10 +101,10 @@ evaluate_args (LlmJinja            *self,
   return args;
 }
 
-LlmJinjaValue
-llm_jinja_call (LlmJinja            *self,
-                const LlmJinjaValue *function,
-                const LlmJinjaArgs  *args)
+static LlmJinjaValue
+call (LlmJinja            *self,
+      const LlmJinjaValue *function,
+      const LlmJinjaArgs  *args)
 {
   if (function->type == LLM_JINJA_UNDEFINED)
     llm_jinja_fail (self, "“%.60s” is undefined, so it can't be called",
@@ -118,11 +112,8 @@ llm_jinja_call (LlmJinja            *self,
   if (function->type != LLM_JINJA_FUNCTION)
     llm_jinja_fail (self, "a value of type %s can't be called", llm_jinja_type_name (function));
   if (function->function->builtin != NULL)
-    {
-      llm_jinja_charge (self, &function->function->subject, 1);
-      llm_jinja_charge (self, args->values, args->n_values);
-      return function->function->builtin (self, &function->function->subject, args);
-    }
+    return llm_jinja_run_builtin (self, function->function->builtin, &function->function->subject,
+                                  args);
   if (function->function->loop != NULL)
     return llm_jinja_loop_call (self, function->function->loop, args);
   return llm_jinja_run_macro (self, function->function, args);
@@ -137,7 +128,7 @@ llm_jinja_evaluate_call (LlmJinja            *self,
   LlmJinjaArgs args = evaluate_args (self, node, caller);
 
   self->at = node->at;
-  return llm_jinja_call (self, &function, &args);
+  return call (self, &function, &args);
 }
 
 static LlmJinjaValue
@@ -168,33 +159,6 @@ evaluate_dict (LlmJinja           *self,
   return dict;
 }
 
-static gboolean
-compare (LlmJinja            *self,
-         LlmJinjaOp           op,
-         const LlmJinjaValue *a,
-         const LlmJinjaValue *b)
-{
-  switch (op)
-    {
-    case LLM_JINJA_OP_EQ:
-      return llm_jinja_equal (self, a, b);
-    case LLM_JINJA_OP_NE:
-      return !llm_jinja_equal (self, a, b);
-    case LLM_JINJA_OP_LT:
-      return llm_jinja_compare (self, a, b) < 0;
-    case LLM_JINJA_OP_LE:
-      return llm_jinja_compare (self, a, b) <= 0;
-    case LLM_JINJA_OP_GT:
-      return llm_jinja_compare (self, a, b) > 0;
-    case LLM_JINJA_OP_GE:
-      return llm_jinja_compare (self, a, b) >= 0;
-    case LLM_JINJA_OP_IN:
-      return llm_jinja_contains (self, b, a);
-    default:
-      return !llm_jinja_contains (self, b, a);
-    }
-}
-
 /* a < b < c: what is between is evaluated once. */
 static LlmJinjaValue
 evaluate_compare (LlmJinja           *self,
@@ -208,7 +172,7 @@ evaluate_compare (LlmJinja           *self,
       LlmJinjaValue right = llm_jinja_evaluate (self, side->a);
 
       self->at = side->at;
-      if (!compare (self, side->op, &left, &right))
+      if (!llm_jinja_holds (self, side->op, &left, &right))
         return llm_jinja_bool (FALSE);
       left = right;
     }
@@ -287,6 +251,8 @@ evaluate_here (LlmJinja           *self,
     case LLM_JINJA_NODE_ATTRIBUTE:
       a = llm_jinja_evaluate (self, node->a);
       self->at = node->at;
+      if (a.type == LLM_JINJA_FUNCTION && a.function->loop != NULL)
+        return llm_jinja_loop_get (self, a.function->loop, node->name);
       return llm_jinja_get_attribute (self, &a, node->name);
     case LLM_JINJA_NODE_ITEM:
       a = llm_jinja_evaluate (self, node->a);

@@ -3,7 +3,7 @@
 /* Source to tokens, with trim_blocks and lstrip_blocks on and one newline at the end dropped, as
  * apply_chat_template() of transformers configures Jinja. */
 
-#include "template/jinja/llm-jinja-private.h"
+#include "template/jinja/llm-jinja-parse.h"
 
 #include <errno.h>
 #include <string.h>

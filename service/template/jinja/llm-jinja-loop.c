@@ -3,7 +3,7 @@
 /* Loops and their variable “loop”. Items pass the filter of the loop when they are needed, so that
  * it sees what the rounds before have set. */
 
-#include "template/jinja/llm-jinja-private.h"
+#include "template/jinja/builtins/llm-jinja-builtins.h"
 
 #include <string.h>
 
@@ -31,7 +31,7 @@ passes (LlmJinja            *self,
     return TRUE;
   self->scope = llm_jinja_scope_new (self, loop->scope);
   llm_jinja_assign (self, loop->node->a, *item);
-  value = self->evaluate (self, loop->node->c);
+  value = llm_jinja_evaluate (self, loop->node->c);
   self->scope = scope;
   return llm_jinja_is_true (&value);
 }
@@ -61,27 +61,27 @@ count_items (LlmJinja     *self,
 }
 
 static LlmJinjaValue
-cycle (LlmJinja            *self,
-       const LlmJinjaValue *subject,
-       const LlmJinjaArgs  *args)
+cycle (LlmJinja     *self,
+       LlmJinjaCall *call)
 {
+  const LlmJinjaArgs *args = call->args;
+
   if (args->n_values == 0 || args->n_names > 0)
     llm_jinja_fail (self, "“cycle” needs values");
-  return args->values[subject->function->loop->index % args->n_values];
+  return args->values[call->subject.function->loop->index % args->n_values];
 }
 
 static LlmJinjaValue
-changed (LlmJinja            *self,
-         const LlmJinjaValue *subject,
-         const LlmJinjaArgs  *args)
+changed (LlmJinja     *self,
+         LlmJinjaCall *call)
 {
-  LlmJinjaLoop *loop = subject->function->loop;
+  LlmJinjaLoop *loop = call->subject.function->loop;
   LlmJinjaValue values = llm_jinja_list_new (self, LLM_JINJA_LIST_TUPLE);
   LlmJinjaValue before = values;
   gboolean is_changed = TRUE;
 
-  for (guint i = 0; i < args->n_values; i++)
-    llm_jinja_list_add (self, values.list, args->values[i]);
+  for (guint i = 0; i < call->args->n_values; i++)
+    llm_jinja_list_add (self, values.list, call->args->values[i]);
   if (loop->last_changed != NULL)
     {
       before.list = loop->last_changed;
@@ -91,16 +91,30 @@ changed (LlmJinja            *self,
   return llm_jinja_bool (is_changed);
 }
 
+/* @name: one that ends with 0 counts from there. */
 static LlmJinjaValue
-new_loop_method (LlmJinja        *self,
-                 LlmJinjaLoop    *loop,
-                 const char      *name,
-                 LlmJinjaBuiltin  builtin)
+get_number (LlmJinja     *self,
+            LlmJinjaLoop *loop,
+            const char   *name)
 {
-  LlmJinjaValue subject = llm_jinja_new_method (self, name, NULL, NULL);
+  gint64 offset = !g_str_has_suffix (name, "0");
+
+  if (g_str_has_prefix (name, "index"))
+    return llm_jinja_int (loop->index + offset, 0);
+  if (g_str_has_prefix (name, "depth"))
+    return llm_jinja_int (loop->depth + offset, 0);
+  return llm_jinja_int ((gint64) count_items (self, loop) - loop->index - 1 + offset, 0);
+}
+
+static LlmJinjaValue
+get_method (LlmJinja              *self,
+            LlmJinjaLoop          *loop,
+            const LlmJinjaBuiltin *builtin)
+{
+  LlmJinjaValue subject = llm_jinja_new_method (self, "loop", NULL, NULL);
 
   subject.function->loop = loop;
-  return llm_jinja_new_method (self, name, builtin, &subject);
+  return llm_jinja_new_method (self, builtin->name, builtin, &subject);
 }
 
 LlmJinjaValue
@@ -108,33 +122,28 @@ llm_jinja_loop_get (LlmJinja     *self,
                     LlmJinjaLoop *loop,
                     const char   *name)
 {
-  if (g_str_equal (name, "index"))
-    return llm_jinja_int ((gint64) loop->index + 1, 0);
-  if (g_str_equal (name, "index0"))
-    return llm_jinja_int (loop->index, 0);
+  static const char *const numbers[] = { "index", "index0", "depth", "depth0", "revindex",
+                                         "revindex0", NULL };
+  static const LlmJinjaBuiltin methods[] = {
+    { "cycle", LLM_JINJA_TAKES_ALL, cycle, 0, { { NULL, 0, 0 } } },
+    { "changed", LLM_JINJA_TAKES_ALL, changed, 0, { { NULL, 0, 0 } } },
+  };
+
+  if (g_strv_contains (numbers, name))
+    return get_number (self, loop, name);
   if (g_str_equal (name, "first"))
     return llm_jinja_bool (loop->index == 0);
   if (g_str_equal (name, "last"))
     return llm_jinja_bool (!has_item (self, loop, loop->index + 1));
   if (g_str_equal (name, "length"))
     return llm_jinja_int (count_items (self, loop), 0);
-  if (g_str_equal (name, "revindex"))
-    return llm_jinja_int ((gint64) count_items (self, loop) - loop->index, 0);
-  if (g_str_equal (name, "revindex0"))
-    return llm_jinja_int ((gint64) count_items (self, loop) - loop->index - 1, 0);
-  if (g_str_equal (name, "previtem"))
-    return loop->index > 0 ? loop->items->items[loop->index - 1] : llm_jinja_undefined ("previtem");
-  if (g_str_equal (name, "nextitem"))
-    return has_item (self, loop, loop->index + 1) ? loop->items->items[loop->index + 1]
-                                                  : llm_jinja_undefined ("nextitem");
-  if (g_str_equal (name, "depth"))
-    return llm_jinja_int ((gint64) loop->depth + 1, 0);
-  if (g_str_equal (name, "depth0"))
-    return llm_jinja_int (loop->depth, 0);
-  if (g_str_equal (name, "cycle"))
-    return new_loop_method (self, loop, "cycle", cycle);
-  if (g_str_equal (name, "changed"))
-    return new_loop_method (self, loop, "changed", changed);
+  if (g_str_equal (name, "previtem") && loop->index > 0)
+    return loop->items->items[loop->index - 1];
+  if (g_str_equal (name, "nextitem") && has_item (self, loop, loop->index + 1))
+    return loop->items->items[loop->index + 1];
+  for (guint i = 0; i < G_N_ELEMENTS (methods); i++)
+    if (g_str_equal (name, methods[i].name))
+      return get_method (self, loop, &methods[i]);
   return llm_jinja_undefined (name);
 }
 
@@ -163,7 +172,7 @@ llm_jinja_run_loop (LlmJinja            *self,
       self->scope = own;
       llm_jinja_scope_set (self, own, node->name, variable);
       llm_jinja_assign (self, node->a, loop->items->items[i]);
-      flow = self->execute (self, &node->body);
+      flow = llm_jinja_execute (self, &node->body);
       self->scope = scope;
     }
   if (loop->items->n_items > 0)
@@ -171,7 +180,7 @@ llm_jinja_run_loop (LlmJinja            *self,
 
   /* here “break” is one of the loop around this one */
   self->scope = llm_jinja_scope_new (self, scope);
-  flow = self->execute (self, &node->others);
+  flow = llm_jinja_execute (self, &node->others);
   self->scope = scope;
   return flow;
 }

@@ -4,7 +4,7 @@
  * with filters and tests behind them, “* / // %”, “~”, “+ -”, comparisons, not, and, or,
  * if-else. */
 
-#include "template/jinja/llm-jinja-private.h"
+#include "template/jinja/llm-jinja-parse.h"
 
 #include <string.h>
 

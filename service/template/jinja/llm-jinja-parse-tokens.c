@@ -2,7 +2,7 @@
 
 /* What both parts of the parser do with tokens. */
 
-#include "template/jinja/llm-jinja-private.h"
+#include "template/jinja/llm-jinja-parse.h"
 
 #include <string.h>
 

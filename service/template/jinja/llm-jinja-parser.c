@@ -2,7 +2,7 @@
 
 /* Statements, and the text between them. */
 
-#include "template/jinja/llm-jinja-private.h"
+#include "template/jinja/llm-jinja-parse.h"
 
 #include <string.h>
 

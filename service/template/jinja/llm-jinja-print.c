@@ -20,9 +20,9 @@ add (LlmJinja      *self,
 }
 
 /* The fewest digits that read back as @number; an exponent below 1e-4 and from 1e16 on. */
-char *
-llm_jinja_format_float (double number,
-                        char   out[40])
+static char *
+format_float (double number,
+              char   out[40])
 {
   char digits[40];
   char *exponent;
@@ -113,7 +113,7 @@ print_scalar (LlmJinja            *self,
   else if (value->digits != NULL)
     add (self, text, value->digits, value->origin);
   else
-    add (self, text, llm_jinja_format_float (value->number, buffer), value->origin);
+    add (self, text, format_float (value->number, buffer), value->origin);
 }
 
 static void

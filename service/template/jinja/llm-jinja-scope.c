@@ -80,19 +80,3 @@ llm_jinja_assign (LlmJinja           *self,
         llm_jinja_assign (self, target->items.items[i], list->items[i]);
     }
 }
-
-LlmJinjaValue
-llm_jinja_capture (LlmJinja            *self,
-                   const LlmJinjaNodes *body)
-{
-  LlmJinjaText *out = self->out;
-  LlmJinjaText *text = llm_jinja_text_new (self);
-  LlmJinjaScope *scope = self->scope;
-
-  self->out = text;
-  self->scope = llm_jinja_scope_new (self, scope);
-  self->execute (self, body);
-  self->scope = scope;
-  self->out = out;
-  return llm_jinja_text_end (text);
-}

@@ -8,7 +8,8 @@
 
 #include "tokenizer/llm-utf8.h"
 
-/* Work that is counted as one step. */
+/* Of an indentation. */
+#define MAX_SPACES 1024
 #define STEP_BYTES LLM_JINJA_STEP_BYTES
 
 LlmJinjaText *
@@ -105,6 +106,27 @@ llm_jinja_string_new (LlmJinja       *self,
     origins[i] = origin;
   value.string = (LlmJinjaString) { copy, origins, length, NULL };
   return value;
+}
+
+LlmJinjaValue
+llm_jinja_spaces (LlmJinja *self,
+                  gint64    n)
+{
+  char spaces[MAX_SPACES];
+
+  memset (spaces, ' ', sizeof spaces);
+  return llm_jinja_string_new (self, spaces, (gsize) CLAMP (n, 0, MAX_SPACES), 0);
+}
+
+char *
+llm_jinja_copy (LlmJinja             *self,
+                const LlmJinjaString *string)
+{
+  char *copy = llm_jinja_alloc (self, string->length + 1);
+
+  if (string->length > 0)
+    memcpy (copy, string->bytes, string->length);
+  return copy;
 }
 
 LlmJinjaValue

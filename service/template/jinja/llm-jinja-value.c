@@ -32,6 +32,18 @@ llm_jinja_list_add (LlmJinja      *self,
   list->items[list->n_items++] = value;
 }
 
+void
+llm_jinja_list_reverse (LlmJinjaList *list)
+{
+  for (guint i = 0; i < list->n_items / 2; i++)
+    {
+      LlmJinjaValue item = list->items[i];
+
+      list->items[i] = list->items[list->n_items - 1 - i];
+      list->items[list->n_items - 1 - i] = item;
+    }
+}
+
 LlmJinjaValue
 llm_jinja_dict_new (LlmJinja *self)
 {
@@ -44,7 +56,7 @@ llm_jinja_dict_new (LlmJinja *self)
 LlmJinjaValue
 llm_jinja_new_method (LlmJinja            *self,
                       const char          *name,
-                      LlmJinjaBuiltin      builtin,
+                      const LlmJinjaBuiltin *builtin,
                       const LlmJinjaValue *subject)
 {
   LlmJinjaValue value = { .type = LLM_JINJA_FUNCTION };
@@ -343,10 +355,10 @@ llm_jinja_compare (LlmJinja            *self,
                   llm_jinja_type_name (b));
 }
 
-gboolean
-llm_jinja_contains (LlmJinja            *self,
-                    const LlmJinjaValue *value,
-                    const LlmJinjaValue *part)
+static gboolean
+contains (LlmJinja            *self,
+          const LlmJinjaValue *value,
+          const LlmJinjaValue *part)
 {
   if (value->type == LLM_JINJA_STRING)
     {
@@ -373,6 +385,33 @@ llm_jinja_contains (LlmJinja            *self,
   if (value->type == LLM_JINJA_UNDEFINED)
     return FALSE;
   llm_jinja_fail (self, "nothing can be “in” a value of type %s", llm_jinja_type_name (value));
+}
+
+gboolean
+llm_jinja_holds (LlmJinja            *self,
+                 LlmJinjaOp           op,
+                 const LlmJinjaValue *a,
+                 const LlmJinjaValue *b)
+{
+  switch (op)
+    {
+    case LLM_JINJA_OP_EQ:
+      return llm_jinja_equal (self, a, b);
+    case LLM_JINJA_OP_NE:
+      return !llm_jinja_equal (self, a, b);
+    case LLM_JINJA_OP_LT:
+      return llm_jinja_compare (self, a, b) < 0;
+    case LLM_JINJA_OP_LE:
+      return llm_jinja_compare (self, a, b) <= 0;
+    case LLM_JINJA_OP_GT:
+      return llm_jinja_compare (self, a, b) > 0;
+    case LLM_JINJA_OP_GE:
+      return llm_jinja_compare (self, a, b) >= 0;
+    case LLM_JINJA_OP_IN:
+      return contains (self, b, a);
+    default:
+      return !contains (self, b, a);
+    }
 }
 
 LlmJinjaList *

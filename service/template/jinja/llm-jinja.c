@@ -7,7 +7,7 @@
 #include "base/llm-clock.h"
 #include "base/llm-fail.h"
 #include "common/llmsvc-error.h"
-#include "template/jinja/llm-jinja-private.h"
+#include "template/jinja/llm-jinja-parse.h"
 
 /* Of a template; the largest that are published have 40 KiB. */
 #define MAX_SOURCE (1024 * 1024)
@@ -169,10 +169,8 @@ set_members (LlmJinja            *self,
   for (guint i = 0; i < members.dict->n_entries; i++)
     {
       const LlmJinjaString *key = &members.dict->entries[i].key.string;
-      char *name = llm_jinja_alloc (self, key->length + 1);
 
-      memcpy (name, key->bytes, key->length);
-      set_global (self, name, members.dict->entries[i].value);
+      set_global (self, llm_jinja_copy (self, key), members.dict->entries[i].value);
     }
 }
 
@@ -183,8 +181,6 @@ render (LlmJinja            *self,
 {
   LlmJinjaValue messages = llm_jinja_list_new (self, LLM_JINJA_LIST_LIST);
 
-  self->evaluate = llm_jinja_evaluate;
-  self->execute = llm_jinja_execute;
   self->scope = llm_jinja_scope_new (self, NULL);
   set_members (self, input);
   llm_jinja_add_globals (self, self->scope);

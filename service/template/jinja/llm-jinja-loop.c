@@ -3,7 +3,7 @@
 /* Loops and their variable “loop”. Items pass the filter of the loop when they are needed, so that
  * it sees what the rounds before have set. */
 
-#include "template/jinja/builtins/llm-jinja-builtins.h"
+#include "template/jinja/llm-jinja-private.h"
 
 #include <string.h>
 
@@ -16,7 +16,6 @@ struct _LlmJinjaLoop
   LlmJinjaList *items;          /* of these, those that passed the filter */
   guint index;                  /* of the item of this round */
   guint depth;
-  LlmJinjaList *last_changed;   /* (nullable): the values loop.changed() had */
 };
 
 static gboolean
@@ -60,37 +59,6 @@ count_items (LlmJinja     *self,
   return loop->items->n_items;
 }
 
-static LlmJinjaValue
-cycle (LlmJinja     *self,
-       LlmJinjaCall *call)
-{
-  const LlmJinjaArgs *args = call->args;
-
-  if (args->n_values == 0 || args->n_names > 0)
-    llm_jinja_fail (self, "“cycle” needs values");
-  return args->values[call->subject.function->loop->index % args->n_values];
-}
-
-static LlmJinjaValue
-changed (LlmJinja     *self,
-         LlmJinjaCall *call)
-{
-  LlmJinjaLoop *loop = call->subject.function->loop;
-  LlmJinjaValue values = llm_jinja_list_new (self, LLM_JINJA_LIST_TUPLE);
-  LlmJinjaValue before = values;
-  gboolean is_changed = TRUE;
-
-  for (guint i = 0; i < call->args->n_values; i++)
-    llm_jinja_list_add (self, values.list, call->args->values[i]);
-  if (loop->last_changed != NULL)
-    {
-      before.list = loop->last_changed;
-      is_changed = !llm_jinja_equal (self, &before, &values);
-    }
-  loop->last_changed = values.list;
-  return llm_jinja_bool (is_changed);
-}
-
 /* @name: one that ends with 0 counts from there. */
 static LlmJinjaValue
 get_number (LlmJinja     *self,
@@ -106,17 +74,6 @@ get_number (LlmJinja     *self,
   return llm_jinja_int ((gint64) count_items (self, loop) - loop->index - 1 + offset, 0);
 }
 
-static LlmJinjaValue
-get_method (LlmJinja              *self,
-            LlmJinjaLoop          *loop,
-            const LlmJinjaBuiltin *builtin)
-{
-  LlmJinjaValue subject = llm_jinja_new_method (self, "loop", NULL, NULL);
-
-  subject.function->loop = loop;
-  return llm_jinja_new_method (self, builtin->name, builtin, &subject);
-}
-
 LlmJinjaValue
 llm_jinja_loop_get (LlmJinja     *self,
                     LlmJinjaLoop *loop,
@@ -124,10 +81,6 @@ llm_jinja_loop_get (LlmJinja     *self,
 {
   static const char *const numbers[] = { "index", "index0", "depth", "depth0", "revindex",
                                          "revindex0", NULL };
-  static const LlmJinjaBuiltin methods[] = {
-    { "cycle", LLM_JINJA_TAKES_ALL, cycle, 0, { { NULL, 0, 0 } } },
-    { "changed", LLM_JINJA_TAKES_ALL, changed, 0, { { NULL, 0, 0 } } },
-  };
 
   if (g_strv_contains (numbers, name))
     return get_number (self, loop, name);
@@ -141,9 +94,6 @@ llm_jinja_loop_get (LlmJinja     *self,
     return loop->items->items[loop->index - 1];
   if (g_str_equal (name, "nextitem") && has_item (self, loop, loop->index + 1))
     return loop->items->items[loop->index + 1];
-  for (guint i = 0; i < G_N_ELEMENTS (methods); i++)
-    if (g_str_equal (name, methods[i].name))
-      return get_method (self, loop, &methods[i]);
   return llm_jinja_undefined (name);
 }
 

@@ -47,7 +47,6 @@ LlmJinjaNode *llm_jinja_parse_expression (LlmJinjaParser *self, gboolean with_co
 LlmJinjaNode *llm_jinja_parse_tuple (LlmJinjaParser *self, gboolean with_condition);
 /* Filters behind @node (nullable); @is_chain: the first without its “|”. */
 LlmJinjaNode *llm_jinja_parse_filters (LlmJinjaParser *self, LlmJinjaNode *node, gboolean is_chain);
-void llm_jinja_parse_arguments (LlmJinjaParser *self, LlmJinjaNode *node);
 LlmJinjaNode *llm_jinja_node_new (LlmJinjaParser *self, LlmJinjaNodeKind kind);
 gboolean llm_jinja_parser_is (LlmJinjaParser *self, LlmJinjaTokenKind kind, const char *name);
 /* Skips that token if it is next. */

@@ -218,7 +218,7 @@ parse_arguments (LlmJinjaParser *self,
           continue;
         }
       if (node->c != NULL || (node->b != NULL && !is_dict))
-        llm_jinja_parser_fail (self, is_dict ? "one dict of arguments" : "one list of arguments");
+        llm_jinja_parser_fail (self, "one %s of arguments", is_dict ? "dict" : "list");
       *(is_dict ? &node->c : &node->b) = llm_jinja_parse_expression (self, TRUE);
     }
 }

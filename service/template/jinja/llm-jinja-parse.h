@@ -52,4 +52,6 @@ gboolean llm_jinja_parser_is (LlmJinjaParser *self, LlmJinjaTokenKind kind, cons
 /* Skips that token if it is next. */
 gboolean llm_jinja_parser_skip (LlmJinjaParser *self, LlmJinjaTokenKind kind, const char *name);
 void llm_jinja_parser_expect (LlmJinjaParser *self, LlmJinjaTokenKind kind, const char *name);
-G_NORETURN void llm_jinja_parser_fail (LlmJinjaParser *self, const char *wanted);
+/* What is wanted, instead of the next token. */
+G_NORETURN void llm_jinja_parser_fail (LlmJinjaParser *self, const char *format, ...)
+  G_GNUC_PRINTF (2, 3);

@@ -344,14 +344,7 @@ parse_body (LlmJinjaParser    *self,
         default:
           if (ends[0] == NULL)
             return;
-          {
-            g_autofree char *wanted = g_strdup_printf ("“{%% %s %%}”", ends[0]);
-            char *copy = llm_jinja_alloc (self->jinja, strlen (wanted) + 1);
-
-            strcpy (copy, wanted);
-            g_clear_pointer (&wanted, g_free);
-            llm_jinja_parser_fail (self, copy);
-          }
+          llm_jinja_parser_fail (self, "“{%% %s %%}”", ends[0]);
         }
       llm_jinja_nodes_add (self->jinja, body, node);
     }

@@ -196,23 +196,15 @@ llm_jinja_is_true (const LlmJinjaValue *value)
     case LLM_JINJA_UNDEFINED:
     case LLM_JINJA_NONE:
       return FALSE;
-    case LLM_JINJA_BOOL:
-      return value->boolean;
-    case LLM_JINJA_INT:
-      return value->integer != 0;
-    case LLM_JINJA_FLOAT:
-      return value->number != 0;
     case LLM_JINJA_STRING:
       return value->string.length > 0;
     case LLM_JINJA_LIST:
       return value->list->kind == LLM_JINJA_LIST_GENERATOR || value->list->n_items > 0;
     case LLM_JINJA_DICT:
       return value->dict->n_entries > 0;
-    case LLM_JINJA_NAMESPACE:
-    case LLM_JINJA_FUNCTION:
-      return TRUE;
+    default:
+      return !llm_jinja_is_number (value) || llm_jinja_get_number (value) != 0;
     }
-  g_assert_not_reached ();
 }
 
 gboolean
@@ -230,10 +222,18 @@ llm_jinja_get_number (const LlmJinjaValue *value)
   return value->type == LLM_JINJA_BOOL ? value->boolean : (double) value->integer;
 }
 
-static gint64
-get_integer (const LlmJinjaValue *value)
+#define COMPARE(a, b) (((a) > (b)) - ((a) < (b)))
+
+/* What is no number (nan) equals nothing, so it has an order here that is neither. */
+static int
+compare_numbers (const LlmJinjaValue *a,
+                 const LlmJinjaValue *b)
 {
-  return value->type == LLM_JINJA_BOOL ? value->boolean : value->integer;
+  double left = llm_jinja_get_number (a), right = llm_jinja_get_number (b);
+
+  if (a->type == LLM_JINJA_INT && b->type == LLM_JINJA_INT)
+    return COMPARE (a->integer, b->integer);
+  return left == right ? 0 : left > right ? 1 : -1;
 }
 
 static gboolean
@@ -266,51 +266,75 @@ are_dicts_equal (LlmJinja           *self,
   return TRUE;
 }
 
+static gboolean
+are_equal (LlmJinja            *self,
+           const LlmJinjaValue *a,
+           const LlmJinjaValue *b)
+{
+  switch ((LlmJinjaType) a->type)
+    {
+    case LLM_JINJA_STRING:
+      llm_jinja_step (self, a->string.length / LLM_JINJA_STEP_BYTES);
+      return a->string.length == b->string.length
+             && (a->string.length == 0
+                 || memcmp (a->string.bytes, b->string.bytes, a->string.length) == 0);
+    case LLM_JINJA_LIST:
+      return are_lists_equal (self, a->list, b->list);
+    case LLM_JINJA_DICT:
+      return are_dicts_equal (self, a->dict, b->dict);
+    case LLM_JINJA_NAMESPACE:
+      return a->dict == b->dict;
+    case LLM_JINJA_FUNCTION:
+      return a->function == b->function;
+    default:
+      return TRUE;
+    }
+}
+
 gboolean
 llm_jinja_equal (LlmJinja            *self,
                  const LlmJinjaValue *a,
                  const LlmJinjaValue *b)
 {
-  gboolean is_equal = FALSE;
+  gboolean is_equal;
 
   llm_jinja_step (self, 1);
   if (llm_jinja_is_number (a) && llm_jinja_is_number (b))
-    return a->type != LLM_JINJA_FLOAT && b->type != LLM_JINJA_FLOAT
-             ? get_integer (a) == get_integer (b)
-             : llm_jinja_get_number (a) == llm_jinja_get_number (b);
+    return compare_numbers (a, b) == 0;
   if (a->type != b->type)
     return FALSE;
-
   llm_jinja_enter (self);
-  switch ((LlmJinjaType) a->type)
-    {
-    case LLM_JINJA_UNDEFINED:
-    case LLM_JINJA_NONE:
-      is_equal = TRUE;
-      break;
-    case LLM_JINJA_STRING:
-      llm_jinja_step (self, a->string.length / 64);
-      is_equal = a->string.length == b->string.length
-                 && (a->string.length == 0
-                     || memcmp (a->string.bytes, b->string.bytes, a->string.length) == 0);
-      break;
-    case LLM_JINJA_LIST:
-      is_equal = are_lists_equal (self, a->list, b->list);
-      break;
-    case LLM_JINJA_DICT:
-      is_equal = are_dicts_equal (self, a->dict, b->dict);
-      break;
-    case LLM_JINJA_NAMESPACE:
-      is_equal = a->dict == b->dict;
-      break;
-    case LLM_JINJA_FUNCTION:
-      is_equal = a->function == b->function;
-      break;
-    default:
-      g_assert_not_reached ();
-    }
+  is_equal = are_equal (self, a, b);
   llm_jinja_leave (self);
   return is_equal;
+}
+
+static int
+compare_strings (LlmJinja             *self,
+                 const LlmJinjaString *a,
+                 const LlmJinjaString *b)
+{
+  gsize n = MIN (a->length, b->length);
+  int order = n > 0 ? memcmp (a->bytes, b->bytes, n) : 0;
+
+  llm_jinja_step (self, 1 + n / LLM_JINJA_STEP_BYTES);
+  /* the order of UTF-8's bytes is that of characters */
+  return order != 0 ? order : COMPARE (a->length, b->length);
+}
+
+static int
+compare_lists (LlmJinja           *self,
+               const LlmJinjaList *a,
+               const LlmJinjaList *b)
+{
+  int order = 0;
+
+  llm_jinja_enter (self);
+  for (guint i = 0; order == 0 && i < MIN (a->n_items, b->n_items); i++)
+    if (!llm_jinja_equal (self, &a->items[i], &b->items[i]))
+      order = llm_jinja_compare (self, &a->items[i], &b->items[i]);
+  llm_jinja_leave (self);
+  return order != 0 ? order : COMPARE (a->n_items, b->n_items);
 }
 
 int
@@ -320,37 +344,12 @@ llm_jinja_compare (LlmJinja            *self,
 {
   llm_jinja_step (self, 1);
   if (llm_jinja_is_number (a) && llm_jinja_is_number (b))
-    {
-      if (a->type != LLM_JINJA_FLOAT && b->type != LLM_JINJA_FLOAT)
-        return (get_integer (a) > get_integer (b)) - (get_integer (a) < get_integer (b));
-      return (llm_jinja_get_number (a) > llm_jinja_get_number (b))
-             - (llm_jinja_get_number (a) < llm_jinja_get_number (b));
-    }
+    return compare_numbers (a, b);
   if (a->type == LLM_JINJA_STRING && b->type == LLM_JINJA_STRING)
-    {
-      gsize n = MIN (a->string.length, b->string.length);
-      int order = n > 0 ? memcmp (a->string.bytes, b->string.bytes, n) : 0;
-
-      llm_jinja_step (self, 1 + n / 64);
-      /* the order of UTF-8's bytes is that of characters */
-      return order != 0 ? order
-                        : (a->string.length > b->string.length)
-                            - (a->string.length < b->string.length);
-    }
+    return compare_strings (self, &a->string, &b->string);
   if (a->type == LLM_JINJA_LIST && b->type == LLM_JINJA_LIST && a->list->kind == b->list->kind
       && a->list->kind <= LLM_JINJA_LIST_TUPLE)
-    {
-      int order = 0;
-
-      llm_jinja_enter (self);
-      for (guint i = 0; order == 0 && i < MIN (a->list->n_items, b->list->n_items); i++)
-        if (!llm_jinja_equal (self, &a->list->items[i], &b->list->items[i]))
-          order = llm_jinja_compare (self, &a->list->items[i], &b->list->items[i]);
-      llm_jinja_leave (self);
-      return order != 0 ? order
-                        : (a->list->n_items > b->list->n_items)
-                          - (a->list->n_items < b->list->n_items);
-    }
+    return compare_lists (self, a->list, b->list);
   llm_jinja_fail (self, "%s and %s can't be compared", llm_jinja_type_name (a),
                   llm_jinja_type_name (b));
 }

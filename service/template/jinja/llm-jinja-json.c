@@ -138,49 +138,51 @@ is_double (double      number,
   return isfinite (number) && n_digits - n_zeros <= MAX_DOUBLE_DIGITS && (number != 0 || n_digits == 0);
 }
 
+/* Goes behind the digits at @at; FALSE where there are none. */
+static gboolean
+skip_digits (const char **at)
+{
+  const char *start = *at;
+
+  while (g_ascii_isdigit (**at))
+    (*at)++;
+  return *at > start;
+}
+
 static gboolean
 read_number (Reader        *self,
              LlmJinjaValue *value)
 {
   const char *start = self->at;
   const char *at = start + (*start == '-');
-  gboolean is_float = FALSE;
+  gboolean is_float;
 
-  if (!g_ascii_isdigit (*at) || (at[0] == '0' && g_ascii_isdigit (at[1])))
+  if ((at[0] == '0' && g_ascii_isdigit (at[1])) || !skip_digits (&at))
     return FALSE;
-  while (g_ascii_isdigit (*at))
-    at++;
+  is_float = *at == '.' || *at == 'e' || *at == 'E';
   if (*at == '.')
     {
-      is_float = TRUE;
-      if (!g_ascii_isdigit (*++at))
+      at++;
+      if (!skip_digits (&at))
         return FALSE;
-      while (g_ascii_isdigit (*at))
-        at++;
     }
   if (*at == 'e' || *at == 'E')
     {
-      is_float = TRUE;
-      at++;
-      at += *at == '-' || *at == '+';
-      if (!g_ascii_isdigit (*at))
+      at += at[1] == '-' || at[1] == '+' ? 2 : 1;
+      if (!skip_digits (&at))
         return FALSE;
-      while (g_ascii_isdigit (*at))
-        at++;
     }
   self->at = at;
   errno = 0;
-  if (!is_float)
-    *value = llm_jinja_int (g_ascii_strtoll (start, NULL, 10), self->origin);
+  *value = llm_jinja_int (g_ascii_strtoll (start, NULL, 10), self->origin);
   if (!is_float && errno == 0)
     return TRUE;
   *value = llm_jinja_float (g_ascii_strtod (start, NULL), self->origin);
   if (!is_float || !is_double (value->number, start, at))
     {
-      char *digits = llm_jinja_alloc (self->jinja, (gsize) (at - start) + 1);
+      const LlmJinjaString digits = { .bytes = start, .length = (gsize) (at - start) };
 
-      memcpy (digits, start, (gsize) (at - start));
-      value->digits = digits;
+      value->digits = llm_jinja_copy (self->jinja, &digits);
     }
   return TRUE;
 }

@@ -280,10 +280,28 @@ static gsize
 skip_digits (const Lexer *self,
              gsize        at)
 {
-  while (at < self->end && (g_ascii_isdigit (self->text[at]) ||
-                            (self->text[at] == '_' && at + 1 < self->end &&
-                             g_ascii_isdigit (self->text[at + 1]))))
+  while (at < self->end && g_ascii_isdigit (self->text[at]))
     at++;
+  return at;
+}
+
+/* Behind the point and the exponent that follow the whole number up to @at. */
+static gsize
+skip_fraction (const Lexer *self,
+               gsize        at)
+{
+  gsize exponent = at;
+
+  if (at + 1 < self->end && self->text[at] == '.' && g_ascii_isdigit (self->text[at + 1]))
+    exponent = at = skip_digits (self, at + 1);
+  if (exponent < self->end && (self->text[exponent] == 'e' || self->text[exponent] == 'E'))
+    {
+      exponent++;
+      if (exponent < self->end && (self->text[exponent] == '-' || self->text[exponent] == '+'))
+        exponent++;
+      if (exponent < self->end && g_ascii_isdigit (self->text[exponent]))
+        return skip_digits (self, exponent);
+    }
   return at;
 }
 
@@ -291,61 +309,23 @@ static void
 lex_number (Lexer *self)
 {
   gsize start = self->at;
-  gsize at = skip_digits (self, start);
-  gboolean is_float = FALSE;
-  char digits[64];
-  gsize n = 0;
-  gsize exponent;
-
+  gsize whole = skip_digits (self, start);
   /* behind a point it is an item: a.0.1 */
-  if (start > 0 && self->text[start - 1] == '.')
-    {
-      add_token (self, LLM_JINJA_TOKEN_INTEGER, start)->value = llm_jinja_int (
-        g_ascii_strtoll (self->text + start, NULL, 10), 0);
-      self->at = at;
-      return;
-    }
-  if (at + 1 < self->end && self->text[at] == '.' && g_ascii_isdigit (self->text[at + 1]))
-    {
-      is_float = TRUE;
-      at = skip_digits (self, at + 1);
-    }
-  exponent = at + 1;
-  if (at < self->end && (self->text[at] == 'e' || self->text[at] == 'E'))
-    {
-      if (exponent < self->end && (self->text[exponent] == '-' || self->text[exponent] == '+'))
-        exponent++;
-      if (exponent < self->end && g_ascii_isdigit (self->text[exponent]))
-        {
-          is_float = TRUE;
-          at = skip_digits (self, exponent);
-        }
-    }
-  for (gsize i = start; i < at; i++)
-    {
-      if (n + 1 >= sizeof digits)
-        fail_at (self, start, "a number is too long");
-      if (self->text[i] != '_')
-        digits[n++] = self->text[i];
-    }
-  digits[n] = '\0';
+  gsize end = start > 0 && self->text[start - 1] == '.' ? whole : skip_fraction (self, whole);
+  gint64 integer;
 
-  if (is_float)
+  self->at = end;
+  if (end > whole)
     {
       add_token (self, LLM_JINJA_TOKEN_FLOAT, start)->value =
-        llm_jinja_float (g_ascii_strtod (digits, NULL), 0);
+        llm_jinja_float (g_ascii_strtod (self->text + start, NULL), 0);
+      return;
     }
-  else
-    {
-      gint64 integer;
-
-      errno = 0;
-      integer = g_ascii_strtoll (digits, NULL, 10);
-      if (errno != 0)
-        fail_at (self, start, "an integer is too large");
-      add_token (self, LLM_JINJA_TOKEN_INTEGER, start)->value = llm_jinja_int (integer, 0);
-    }
-  self->at = at;
+  errno = 0;
+  integer = g_ascii_strtoll (self->text + start, NULL, 10);
+  if (errno != 0)
+    fail_at (self, start, "an integer is too large");
+  add_token (self, LLM_JINJA_TOKEN_INTEGER, start)->value = llm_jinja_int (integer, 0);
 }
 
 static void

@@ -110,6 +110,21 @@ llm_jinja_template_free (LlmJinjaTemplate *self)
 
 /* --- rendering --- */
 
+/* @what is not so: the caller's JSON is no object. */
+static LlmJinjaDict *
+read_object (LlmJinja      *self,
+             const char    *json,
+             LlmJinjaOrigin origin,
+             const char    *what)
+{
+  LlmJinjaValue value;
+
+  if (llm_jinja_read_json (self, json, origin, &value) && value.type == LLM_JINJA_DICT)
+    return value.dict;
+  self->has_raised = TRUE;
+  llm_jinja_fail (self, "%s", what);
+}
+
 static LlmJinjaValue
 new_message (LlmJinja              *self,
              const LlmJinjaMessage *message)
@@ -124,18 +139,13 @@ new_message (LlmJinja              *self,
                                                  message->text_origin));
   if (message->extras != NULL)
     {
-      LlmJinjaValue extras;
+      const LlmJinjaDict *extras =
+        read_object (self, message->extras, message->extras_origin,
+                     "what a message holds besides its text is no JSON object");
 
-      if (!llm_jinja_read_json (self, message->extras, message->extras_origin, &extras)
-          || extras.type != LLM_JINJA_DICT)
-        {
-          self->has_raised = TRUE;
-          llm_jinja_fail (self, "what a message holds besides its text is no JSON object");
-        }
-      for (guint i = 0; i < extras.dict->n_entries; i++)
-        if (!llm_jinja_string_is (&extras.dict->entries[i].key.string, "role"))
-          llm_jinja_dict_set (self, value.dict, extras.dict->entries[i].key,
-                              extras.dict->entries[i].value);
+      for (guint i = 0; i < extras->n_entries; i++)
+        if (!llm_jinja_string_is (&extras->entries[i].key.string, "role"))
+          llm_jinja_dict_set (self, value.dict, extras->entries[i].key, extras->entries[i].value);
     }
   return value;
 }
@@ -156,22 +166,15 @@ static void
 set_members (LlmJinja            *self,
              const LlmJinjaInput *input)
 {
-  LlmJinjaValue members;
+  const LlmJinjaDict *members;
 
   if (input->members == NULL)
     return;
-  if (!llm_jinja_read_json (self, input->members, input->members_origin, &members)
-      || members.type != LLM_JINJA_DICT)
-    {
-      self->has_raised = TRUE;
-      llm_jinja_fail (self, "the variables of the call are no JSON object");
-    }
-  for (guint i = 0; i < members.dict->n_entries; i++)
-    {
-      const LlmJinjaString *key = &members.dict->entries[i].key.string;
-
-      set_global (self, llm_jinja_copy (self, key), members.dict->entries[i].value);
-    }
+  members = read_object (self, input->members, input->members_origin,
+                         "the variables of the call are no JSON object");
+  for (guint i = 0; i < members->n_entries; i++)
+    set_global (self, llm_jinja_copy (self, &members->entries[i].key.string),
+                members->entries[i].value);
 }
 
 static void

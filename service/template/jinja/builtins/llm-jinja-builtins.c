@@ -40,9 +40,9 @@ static const char *
 get_refused (const LlmJinjaValue *value)
 {
   if (value->type == LLM_JINJA_STRING)
-    return " casefold center encode expandtabs format_map index isalnum isalpha isascii isdecimal"
-           " isidentifier islower isnumeric isprintable isspace istitle isupper ljust maketrans"
-           " rindex rjust swapcase translate zfill ";
+    return " casefold center count encode expandtabs format_map index isalnum isalpha isascii isdecimal isdigit"
+           " isidentifier islower isnumeric isprintable isspace istitle isupper ljust maketrans partition"
+           " rindex rjust rpartition swapcase translate zfill ";
   if (value->type == LLM_JINJA_DICT)
     return " clear copy fromkeys pop popitem setdefault update ";
   if (value->type == LLM_JINJA_LIST)

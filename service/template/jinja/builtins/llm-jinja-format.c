@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* str.format() with fields without a format of their own, and the operator %: numbers with sign,
- * width and precision, texts as they are. Other fields are refused. */
+/* str.format() with fields without a format of their own, and the operator % with its plain
+ * fields. Others are refused. */
 
 #include "template/jinja/builtins/llm-jinja-builtins.h"
 
 #include <math.h>
 #include <string.h>
-
-#define MAX_EXACT 9e15
 
 typedef struct
 {
@@ -109,68 +107,22 @@ llm_jinja_format (LlmJinja     *self,
 
 /* --- % --- */
 
-G_NORETURN static void
-fail_field (Reader *self)
-{
-  llm_jinja_fail (self->jinja, "this field of “%%” is not supported: numbers have %%d or %%.2f with a"
-                  " sign and up to three digits of width and precision, texts %%s");
-}
-
-/* Moves at most @max characters of @set behind @flags. */
+/* %f with @n_digits behind the point, -1: as many as printf() has. */
 static void
-take_flags (Reader     *self,
-            char       *flags,
-            const char *set,
-            guint       max)
+add_float (Reader              *self,
+           int                  n_digits,
+           const LlmJinjaValue *value)
 {
-  gsize n = strlen (flags);
+  char format[8] = "%f", digits[400];
 
-  for (; max > 0 && peek (self) != '\0' && strchr (set, peek (self)) != NULL; max--)
-    flags[n++] = self->format->bytes[self->at++];
-  flags[n] = '\0';
-}
-
-/* What printf() takes between “%” and the type. */
-static void
-read_flags (Reader *self,
-            char    flags[16])
-{
-  strcpy (flags, "%");
-  take_flags (self, flags, "-+0", 3);
-  take_flags (self, flags, "0123456789", 3);
-  take_flags (self, flags, ".", 1);
-  if (flags[strlen (flags) - 1] == '.')
-    take_flags (self, flags, "0123456789", 3);
-}
-
-/* Whole numbers with a width are printed as doubles, which have all of them up to MAX_EXACT. */
-static void
-add_number (Reader              *self,
-            const char          *flags,
-            gboolean             is_float,
-            const LlmJinjaValue *value)
-{
-  char digits[1400], format[24];
-  double number;
-
-  if (!llm_jinja_is_number (value))
-    llm_jinja_fail (self->jinja, "a value of type %s can't be formatted as a number",
-                    llm_jinja_type_name (value));
-  number = llm_jinja_get_number (value);
-  if (!is_float && value->type == LLM_JINJA_FLOAT)
-    llm_jinja_fail (self->jinja, "a float can't be formatted as an integer here");
-  if (is_float ? !isfinite (number) : flags[1] == '\0')
+  if (!isfinite (llm_jinja_get_number (value)))
     {
-      LlmJinjaValue whole = is_float ? *value : llm_jinja_int (
-        llm_jinja_need_int (self->jinja, "%", value), value->origin);
-
-      add_text (self, &whole);
+      add_text (self, value);
       return;
     }
-  if (!is_float && (fabs (number) > MAX_EXACT || strchr (flags, '.') != NULL))
-    fail_field (self);
-  g_snprintf (format, sizeof format, "%s%s", flags, is_float ? "f" : ".0f");
-  g_ascii_formatd (digits, sizeof digits, format, number);
+  if (n_digits >= 0)
+    g_snprintf (format, sizeof format, "%%.%df", n_digits);
+  g_ascii_formatd (digits, sizeof digits, format, llm_jinja_get_number (value));
   llm_jinja_text_add_bytes (self->jinja, self->text, digits, strlen (digits), value->origin);
 }
 
@@ -178,20 +130,29 @@ static void
 add_field (Reader              *self,
            const LlmJinjaValue *value)
 {
-  char flags[16];
-  char type;
+  int n_digits = -1;
+  char type = peek (self);
 
-  read_flags (self, flags);
-  type = peek (self);
+  if (type == '.' && self->at + 2 < self->format->length)
+    {
+      n_digits = g_ascii_digit_value (self->format->bytes[self->at + 1]);
+      self->at += 2;
+      type = n_digits >= 0 && peek (self) == 'f' ? 'f' : '\0';
+    }
   self->at++;
-  if (type == 'd' || type == 'i' || type == 'f')
-    add_number (self, flags, type == 'f', value);
-  else if ((type != 's' && type != 'r') || flags[1] != '\0')
-    fail_field (self);
-  else if (type == 's')
-    add_text (self, value);
-  else
+  if (type == '\0' || strchr ("sdifr", type) == NULL)
+    llm_jinja_fail (self->jinja, "this field of “%%” is not supported; %%s, %%r, %%d, %%f and"
+                    " %%.0f to %%.9f are");
+  if ((type == 'f' && !llm_jinja_is_number (value))
+      || ((type == 'd' || type == 'i') && value->type != LLM_JINJA_INT))
+    llm_jinja_fail (self->jinja, "a value of type %s can't be written with %%%c",
+                    llm_jinja_type_name (value), type);
+  if (type == 'f')
+    add_float (self, n_digits, value);
+  else if (type == 'r')
     llm_jinja_print_repr (self->jinja, self->text, value);
+  else
+    add_text (self, value);
 }
 
 LlmJinjaValue

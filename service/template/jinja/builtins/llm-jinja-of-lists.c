@@ -13,25 +13,6 @@
 
 /* --- what “attribute” names --- */
 
-static LlmJinjaValue
-get_part (LlmJinja             *self,
-          const LlmJinjaValue  *value,
-          const LlmJinjaString *part)
-{
-  LlmJinjaValue key = { .type = LLM_JINJA_STRING, .string = *part };
-  gint64 index = 0;
-  gboolean is_index = part->length > 0 && part->length < 10;
-
-  for (gsize i = 0; i < part->length && is_index; i++)
-    {
-      is_index = g_ascii_isdigit (part->bytes[i]);
-      index = index * 10 + (part->bytes[i] - '0');
-    }
-  if (is_index)
-    key = llm_jinja_int (index, 0);
-  return llm_jinja_get_item (self, value, &key);
-}
-
 /* Names and indexes with dots between them; where nothing is named, @value itself. */
 static LlmJinjaValue
 get_path (LlmJinja            *self,
@@ -48,13 +29,16 @@ get_path (LlmJinja            *self,
   llm_jinja_need_string (self, "attribute", attribute);
   for (gsize start = 0, end; start <= path->length; start = end + 1)
     {
-      LlmJinjaValue part;
+      LlmJinjaValue key;
+      const char *name;
 
-      end = start;
-      while (end < path->length && path->bytes[end] != '.')
+      for (end = start; end < path->length && path->bytes[end] != '.';)
         end++;
-      part = llm_jinja_string_cut (path, start, end);
-      at = get_part (self, &at, &part.string);
+      key = llm_jinja_string_cut (path, start, end);
+      name = llm_jinja_copy (self, &key.string);
+      if (*name != '\0' && strspn (name, "0123456789") == end - start)
+        key = llm_jinja_int (g_ascii_strtoll (name, NULL, 10), 0);
+      at = llm_jinja_get_item (self, &at, &key);
     }
   return at;
 }

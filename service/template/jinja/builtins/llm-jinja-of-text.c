@@ -114,21 +114,13 @@ static LlmJinjaValue
 run_has_end (LlmJinja     *self,
              LlmJinjaCall *call)
 {
-  LlmJinjaValue bounds[3] = { call->arg[1], call->arg[2], llm_jinja_none () };
-  LlmJinjaValue range = call->subject;
-  const LlmJinjaList *parts;
+  const LlmJinjaValue *asked = &call->arg[0];
   gboolean is_so = FALSE;
 
-  for (guint i = 0; i < 2; i++)
-    if (!llm_jinja_arg_given (&bounds[i]))
-      bounds[i] = llm_jinja_none ();
-  if (bounds[0].type != LLM_JINJA_NONE || bounds[1].type != LLM_JINJA_NONE)
-    range = llm_jinja_get_slice (self, &call->subject, bounds);
-  if (call->arg[0].type != LLM_JINJA_LIST || call->arg[0].list->kind != LLM_JINJA_LIST_TUPLE)
-    return llm_jinja_bool (has_end (self, &range.string, &call->arg[0], call->builtin->way));
-  parts = call->arg[0].list;
-  for (guint i = 0; !is_so && i < parts->n_items; i++)
-    is_so = has_end (self, &range.string, &parts->items[i], call->builtin->way);
+  if (asked->type != LLM_JINJA_LIST || asked->list->kind != LLM_JINJA_LIST_TUPLE)
+    return llm_jinja_bool (has_end (self, &call->subject.string, asked, call->builtin->way));
+  for (guint i = 0; !is_so && i < asked->list->n_items; i++)
+    is_so = has_end (self, &call->subject.string, &asked->list->items[i], call->builtin->way);
   return llm_jinja_bool (is_so);
 }
 
@@ -184,53 +176,13 @@ run_find (LlmJinja     *self,
           LlmJinjaCall *call)
 {
   const LlmJinjaString *string = &call->subject.string;
-  gint64 start = call->arg[1].integer;
-  gboolean is_last = call->builtin->way == AT_END;
-  LlmJinjaValue before;
-  gsize found;
-
-  if (start < 0 || (start > 0 && is_last))
-    llm_jinja_fail (self, "this start of “find” is not supported");
-  found = is_last ? llm_jinja_string_find_last (self, string, &call->arg[0].string, string->length)
-                  : llm_jinja_string_find (self, string, &call->arg[0].string,
-                                           llm_jinja_string_offset (string, (gsize) start));
-  if (found == G_MAXSIZE)
-    return llm_jinja_int (-1, 0);
-  before = llm_jinja_string_cut (string, 0, found);
-  return llm_jinja_int ((gint64) llm_jinja_string_count (&before.string), 0);
-}
-
-static LlmJinjaValue
-run_count (LlmJinja     *self,
-           LlmJinjaCall *call)
-{
   const LlmJinjaString *part = &call->arg[0].string;
-  gint64 n = 0;
+  gsize found = call->builtin->way == AT_START
+                  ? llm_jinja_string_find (self, string, part, 0)
+                  : llm_jinja_string_find_last (self, string, part, string->length);
+  LlmJinjaValue before = llm_jinja_string_cut (string, 0, MIN (found, string->length));
 
-  if (part->length == 0)
-    return llm_jinja_int ((gint64) llm_jinja_string_count (&call->subject.string) + 1, 0);
-  for (gsize at = 0;
-       (at = llm_jinja_string_find (self, &call->subject.string, part, at)) != G_MAXSIZE;
-       at += part->length)
-    n++;
-  return llm_jinja_int (n, 0);
-}
-
-static LlmJinjaValue
-run_isdigit (LlmJinja     *self,
-             LlmJinjaCall *call)
-{
-  const LlmJinjaString *string = &call->subject.string;
-  gboolean all = string->length > 0;
-
-  for (gsize at = 0; all && at < string->length;)
-    {
-      gunichar c;
-
-      at += llm_utf8_get (string->bytes + at, string->bytes + string->length, &c);
-      all = g_unichar_isdigit (c);
-    }
-  return llm_jinja_bool (all);
+  return llm_jinja_int (found == G_MAXSIZE ? -1 : (gint64) llm_jinja_string_count (&before.string), 0);
 }
 
 static LlmJinjaValue
@@ -291,27 +243,6 @@ split_words (LlmJinja             *self,
   return result;
 }
 
-/* The last @max words, and what is before them. */
-static LlmJinjaValue
-split_words_from_end (LlmJinja             *self,
-                      const LlmJinjaString *string,
-                      gint64                max)
-{
-  LlmJinjaValue words = split_words (self, string, -1);
-  guint n = words.list->n_items;
-  LlmJinjaString *last;
-
-  if (max < 0 || max >= n)
-    return words;
-  /* words are views of the string */
-  last = &words.list->items[n - 1 - (guint) max].string;
-  words.list->items += n - 1 - (guint) max;
-  words.list->n_items = words.list->n_room = (guint) max + 1;
-  *last = llm_jinja_string_cut (string, 0, (gsize) (last->bytes + last->length
-                                                    - string->bytes)).string;
-  return words;
-}
-
 static LlmJinjaValue
 split (LlmJinja             *self,
        const LlmJinjaString *string,
@@ -356,27 +287,23 @@ split_from_end (LlmJinja             *self,
   return result;
 }
 
-static void
-check_separator (LlmJinja           *self,
-                 const LlmJinjaCall *call)
-{
-  if (call->arg[0].type == LLM_JINJA_STRING && call->arg[0].string.length == 0)
-    llm_jinja_fail (self, "“%s” needs a separator that is not empty", call->builtin->name);
-}
-
 static LlmJinjaValue
 run_split (LlmJinja     *self,
            LlmJinjaCall *call)
 {
   const LlmJinjaString *string = &call->subject.string;
+  const LlmJinjaValue *separator = &call->arg[0];
   gboolean from_end = call->builtin->way == AT_END;
   gint64 max = call->arg[1].integer;
 
-  check_separator (self, call);
-  if (call->arg[0].type == LLM_JINJA_NONE)
-    return from_end ? split_words_from_end (self, string, max) : split_words (self, string, max);
-  return from_end ? split_from_end (self, string, &call->arg[0].string, max)
-                  : split (self, string, &call->arg[0].string, max);
+  if (separator->type == LLM_JINJA_NONE && from_end && max >= 0)
+    llm_jinja_fail (self, "“rsplit” with “maxsplit” needs a separator here");
+  if (separator->type == LLM_JINJA_NONE)
+    return split_words (self, string, max);
+  if (separator->string.length == 0)
+    llm_jinja_fail (self, "“%s” needs a separator that is not empty", call->builtin->name);
+  return from_end ? split_from_end (self, string, &separator->string, max)
+                  : split (self, string, &separator->string, max);
 }
 
 static gboolean
@@ -411,29 +338,6 @@ run_splitlines (LlmJinja     *self,
   if (start < string->length)
     llm_jinja_list_add (self, lines.list, llm_jinja_string_cut (string, start, string->length));
   return lines;
-}
-
-/* What is before, the separator, and what is behind it. */
-static LlmJinjaValue
-run_partition (LlmJinja     *self,
-               LlmJinjaCall *call)
-{
-  LlmJinjaValue result = llm_jinja_list_new (self, LLM_JINJA_LIST_TUPLE);
-  const LlmJinjaString *string = &call->subject.string;
-  const LlmJinjaString *separator = &call->arg[0].string;
-  gboolean from_end = call->builtin->way == AT_END;
-  gsize start, end;
-
-  check_separator (self, call);
-  start = from_end ? llm_jinja_string_find_last (self, string, separator, string->length)
-                   : llm_jinja_string_find (self, string, separator, 0);
-  end = start + separator->length;
-  if (start == G_MAXSIZE)
-    start = end = from_end ? 0 : string->length;
-  llm_jinja_list_add (self, result.list, llm_jinja_string_cut (string, 0, start));
-  llm_jinja_list_add (self, result.list, llm_jinja_string_cut (string, start, end));
-  llm_jinja_list_add (self, result.list, llm_jinja_string_cut (string, end, string->length));
-  return result;
 }
 
 /* --- indent, format --- */
@@ -481,36 +385,30 @@ run_format_percent (LlmJinja     *self,
 #define NONE { { NULL, 0, 0 } }
 #define TEXT(name) { { name, LLM_JINJA_TAKE_TEXT, 0 } }
 #define CHARS { { "chars", LLM_JINJA_TAKE_TEXT_OR_NONE, 0 } }
-#define RANGE { { "prefix", LLM_JINJA_TAKE_VALUE, 0 }, { .name = "start" }, { .name = "end" } }
-#define FIND { { "part", LLM_JINJA_TAKE_TEXT, 0 }, { "start", LLM_JINJA_TAKE_INT, 0 } }
 #define SPLIT { { "sep", LLM_JINJA_TAKE_TEXT_OR_NONE, 0 }, { "maxsplit", LLM_JINJA_TAKE_INT, -1 } }
 #define REPLACE(take) { { "old", take, 0 }, { "new", take, 0 }, { "count", LLM_JINJA_TAKE_INT, -1 } }
 
 const LlmJinjaBuiltin llm_jinja_builtins_of_text[] = {
   { "capitalize", BOTH, run_case, LLM_JINJA_CASE_CAPITAL, NONE },
-  { "count", LLM_JINJA_OF_STRING, run_count, 0, TEXT ("part") },
-  { "endswith", LLM_JINJA_OF_STRING, run_has_end, AT_END, RANGE },
-  { "find", LLM_JINJA_OF_STRING, run_find, AT_START, FIND },
+  { "endswith", LLM_JINJA_OF_STRING, run_has_end, AT_END, { { "prefix", LLM_JINJA_TAKE_VALUE, 0 } } },
+  { "find", LLM_JINJA_OF_STRING, run_find, AT_START, TEXT ("part") },
   { "format", LLM_JINJA_OF_STRING | LLM_JINJA_TAKES_ALL, llm_jinja_format, 0, NONE },
   { "format", FILTER | LLM_JINJA_TAKES_ALL, run_format_percent, 0, NONE },
   { "indent", FILTER, run_indent, 0,
     { { .name = "width" }, { .name = "first" }, { .name = "blank" } } },
-  { "isdigit", LLM_JINJA_OF_STRING, run_isdigit, 0, NONE },
   { "join", METHOD, run_join, 0, { { "items", LLM_JINJA_TAKE_VALUE, 0 } } },
   { "lower", BOTH, run_case, LLM_JINJA_CASE_LOWER, NONE },
   { "lstrip", METHOD, run_strip, AT_START, CHARS },
-  { "partition", LLM_JINJA_OF_STRING, run_partition, AT_START, TEXT ("sep") },
   { "removeprefix", METHOD, run_remove_end, AT_START, TEXT ("prefix") },
   { "removesuffix", METHOD, run_remove_end, AT_END, TEXT ("suffix") },
   { "replace", METHOD, run_replace, 0, REPLACE (LLM_JINJA_TAKE_TEXT) },
   { "replace", FILTER, run_replace_any, 0, REPLACE (LLM_JINJA_TAKE_VALUE) },
-  { "rfind", LLM_JINJA_OF_STRING, run_find, AT_END, FIND },
-  { "rpartition", LLM_JINJA_OF_STRING, run_partition, AT_END, TEXT ("sep") },
+  { "rfind", LLM_JINJA_OF_STRING, run_find, AT_END, TEXT ("part") },
   { "rsplit", LLM_JINJA_OF_STRING, run_split, AT_END, SPLIT },
   { "rstrip", METHOD, run_strip, AT_END, CHARS },
   { "split", LLM_JINJA_OF_STRING, run_split, AT_START, SPLIT },
   { "splitlines", LLM_JINJA_OF_STRING, run_splitlines, 0, NONE },
-  { "startswith", LLM_JINJA_OF_STRING, run_has_end, AT_START, RANGE },
+  { "startswith", LLM_JINJA_OF_STRING, run_has_end, AT_START, { { "prefix", LLM_JINJA_TAKE_VALUE, 0 } } },
   { "strip", METHOD, run_strip, AT_START | AT_END, CHARS },
   { "title", FILTER | LLM_JINJA_KEEPS_HTML, run_case, LLM_JINJA_CASE_TITLE, NONE },
   { "title", METHOD, run_case, LLM_JINJA_CASE_WORDS, NONE },

@@ -4,8 +4,6 @@
 
 #include "template/jinja/llm-jinja-private.h"
 
-#include <string.h>
-
 /* No method has a longer name. */
 #define MAX_METHOD_BYTES 64
 
@@ -16,6 +14,7 @@ get_by_index (LlmJinja            *self,
               const char          *name)
 {
   gint64 length;
+  gsize start;
 
   llm_jinja_charge (self, value, 1);
   if (!llm_jinja_get_length (self, value, &length)
@@ -27,12 +26,9 @@ get_by_index (LlmJinja            *self,
     return llm_jinja_undefined (name);
   if (value->type == LLM_JINJA_LIST)
     return value->list->items[index];
-  {
-    gsize start = llm_jinja_string_offset (&value->string, (gsize) index);
-    LlmJinjaValue rest = llm_jinja_string_cut (&value->string, start, value->string.length);
-
-    return llm_jinja_string_cut (&rest.string, 0, llm_jinja_string_offset (&rest.string, 1));
-  }
+  start = llm_jinja_string_offset (&value->string, (gsize) index);
+  return llm_jinja_string_cut (&value->string, start,
+                               llm_jinja_next_character (&value->string, start));
 }
 
 static void
@@ -78,6 +74,7 @@ llm_jinja_get_attribute (LlmJinja            *self,
                          const char          *name)
 {
   LlmJinjaValue *item = NULL;
+  LlmJinjaValue method;
 
   check_defined (self, value, name);
   if (value->type == LLM_JINJA_NAMESPACE)
@@ -86,12 +83,9 @@ llm_jinja_get_attribute (LlmJinja            *self,
       return item != NULL ? *item : llm_jinja_undefined (name);
     }
   /* as Python's attributes do, methods come first */
-  {
-    LlmJinjaValue method = llm_jinja_find_method (self, value, name);
-
-    if (method.type != LLM_JINJA_UNDEFINED)
-      return method;
-  }
+  method = llm_jinja_find_method (self, value, name);
+  if (method.type != LLM_JINJA_UNDEFINED)
+    return method;
   if (value->type == LLM_JINJA_DICT)
     item = llm_jinja_dict_get_name (self, value->dict, name);
   return item != NULL ? *item : llm_jinja_undefined (name);

@@ -7,28 +7,14 @@
 
 static LlmJinjaValue *
 evaluate_items (LlmJinja            *self,
-                const LlmJinjaNodes *items,
-                guint                n_more)
+                const LlmJinjaNodes *items)
 {
-  LlmJinjaValue *values = llm_jinja_alloc (self, (items->n_items + n_more) * sizeof *values);
+  LlmJinjaValue *values = llm_jinja_alloc (self, items->n_items * sizeof *values);
 
   for (guint i = 0; i < items->n_items; i++)
     values[i] = items->items[i] != NULL ? llm_jinja_evaluate (self, items->items[i])
                                         : llm_jinja_none ();
   return values;
-}
-
-/* @caller (nullable): one more, with the name of that function. */
-static const char **
-copy_names (LlmJinja           *self,
-            const LlmJinjaArgs *args,
-            guint               n_more)
-{
-  const char **names = llm_jinja_alloc (self, (args->n_names + n_more) * sizeof *names);
-
-  for (guint i = 0; i < args->n_names; i++)
-    names[i] = args->names[i];
-  return names;
 }
 
 /* Names are compared by address. One that the template does not have is none of its parameters. */
@@ -62,7 +48,10 @@ spread_args (LlmJinja           *self,
   llm_jinja_step (self, more->n_items + dict.dict->n_entries);
   all.values = llm_jinja_alloc (self, (args->n_values + more->n_items + dict.dict->n_entries + 1)
                                         * sizeof *all.values);
-  all.names = copy_names (self, args, dict.dict->n_entries + 1);
+  all.names = llm_jinja_alloc (self, (args->n_names + dict.dict->n_entries + 1)
+                                       * sizeof *all.names);
+  if (args->n_names > 0)
+    memcpy (all.names, args->names, args->n_names * sizeof *all.names);
   for (guint i = 0; i < n_positions; i++)
     all.values[all.n_values++] = args->values[i];
   for (guint i = 0; i < more->n_items; i++)
@@ -86,14 +75,12 @@ evaluate_args (LlmJinja            *self,
                const LlmJinjaNode  *node,
                const LlmJinjaValue *caller)
 {
-  LlmJinjaArgs args = { .values = evaluate_items (self, &node->items, caller != NULL),
+  LlmJinjaArgs args = { .values = evaluate_items (self, &node->items),
                         .n_values = node->items.n_items,
                         .names = node->names, .n_names = node->n_names };
 
-  if (node->b != NULL || node->c != NULL)
+  if (node->b != NULL || node->c != NULL || caller != NULL)
     args = spread_args (self, node, &args);
-  else if (caller != NULL)
-    args.names = copy_names (self, &args, 1);
   if (caller == NULL)
     return args;
   args.names[args.n_names++] = caller->function->name;
@@ -261,7 +248,7 @@ evaluate_here (LlmJinja           *self,
       return llm_jinja_get_item (self, &a, &b);
     case LLM_JINJA_NODE_SLICE:
       a = llm_jinja_evaluate (self, node->a);
-      return llm_jinja_get_slice (self, &a, evaluate_items (self, &node->items, 0));
+      return llm_jinja_get_slice (self, &a, evaluate_items (self, &node->items));
     case LLM_JINJA_NODE_CALL:
       return llm_jinja_evaluate_call (self, node, NULL);
     case LLM_JINJA_NODE_FILTER:
@@ -282,7 +269,7 @@ evaluate_here (LlmJinja           *self,
       self->at = node->at;
       return llm_jinja_calculate (self, node->op, &a, &b);
     case LLM_JINJA_NODE_CONCAT:
-      return llm_jinja_concat (self, evaluate_items (self, &node->items, 0), node->items.n_items);
+      return llm_jinja_concat (self, evaluate_items (self, &node->items), node->items.n_items);
     case LLM_JINJA_NODE_COMPARE:
       return evaluate_compare (self, node);
     case LLM_JINJA_NODE_IF_ELSE:

@@ -4,8 +4,6 @@
 
 #include "template/jinja/llm-jinja-private.h"
 
-#include <string.h>
-
 static void
 output (LlmJinja            *self,
         const LlmJinjaValue *value)
@@ -106,7 +104,26 @@ bind_rest (LlmJinja           *self,
                     rest->names.dict->entries[0].key.string.bytes);
 }
 
-/* Each parameter has its argument, its default, or is undefined. */
+/* A parameter has its argument, its default, or is undefined. */
+static LlmJinjaValue
+take_parameter (LlmJinja           *self,
+                const LlmJinjaNode *node,
+                const LlmJinjaArgs *args,
+                guint               index)
+{
+  guint first_default = node->n_names - node->items.n_items;
+  guint n_positions = args->n_values - args->n_names;
+
+  if (index < n_positions)
+    return args->values[index];
+  for (guint n = 0; n < args->n_names; n++)
+    if (args->names[n] == node->names[index])
+      return args->values[n_positions + n];
+  return index >= first_default
+           ? llm_jinja_evaluate (self, node->items.items[index - first_default])
+           : llm_jinja_undefined (node->names[index]);
+}
+
 static void
 bind (LlmJinja           *self,
       const LlmJinjaNode *node,
@@ -114,7 +131,6 @@ bind (LlmJinja           *self,
       const LlmJinjaArgs *args)
 {
   guint n_positions = args->n_values - args->n_names;
-  guint first_default = node->n_names - node->items.n_items;
   Rest rest = { llm_jinja_list_new (self, LLM_JINJA_LIST_TUPLE), llm_jinja_dict_new (self) };
 
   for (guint i = node->n_names; i < n_positions; i++)
@@ -138,22 +154,7 @@ bind (LlmJinja           *self,
   bind_rest (self, node, scope, &rest);
 
   for (guint i = 0; i < node->n_names; i++)
-    {
-      LlmJinjaValue value = llm_jinja_undefined (node->names[i]);
-      gboolean is_given = i < n_positions;
-
-      if (is_given)
-        value = args->values[i];
-      for (guint n = 0; n < args->n_names; n++)
-        if (args->names[n] == node->names[i])
-          {
-            value = args->values[n_positions + n];
-            is_given = TRUE;
-          }
-      if (!is_given && i >= first_default)
-        value = llm_jinja_evaluate (self, node->items.items[i - first_default]);
-      llm_jinja_scope_set (self, scope, node->names[i], value);
-    }
+    llm_jinja_scope_set (self, scope, node->names[i], take_parameter (self, node, args, i));
 }
 
 LlmJinjaValue

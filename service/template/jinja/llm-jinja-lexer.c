@@ -161,6 +161,21 @@ lex_comment (Lexer *self,
   end_tag (self, at + 2, sign, TRUE);
 }
 
+/* The end of “{% raw” or “{% endraw”. */
+static void
+end_word_tag (Lexer    *self,
+              gsize     at,
+              gboolean  trims_newline)
+{
+  at = skip_spaces (self, at);
+  if (has_at (self, at, "-%}") || (trims_newline && has_at (self, at, "+%}")))
+    end_tag (self, at + 3, self->text[at], trims_newline);
+  else if (has_at (self, at, "%}"))
+    end_tag (self, at + 2, 0, trims_newline);
+  else
+    fail_at (self, at, "this tag has no end");
+}
+
 /* “{% raw %}” ends at @at. */
 static void
 lex_raw (Lexer *self,
@@ -170,26 +185,13 @@ lex_raw (Lexer *self,
   char sign;
   gsize after;
 
-  at = skip_spaces (self, at);
-  if (has_at (self, at, "-%}"))
-    end_tag (self, at + 3, '-', FALSE);
-  else if (has_at (self, at, "%}"))
-    end_tag (self, at + 2, 0, FALSE);
-  else
-    fail_at (self, start, "this “raw” tag has no end");
-
+  end_word_tag (self, at, FALSE);
   for (at = self->at; at < self->end; at++)
     {
       if (!read_word_tag (self, at, "endraw", &sign, &after))
         continue;
       add_data (self, at, sign, FALSE);
-      at = skip_spaces (self, after);
-      if (has_at (self, at, "-%}") || has_at (self, at, "+%}"))
-        end_tag (self, at + 3, self->text[at], TRUE);
-      else if (has_at (self, at, "%}"))
-        end_tag (self, at + 2, 0, TRUE);
-      else
-        fail_at (self, at, "this “endraw” tag has no end");
+      end_word_tag (self, after, TRUE);
       return;
     }
   fail_at (self, start, "“raw” has no “endraw”");
@@ -219,15 +221,8 @@ add_escape (Lexer *self,
         (*at)++;
         return;
       }
-  if (c >= '0' && c <= '7')
-    {
-      for (guint i = 0; i < 3 && self->text[*at] >= '0' && self->text[*at] <= '7'; i++)
-        code = code * 8 + (gunichar) (self->text[(*at)++] - '0');
-      *n += (gsize) g_unichar_to_utf8 (code, out + *n);
-      return;
-    }
-  if (c == 'N')
-    fail_at (self, *at, "characters by name in a string are not supported");
+  if (c == 'N' || g_ascii_isdigit (c))
+    fail_at (self, *at, "octal characters and those by name are not supported in a string");
   if (n_digits == 0)
     {
       out[(*n)++] = '\\';

@@ -5,8 +5,6 @@
 
 #include "template/jinja/llm-jinja-private.h"
 
-#include <string.h>
-
 struct _LlmJinjaLoop
 {
   const LlmJinjaNode *node;

@@ -6,7 +6,6 @@
 #include "template/jinja/llm-jinja-private.h"
 
 #include <math.h>
-#include <string.h>
 
 static LlmJinjaOrigin
 get_origin (const LlmJinjaValue *a,
@@ -125,10 +124,8 @@ add_lists (LlmJinja            *self,
   LlmJinjaValue result = llm_jinja_list_new (self, a->list->kind);
 
   result.origin = get_origin (a, b);
-  for (guint i = 0; i < a->list->n_items; i++)
-    llm_jinja_list_add (self, result.list, a->list->items[i]);
-  for (guint i = 0; i < b->list->n_items; i++)
-    llm_jinja_list_add (self, result.list, b->list->items[i]);
+  llm_jinja_list_add_all (self, result.list, a->list);
+  llm_jinja_list_add_all (self, result.list, b->list);
   return result;
 }
 
@@ -171,8 +168,7 @@ repeat (LlmJinja            *self,
   result = llm_jinja_list_new (self, value->list->kind);
   result.origin = value->origin;
   for (; n > 0 && value->list->n_items > 0; n--)
-    for (guint i = 0; i < value->list->n_items; i++)
-      llm_jinja_list_add (self, result.list, value->list->items[i]);
+    llm_jinja_list_add_all (self, result.list, value->list);
   return result;
 }
 

@@ -6,8 +6,6 @@
 
 #include "template/jinja/llm-jinja-parse.h"
 
-#include <string.h>
-
 /* Of operators, filters, attributes and calls: as many as Python takes, and no more than can be
  * evaluated. */
 #define MAX_CHAIN 500

@@ -4,8 +4,6 @@
 
 #include "template/jinja/llm-jinja-parse.h"
 
-#include <string.h>
-
 LlmJinjaNode *
 llm_jinja_node_new (LlmJinjaParser  *self,
                     LlmJinjaNodeKind kind)

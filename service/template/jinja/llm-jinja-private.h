@@ -28,16 +28,8 @@ typedef struct _LlmJinjaLoop LlmJinjaLoop;
 
 typedef enum
 {
-  LLM_JINJA_UNDEFINED,
-  LLM_JINJA_NONE,
-  LLM_JINJA_BOOL,
-  LLM_JINJA_INT,
-  LLM_JINJA_FLOAT,
-  LLM_JINJA_STRING,
-  LLM_JINJA_LIST,
-  LLM_JINJA_DICT,
-  LLM_JINJA_NAMESPACE,
-  LLM_JINJA_FUNCTION,
+  LLM_JINJA_UNDEFINED, LLM_JINJA_NONE, LLM_JINJA_BOOL, LLM_JINJA_INT, LLM_JINJA_FLOAT,
+  LLM_JINJA_STRING, LLM_JINJA_LIST, LLM_JINJA_DICT, LLM_JINJA_NAMESPACE, LLM_JINJA_FUNCTION,
 } LlmJinjaType;
 
 /* Text that grows. What lies before its length never changes, so strings are views of it. */
@@ -308,6 +300,8 @@ gsize llm_jinja_string_find_last (LlmJinja *self, const LlmJinjaString *string,
                                   const LlmJinjaString *part, gsize end);
 /* In characters. */
 gsize llm_jinja_string_count (const LlmJinjaString *string);
+/* The byte behind the character at @at. */
+gsize llm_jinja_next_character (const LlmJinjaString *string, gsize at);
 /* The byte of character @index; the length where it has fewer. */
 gsize llm_jinja_string_offset (const LlmJinjaString *string, gsize index);
 /* Without characters of @set (nullable: spaces) at its ends. */
@@ -365,6 +359,7 @@ llm_jinja_get_origin (const LlmJinjaValue *value)
 
 LlmJinjaValue llm_jinja_list_new (LlmJinja *self, LlmJinjaListKind kind);
 void llm_jinja_list_add (LlmJinja *self, LlmJinjaList *list, LlmJinjaValue value);
+void llm_jinja_list_add_all (LlmJinja *self, LlmJinjaList *list, const LlmJinjaList *more);
 void llm_jinja_list_reverse (LlmJinjaList *list);
 LlmJinjaValue llm_jinja_dict_new (LlmJinja *self);
 /* (nullable), as the next. */

@@ -6,8 +6,6 @@
 
 #include "template/jinja/llm-jinja-private.h"
 
-#include <string.h>
-
 LlmJinjaScope *
 llm_jinja_scope_new (LlmJinja      *self,
                      LlmJinjaScope *parent)

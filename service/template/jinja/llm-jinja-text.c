@@ -224,18 +224,23 @@ llm_jinja_string_count (const LlmJinjaString *string)
 }
 
 gsize
+llm_jinja_next_character (const LlmJinjaString *string,
+                          gsize                 at)
+{
+  at++;
+  while (at < string->length && ((guint8) string->bytes[at] & 0xc0) == 0x80)
+    at++;
+  return at;
+}
+
+gsize
 llm_jinja_string_offset (const LlmJinjaString *string,
                          gsize                 index)
 {
   gsize at = 0;
 
-  while (index > 0 && at < string->length)
-    {
-      at++;
-      while (at < string->length && ((guint8) string->bytes[at] & 0xc0) == 0x80)
-        at++;
-      index--;
-    }
+  for (; index > 0 && at < string->length; index--)
+    at = llm_jinja_next_character (string, at);
   return at;
 }
 
@@ -289,6 +294,18 @@ llm_jinja_string_trim (const LlmJinjaString *string,
   return llm_jinja_string_cut (string, start, end);
 }
 
+static void
+add_part (LlmJinja             *self,
+          LlmJinjaText         *text,
+          const LlmJinjaString *string,
+          gsize                 start,
+          gsize                 end)
+{
+  LlmJinjaValue part = llm_jinja_string_cut (string, start, end);
+
+  llm_jinja_text_add (self, text, &part.string);
+}
+
 LlmJinjaValue
 llm_jinja_string_replace (LlmJinja             *self,
                           const LlmJinjaString *string,
@@ -297,37 +314,23 @@ llm_jinja_string_replace (LlmJinja             *self,
                           gint64                max)
 {
   LlmJinjaText *text = llm_jinja_text_new (self);
-  gsize at = 0;
+  gsize at = 0, found, next;
 
-  for (; max != 0; max -= max > 0)
+  for (; max != 0; max--)
     {
-      gsize found = llm_jinja_string_find (self, string, old, at);
-      LlmJinjaValue before;
-
+      found = llm_jinja_string_find (self, string, old, at);
       if (found == G_MAXSIZE)
         break;
-      before = llm_jinja_string_cut (string, at, found);
-      llm_jinja_text_add (self, text, &before.string);
+      add_part (self, text, string, at, found);
       llm_jinja_text_add (self, text, with);
       at = found + old->length;
-      if (old->length == 0)
-        {
-          /* between all characters */
-          LlmJinjaValue rest = llm_jinja_string_cut (string, at, string->length);
-          LlmJinjaValue character;
-
-          if (rest.string.length == 0)
-            break;
-          character = llm_jinja_string_cut (&rest.string, 0,
-                                            llm_jinja_string_offset (&rest.string, 1));
-          llm_jinja_text_add (self, text, &character.string);
-          at += character.string.length;
-        }
+      if (old->length == 0 && at == string->length)
+        break;
+      /* nothing is found before each character, and at the end */
+      next = old->length == 0 ? llm_jinja_next_character (string, at) : at;
+      add_part (self, text, string, at, next);
+      at = next;
     }
-  {
-    LlmJinjaValue rest = llm_jinja_string_cut (string, at, string->length);
-
-    llm_jinja_text_add (self, text, &rest.string);
-  }
+  add_part (self, text, string, at, string->length);
   return llm_jinja_text_end (text);
 }

@@ -32,6 +32,18 @@ llm_jinja_list_add (LlmJinja      *self,
   list->items[list->n_items++] = value;
 }
 
+/* @more may be the list itself. */
+void
+llm_jinja_list_add_all (LlmJinja           *self,
+                        LlmJinjaList       *list,
+                        const LlmJinjaList *more)
+{
+  guint n = more->n_items;
+
+  for (guint i = 0; i < n; i++)
+    llm_jinja_list_add (self, list, more->items[i]);
+}
+
 void
 llm_jinja_list_reverse (LlmJinjaList *list)
 {
@@ -437,11 +449,10 @@ llm_jinja_iterate (LlmJinja            *self,
     {
       for (gsize at = 0; at < value->string.length;)
         {
-          LlmJinjaValue rest = llm_jinja_string_cut (&value->string, at, value->string.length);
-          gsize n = llm_jinja_string_offset (&rest.string, 1);
+          gsize next = llm_jinja_next_character (&value->string, at);
 
-          llm_jinja_list_add (self, result.list, llm_jinja_string_cut (&rest.string, 0, n));
-          at += n;
+          llm_jinja_list_add (self, result.list, llm_jinja_string_cut (&value->string, at, next));
+          at = next;
         }
     }
   else if (value->type != LLM_JINJA_UNDEFINED)

@@ -69,11 +69,9 @@ static LlmJinjaValue
 run_list (LlmJinja     *self,
           LlmJinjaCall *call)
 {
-  const LlmJinjaList *over = llm_jinja_iterate (self, &call->subject);
   LlmJinjaValue result = llm_jinja_list_new (self, LLM_JINJA_LIST_LIST);
 
-  for (guint i = 0; i < over->n_items; i++)
-    llm_jinja_list_add (self, result.list, over->items[i]);
+  llm_jinja_list_add_all (self, result.list, llm_jinja_iterate (self, &call->subject));
   result.origin = call->subject.origin;
   return result;
 }

@@ -139,35 +139,22 @@ run_abs (LlmJinja     *self,
   return llm_jinja_int (ABS (integer), subject->origin);
 }
 
-/* Half of the last digit goes as it is written, which is how Python rounds. */
+/* As %.f of printf() rounds, which is how Python does. */
 static LlmJinjaValue
 run_round (LlmJinja     *self,
            LlmJinjaCall *call)
 {
   const LlmJinjaValue *subject = &call->subject;
   gint64 precision = call->arg[0].integer;
-  double scale = pow (10, (double) precision);
-  double number;
   char format[16], digits[400];
 
-  if (!llm_jinja_is_number (subject))
-    llm_jinja_fail (self, "“round” needs a number");
   if (precision < 0 || precision > 15)
     llm_jinja_fail (self, "“round” to fewer than 0 or more than 15 digits is not supported");
-  number = llm_jinja_get_number (subject);
-  if (call->arg[1].type == LLM_JINJA_NONE || llm_jinja_string_is (&call->arg[1].string, "common"))
-    {
-      if (subject->type != LLM_JINJA_FLOAT)
-        return llm_jinja_int (llm_jinja_need_int (self, "round", subject), subject->origin);
-      g_snprintf (format, sizeof format, "%%.%df", (int) precision);
-      g_ascii_formatd (digits, sizeof digits, format, number);
-      return llm_jinja_float (g_ascii_strtod (digits, NULL), subject->origin);
-    }
-  if (llm_jinja_string_is (&call->arg[1].string, "ceil"))
-    return llm_jinja_float (ceil (number * scale) / scale, subject->origin);
-  if (llm_jinja_string_is (&call->arg[1].string, "floor"))
-    return llm_jinja_float (floor (number * scale) / scale, subject->origin);
-  llm_jinja_fail (self, "“round” has the methods common, ceil and floor");
+  if (subject->type != LLM_JINJA_FLOAT)
+    return llm_jinja_int (llm_jinja_need_int (self, "round", subject), subject->origin);
+  g_snprintf (format, sizeof format, "%%.%df", (int) precision);
+  g_ascii_formatd (digits, sizeof digits, format, subject->number);
+  return llm_jinja_float (g_ascii_strtod (digits, NULL), subject->origin);
 }
 
 /* --- JSON --- */
@@ -227,8 +214,7 @@ const LlmJinjaBuiltin llm_jinja_builtins_of_values[] = {
   { "int", FILTER, run_int, 0, { { .name = "default" },
                                  { "base", LLM_JINJA_TAKE_INT, 10 } } },
   { "length", FILTER, run_length, 0, NONE },
-  { "round", FILTER, run_round, 0, { { "precision", LLM_JINJA_TAKE_INT, 0 },
-                                     { "method", LLM_JINJA_TAKE_TEXT_OR_NONE, 0 } } },
+  { "round", FILTER, run_round, 0, { { "precision", LLM_JINJA_TAKE_INT, 0 } } },
   { "safe", AS_TEXT, run_safe, 0, NONE },
   { "string", AS_TEXT, run_string, 0, NONE },
   { "tojson", FILTER, run_tojson, 0, { { .name = "ensure_ascii" }, { .name = "indent" },

@@ -9,18 +9,10 @@
 /* What tests of types tell apart, a bit each. */
 enum
 {
-  UNDEFINED = 1 << 0,
-  NONE = 1 << 1,
-  TRUE_BOOL = 1 << 2,
-  FALSE_BOOL = 1 << 3,
-  INTEGER = 1 << 4,
-  FLOAT = 1 << 5,
-  STRING = 1 << 6,
-  LIST = 1 << 7,
-  VIEW = 1 << 8,            /* a list that has no indexes */
-  DICT = 1 << 9,
-  NAMESPACE = 1 << 10,
-  FUNCTION = 1 << 11,
+  UNDEFINED = 1 << 0, NONE = 1 << 1, TRUE_BOOL = 1 << 2, FALSE_BOOL = 1 << 3, INTEGER = 1 << 4,
+  FLOAT = 1 << 5, STRING = 1 << 6, LIST = 1 << 7, DICT = 1 << 8, NAMESPACE = 1 << 9,
+  FUNCTION = 1 << 10,
+  VIEW = 1 << 11,           /* a list that has no indexes */
 };
 
 static guint
@@ -46,39 +38,13 @@ static const struct
   const char *name;
   guint kinds;
 } of_types[] = {
-  { "boolean", TRUE_BOOL | FALSE_BOOL },
-  { "callable", FUNCTION | UNDEFINED },
-  { "defined", ~(guint) UNDEFINED },
-  { "false", FALSE_BOOL },
-  { "float", FLOAT },
-  { "integer", INTEGER },
-  { "iterable", STRING | LIST | VIEW | DICT | UNDEFINED },
-  { "mapping", DICT },
-  { "none", NONE },
-  { "number", TRUE_BOOL | FALSE_BOOL | INTEGER | FLOAT },
-  { "sequence", STRING | LIST | DICT | UNDEFINED },
-  { "string", STRING },
-  { "true", TRUE_BOOL },
+  { "boolean", TRUE_BOOL | FALSE_BOOL }, { "callable", FUNCTION | UNDEFINED },
+  { "defined", ~(guint) UNDEFINED }, { "false", FALSE_BOOL }, { "float", FLOAT },
+  { "integer", INTEGER }, { "iterable", STRING | LIST | VIEW | DICT | UNDEFINED },
+  { "mapping", DICT }, { "none", NONE }, { "number", TRUE_BOOL | FALSE_BOOL | INTEGER | FLOAT },
+  { "sequence", STRING | LIST | DICT | UNDEFINED }, { "string", STRING }, { "true", TRUE_BOOL },
   { "undefined", UNDEFINED },
 };
-
-/* “is” of Python, where two values can be told apart. */
-static gboolean
-is_same (LlmJinja            *self,
-         const LlmJinjaValue *a,
-         const LlmJinjaValue *b)
-{
-  if (a->type != b->type)
-    return FALSE;
-  if (a->type == LLM_JINJA_LIST)
-    return a->list == b->list;
-  if (a->type != LLM_JINJA_NONE && a->type != LLM_JINJA_BOOL && a->type != LLM_JINJA_DICT
-      && a->type != LLM_JINJA_NAMESPACE)
-    llm_jinja_fail (self, "“sameas” is not supported for values of type %s",
-                    llm_jinja_type_name (a));
-  return a->type == LLM_JINJA_NONE
-         || (a->type == LLM_JINJA_BOOL ? a->boolean == b->boolean : a->dict == b->dict);
-}
 
 static gboolean
 is_divisible (LlmJinja            *self,
@@ -128,7 +94,6 @@ static const struct
   gboolean (*is_so) (LlmJinja *self, const LlmJinjaValue *value, const LlmJinjaValue *argument);
 } others[] = {
   { "divisibleby", 1, is_divisible }, { "even", 0, is_even }, { "odd", 0, is_odd },
-  { "sameas", 1, is_same },
 };
 
 static void

@@ -8,10 +8,7 @@
 #define MAX_METHOD_BYTES 64
 
 static LlmJinjaValue
-get_by_index (LlmJinja            *self,
-              const LlmJinjaValue *value,
-              gint64               index,
-              const char          *name)
+get_by_index (LlmJinja *self, const LlmJinjaValue *value, gint64 index, const char *name)
 {
   gint64 length;
   gsize start;
@@ -32,9 +29,7 @@ get_by_index (LlmJinja            *self,
 }
 
 static void
-check_defined (LlmJinja            *self,
-               const LlmJinjaValue *value,
-               const char          *what)
+check_defined (LlmJinja *self, const LlmJinjaValue *value, const char *what)
 {
   if (value->type == LLM_JINJA_UNDEFINED)
     llm_jinja_fail (self, "“%.60s” is undefined, so it has no “%.60s”",
@@ -42,9 +37,7 @@ check_defined (LlmJinja            *self,
 }
 
 LlmJinjaValue
-llm_jinja_get_item (LlmJinja            *self,
-                    const LlmJinjaValue *value,
-                    const LlmJinjaValue *key)
+llm_jinja_get_item (LlmJinja *self, const LlmJinjaValue *value, const LlmJinjaValue *key)
 {
   const char *name = "item";
   LlmJinjaValue *item = NULL;
@@ -69,9 +62,7 @@ llm_jinja_get_item (LlmJinja            *self,
 }
 
 LlmJinjaValue
-llm_jinja_get_attribute (LlmJinja            *self,
-                         const LlmJinjaValue *value,
-                         const char          *name)
+llm_jinja_get_attribute (LlmJinja *self, const LlmJinjaValue *value, const char *name)
 {
   LlmJinjaValue *item = NULL;
   LlmJinjaValue method;

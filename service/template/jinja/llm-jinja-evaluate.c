@@ -6,8 +6,7 @@
 
 
 static LlmJinjaValue *
-evaluate_items (LlmJinja            *self,
-                const LlmJinjaNodes *items)
+evaluate_items (LlmJinja *self, const LlmJinjaNodes *items)
 {
   LlmJinjaValue *values = llm_jinja_alloc (self, items->n_items * sizeof *values);
 
@@ -19,8 +18,7 @@ evaluate_items (LlmJinja            *self,
 
 /* Names are compared by address. One that the template does not have is none of its parameters. */
 static const char *
-find_name (LlmJinja             *self,
-           const LlmJinjaString *string)
+find_name (LlmJinja *self, const LlmJinjaString *string)
 {
   char *name = llm_jinja_copy (self, string);
   const char *known = g_hash_table_lookup (self->names, name);
@@ -31,9 +29,7 @@ find_name (LlmJinja             *self,
 /* @args with those of the list behind the other ones without a name, and those of the dict behind
  * all. There is room for one more. */
 static LlmJinjaArgs
-spread_args (LlmJinja           *self,
-             const LlmJinjaNode *node,
-             const LlmJinjaArgs *args)
+spread_args (LlmJinja *self, const LlmJinjaNode *node, const LlmJinjaArgs *args)
 {
   LlmJinjaValue list = node->b != NULL ? llm_jinja_evaluate (self, node->b)
                                        : llm_jinja_list_new (self, LLM_JINJA_LIST_LIST);
@@ -71,9 +67,7 @@ spread_args (LlmJinja           *self,
 }
 
 static LlmJinjaArgs
-evaluate_args (LlmJinja            *self,
-               const LlmJinjaNode  *node,
-               const LlmJinjaValue *caller)
+evaluate_args (LlmJinja *self, const LlmJinjaNode *node, const LlmJinjaValue *caller)
 {
   LlmJinjaArgs args = { .values = evaluate_items (self, &node->items),
                         .n_values = node->items.n_items,
@@ -89,9 +83,7 @@ evaluate_args (LlmJinja            *self,
 }
 
 static LlmJinjaValue
-call (LlmJinja            *self,
-      const LlmJinjaValue *function,
-      const LlmJinjaArgs  *args)
+call (LlmJinja *self, const LlmJinjaValue *function, const LlmJinjaArgs *args)
 {
   if (function->type == LLM_JINJA_UNDEFINED)
     llm_jinja_fail (self, "“%.60s” is undefined, so it can't be called",
@@ -107,9 +99,7 @@ call (LlmJinja            *self,
 }
 
 LlmJinjaValue
-llm_jinja_evaluate_call (LlmJinja            *self,
-                         const LlmJinjaNode  *node,
-                         const LlmJinjaValue *caller)
+llm_jinja_evaluate_call (LlmJinja *self, const LlmJinjaNode *node, const LlmJinjaValue *caller)
 {
   LlmJinjaValue function = llm_jinja_evaluate (self, node->a);
   LlmJinjaArgs args = evaluate_args (self, node, caller);
@@ -119,8 +109,7 @@ llm_jinja_evaluate_call (LlmJinja            *self,
 }
 
 static LlmJinjaValue
-evaluate_list (LlmJinja           *self,
-               const LlmJinjaNode *node)
+evaluate_list (LlmJinja *self, const LlmJinjaNode *node)
 {
   LlmJinjaValue list = llm_jinja_list_new (self, node->kind == LLM_JINJA_NODE_TUPLE
                                                  ? LLM_JINJA_LIST_TUPLE : LLM_JINJA_LIST_LIST);
@@ -131,8 +120,7 @@ evaluate_list (LlmJinja           *self,
 }
 
 static LlmJinjaValue
-evaluate_dict (LlmJinja           *self,
-               const LlmJinjaNode *node)
+evaluate_dict (LlmJinja *self, const LlmJinjaNode *node)
 {
   LlmJinjaValue dict = llm_jinja_dict_new (self);
 
@@ -148,8 +136,7 @@ evaluate_dict (LlmJinja           *self,
 
 /* a < b < c: what is between is evaluated once. */
 static LlmJinjaValue
-evaluate_compare (LlmJinja           *self,
-                  const LlmJinjaNode *node)
+evaluate_compare (LlmJinja *self, const LlmJinjaNode *node)
 {
   LlmJinjaValue left = llm_jinja_evaluate (self, node->items.items[0]);
 
@@ -168,8 +155,7 @@ evaluate_compare (LlmJinja           *self,
 
 /* The first that decides, or the last one. */
 static LlmJinjaValue
-evaluate_row (LlmJinja           *self,
-              const LlmJinjaNode *node)
+evaluate_row (LlmJinja *self, const LlmJinjaNode *node)
 {
   gboolean deciding = node->kind == LLM_JINJA_NODE_OR;
   LlmJinjaValue value = llm_jinja_none ();
@@ -184,8 +170,7 @@ evaluate_row (LlmJinja           *self,
 }
 
 static LlmJinjaValue
-evaluate_filter (LlmJinja           *self,
-                 const LlmJinjaNode *node)
+evaluate_filter (LlmJinja *self, const LlmJinjaNode *node)
 {
   LlmJinjaValue subject = node->a != NULL ? llm_jinja_evaluate (self, node->a) : self->hole;
   LlmJinjaArgs args = evaluate_args (self, node, NULL);
@@ -195,8 +180,7 @@ evaluate_filter (LlmJinja           *self,
 }
 
 static LlmJinjaValue
-evaluate_test (LlmJinja           *self,
-               const LlmJinjaNode *node)
+evaluate_test (LlmJinja *self, const LlmJinjaNode *node)
 {
   LlmJinjaValue subject = llm_jinja_evaluate (self, node->a);
   LlmJinjaArgs args = evaluate_args (self, node, NULL);
@@ -206,8 +190,7 @@ evaluate_test (LlmJinja           *self,
 }
 
 static LlmJinjaValue
-evaluate_sign (LlmJinja           *self,
-               const LlmJinjaNode *node)
+evaluate_sign (LlmJinja *self, const LlmJinjaNode *node)
 {
   LlmJinjaValue value = llm_jinja_evaluate (self, node->a);
   LlmJinjaValue zero = llm_jinja_int (0, 0);
@@ -219,8 +202,7 @@ evaluate_sign (LlmJinja           *self,
 }
 
 static LlmJinjaValue
-evaluate_here (LlmJinja           *self,
-               const LlmJinjaNode *node)
+evaluate_here (LlmJinja *self, const LlmJinjaNode *node)
 {
   LlmJinjaValue a, b;
 
@@ -284,8 +266,7 @@ evaluate_here (LlmJinja           *self,
 }
 
 LlmJinjaValue
-llm_jinja_evaluate (LlmJinja           *self,
-                    const LlmJinjaNode *node)
+llm_jinja_evaluate (LlmJinja *self, const LlmJinjaNode *node)
 {
   LlmJinjaValue value;
 

@@ -5,8 +5,7 @@
 #include "template/jinja/llm-jinja-private.h"
 
 static void
-output (LlmJinja            *self,
-        const LlmJinjaValue *value)
+output (LlmJinja *self, const LlmJinjaValue *value)
 {
   LlmJinjaValue text = llm_jinja_to_string (self, value);
 
@@ -17,8 +16,7 @@ output (LlmJinja            *self,
 
 /* The text of @body. */
 static LlmJinjaValue
-capture (LlmJinja            *self,
-         const LlmJinjaNodes *body)
+capture (LlmJinja *self, const LlmJinjaNodes *body)
 {
   LlmJinjaText *out = self->out;
   LlmJinjaText *text = llm_jinja_text_new (self);
@@ -34,9 +32,7 @@ capture (LlmJinja            *self,
 
 /* @chain (nullable): filters. */
 static LlmJinjaValue
-capture_filtered (LlmJinja            *self,
-                  const LlmJinjaNodes *body,
-                  const LlmJinjaNode  *chain)
+capture_filtered (LlmJinja *self, const LlmJinjaNodes *body, const LlmJinjaNode *chain)
 {
   LlmJinjaValue text = capture (self, body);
 
@@ -52,8 +48,7 @@ capture_filtered (LlmJinja            *self,
 }
 
 static void
-define_macro (LlmJinja           *self,
-              const LlmJinjaNode *node)
+define_macro (LlmJinja *self, const LlmJinjaNode *node)
 {
   LlmJinjaValue macro = llm_jinja_new_method (self, node->name, NULL, NULL);
 
@@ -63,8 +58,7 @@ define_macro (LlmJinja           *self,
 }
 
 static void
-run_call_block (LlmJinja           *self,
-                const LlmJinjaNode *node)
+run_call_block (LlmJinja *self, const LlmJinjaNode *node)
 {
   LlmJinjaValue caller = llm_jinja_new_method (self, node->name, NULL, NULL);
   LlmJinjaValue text;
@@ -85,10 +79,7 @@ typedef struct
 } Rest;
 
 static void
-bind_rest (LlmJinja           *self,
-           const LlmJinjaNode *node,
-           LlmJinjaScope      *scope,
-           const Rest         *rest)
+bind_rest (LlmJinja *self, const LlmJinjaNode *node, LlmJinjaScope *scope, const Rest *rest)
 {
   if (node->kind == LLM_JINJA_NODE_MACRO && node->op & LLM_JINJA_HAS_VARARGS)
     llm_jinja_scope_set (self, scope, g_hash_table_lookup (self->names, "varargs"),
@@ -106,10 +97,7 @@ bind_rest (LlmJinja           *self,
 
 /* A parameter has its argument, its default, or is undefined. */
 static LlmJinjaValue
-take_parameter (LlmJinja           *self,
-                const LlmJinjaNode *node,
-                const LlmJinjaArgs *args,
-                guint               index)
+take_parameter (LlmJinja *self, const LlmJinjaNode *node, const LlmJinjaArgs *args, guint index)
 {
   guint first_default = node->n_names - node->items.n_items;
   guint n_positions = args->n_values - args->n_names;
@@ -125,10 +113,7 @@ take_parameter (LlmJinja           *self,
 }
 
 static void
-bind (LlmJinja           *self,
-      const LlmJinjaNode *node,
-      LlmJinjaScope      *scope,
-      const LlmJinjaArgs *args)
+bind (LlmJinja *self, const LlmJinjaNode *node, LlmJinjaScope *scope, const LlmJinjaArgs *args)
 {
   guint n_positions = args->n_values - args->n_names;
   Rest rest = { llm_jinja_list_new (self, LLM_JINJA_LIST_TUPLE), llm_jinja_dict_new (self) };
@@ -158,9 +143,7 @@ bind (LlmJinja           *self,
 }
 
 LlmJinjaValue
-llm_jinja_run_macro (LlmJinja               *self,
-                     const LlmJinjaFunction *function,
-                     const LlmJinjaArgs     *args)
+llm_jinja_run_macro (LlmJinja *self, const LlmJinjaFunction *function, const LlmJinjaArgs *args)
 {
   LlmJinjaScope *scope = self->scope;
   LlmJinjaValue text;
@@ -177,8 +160,7 @@ llm_jinja_run_macro (LlmJinja               *self,
 /* --- statements --- */
 
 static LlmJinjaFlow
-run_in_scope (LlmJinja           *self,
-              const LlmJinjaNode *node)
+run_in_scope (LlmJinja *self, const LlmJinjaNode *node)
 {
   LlmJinjaScope *scope = self->scope;
   LlmJinjaScope *own = llm_jinja_scope_new (self, scope);
@@ -200,8 +182,7 @@ run_in_scope (LlmJinja           *self,
 }
 
 static LlmJinjaFlow
-run_if (LlmJinja           *self,
-        const LlmJinjaNode *node)
+run_if (LlmJinja *self, const LlmJinjaNode *node)
 {
   for (;;)
     {
@@ -216,8 +197,7 @@ run_if (LlmJinja           *self,
 }
 
 static LlmJinjaFlow
-execute_one (LlmJinja           *self,
-             const LlmJinjaNode *node)
+execute_one (LlmJinja *self, const LlmJinjaNode *node)
 {
   LlmJinjaValue value;
 
@@ -265,8 +245,7 @@ execute_one (LlmJinja           *self,
 }
 
 LlmJinjaFlow
-llm_jinja_execute (LlmJinja            *self,
-                   const LlmJinjaNodes *body)
+llm_jinja_execute (LlmJinja *self, const LlmJinjaNodes *body)
 {
   LlmJinjaFlow flow = LLM_JINJA_GO_ON;
 

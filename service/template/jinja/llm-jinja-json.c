@@ -29,8 +29,7 @@ skip_spaces (Reader *self)
 }
 
 static gboolean
-skip_byte (Reader *self,
-           char    byte)
+skip_byte (Reader *self, char byte)
 {
   skip_spaces (self);
   if (*self->at != byte)
@@ -40,8 +39,7 @@ skip_byte (Reader *self,
 }
 
 static gboolean
-read_hex (Reader   *self,
-          gunichar *code)
+read_hex (Reader *self, gunichar *code)
 {
   *code = 0;
   for (guint i = 0; i < 4; i++, self->at++)
@@ -55,8 +53,7 @@ read_hex (Reader   *self,
 
 /* Behind a backslash. */
 static gboolean
-read_escape (Reader       *self,
-             LlmJinjaText *text)
+read_escape (Reader *self, LlmJinjaText *text)
 {
   static const char plain[] = "\"\"\\\\//b\bf\fn\nr\rt\t";
   char buffer[6];
@@ -88,8 +85,7 @@ read_escape (Reader       *self,
 }
 
 static gboolean
-read_string (Reader        *self,
-             LlmJinjaValue *value)
+read_string (Reader *self, LlmJinjaValue *value)
 {
   LlmJinjaText *text = llm_jinja_text_new (self->jinja);
 
@@ -122,9 +118,7 @@ read_string (Reader        *self,
 /* Whether the number from @text to @end has no more digits than a double has: then it is written as
  * Python writes doubles. */
 static gboolean
-is_double (double      number,
-           const char *text,
-           const char *end)
+is_double (double number, const char *text, const char *end)
 {
   gsize n_digits = 0, n_zeros = 0;
 
@@ -150,8 +144,7 @@ skip_digits (const char **at)
 }
 
 static gboolean
-read_number (Reader        *self,
-             LlmJinjaValue *value)
+read_number (Reader *self, LlmJinjaValue *value)
 {
   const char *start = self->at;
   const char *at = start + (*start == '-');
@@ -188,8 +181,7 @@ read_number (Reader        *self,
 }
 
 static gboolean
-read_array (Reader        *self,
-            LlmJinjaValue *value)
+read_array (Reader *self, LlmJinjaValue *value)
 {
   LlmJinjaValue item;
 
@@ -208,8 +200,7 @@ read_array (Reader        *self,
 }
 
 static gboolean
-read_object (Reader        *self,
-             LlmJinjaValue *value)
+read_object (Reader *self, LlmJinjaValue *value)
 {
   LlmJinjaValue key, item;
 
@@ -228,8 +219,7 @@ read_object (Reader        *self,
 }
 
 static gboolean
-read_word (Reader        *self,
-           LlmJinjaValue *value)
+read_word (Reader *self, LlmJinjaValue *value)
 {
   static const struct { const char *name; LlmJinjaValue value; } words[] = {
     { "true", { .type = LLM_JINJA_BOOL, .boolean = TRUE } },
@@ -249,8 +239,7 @@ read_word (Reader        *self,
 }
 
 static gboolean
-read_value (Reader        *self,
-            LlmJinjaValue *value)
+read_value (Reader *self, LlmJinjaValue *value)
 {
   gboolean is_read;
 
@@ -271,10 +260,7 @@ read_value (Reader        *self,
 }
 
 gboolean
-llm_jinja_read_json (LlmJinja       *self,
-                     const char     *text,
-                     LlmJinjaOrigin  origin,
-                     LlmJinjaValue  *value)
+llm_jinja_read_json (LlmJinja *self, const char *text, LlmJinjaOrigin origin, LlmJinjaValue *value)
 {
   Reader reader = { self, text, origin };
 

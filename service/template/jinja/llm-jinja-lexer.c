@@ -25,9 +25,7 @@ typedef struct
 } Lexer;
 
 static LlmJinjaToken *
-add_token (Lexer            *self,
-           LlmJinjaTokenKind kind,
-           gsize             at)
+add_token (Lexer *self, LlmJinjaTokenKind kind, gsize at)
 {
   LlmJinjaToken *token;
 
@@ -39,18 +37,14 @@ add_token (Lexer            *self,
 }
 
 G_NORETURN static void
-fail_at (Lexer      *self,
-         gsize       at,
-         const char *reason)
+fail_at (Lexer *self, gsize at, const char *reason)
 {
   self->jinja->at = (guint32) at;
   llm_jinja_fail (self->jinja, "%s", reason);
 }
 
 static gboolean
-has_at (const Lexer *self,
-        gsize        at,
-        const char  *word)
+has_at (const Lexer *self, gsize at, const char *word)
 {
   gsize n = strlen (word);
 
@@ -58,8 +52,7 @@ has_at (const Lexer *self,
 }
 
 static gsize
-skip_spaces (const Lexer *self,
-             gsize        at)
+skip_spaces (const Lexer *self, gsize at)
 {
   while (at < self->end)
     {
@@ -81,11 +74,7 @@ is_name_byte (char c)
 
 /* Where the tag “{% word %}” at @at has its sign, and where it ends; FALSE if it is another. */
 static gboolean
-read_word_tag (const Lexer *self,
-               gsize        at,
-               const char  *word,
-               char        *sign,
-               gsize       *after_word)
+read_word_tag (const Lexer *self, gsize at, const char *word, char *sign, gsize *after_word)
 {
   if (!has_at (self, at, "{%"))
     return FALSE;
@@ -100,10 +89,7 @@ read_word_tag (const Lexer *self,
 
 /* Adds the text up to @end, where a tag with @sign begins. */
 static void
-add_data (Lexer   *self,
-          gsize    end,
-          char     sign,
-          gboolean is_variable)
+add_data (Lexer *self, gsize end, char sign, gboolean is_variable)
 {
   gsize start = self->at;
 
@@ -130,10 +116,7 @@ add_data (Lexer   *self,
 
 /* Goes behind the end of a tag, and what its sign or trim_blocks makes go. */
 static void
-end_tag (Lexer      *self,
-         gsize       at,
-         char        sign,
-         gboolean    trims_newline)
+end_tag (Lexer *self, gsize at, char sign, gboolean trims_newline)
 {
   gsize start = at;
 
@@ -146,8 +129,7 @@ end_tag (Lexer      *self,
 }
 
 static void
-lex_comment (Lexer *self,
-             gsize  start)
+lex_comment (Lexer *self, gsize start)
 {
   const char *close = memmem (self->text + start, self->end - start, "#}", 2);
   gsize at;
@@ -163,9 +145,7 @@ lex_comment (Lexer *self,
 
 /* The end of “{% raw” or “{% endraw”. */
 static void
-end_word_tag (Lexer    *self,
-              gsize     at,
-              gboolean  trims_newline)
+end_word_tag (Lexer *self, gsize at, gboolean trims_newline)
 {
   at = skip_spaces (self, at);
   if (has_at (self, at, "-%}") || (trims_newline && has_at (self, at, "+%}")))
@@ -178,9 +158,7 @@ end_word_tag (Lexer    *self,
 
 /* “{% raw %}” ends at @at. */
 static void
-lex_raw (Lexer *self,
-         gsize  start,
-         gsize  at)
+lex_raw (Lexer *self, gsize start, gsize at)
 {
   char sign;
   gsize after;
@@ -199,10 +177,7 @@ lex_raw (Lexer *self,
 
 /* Behind a backslash. Never more bytes than the source has. */
 static void
-add_escape (Lexer *self,
-            char  *out,
-            gsize *n,
-            gsize *at)
+add_escape (Lexer *self, char *out, gsize *n, gsize *at)
 {
   static const char plain[] = "n\nt\tr\rb\bf\fv\va\a\\\\''\"\"";
   char c = self->text[*at];
@@ -272,8 +247,7 @@ lex_string (Lexer *self)
 }
 
 static gsize
-skip_digits (const Lexer *self,
-             gsize        at)
+skip_digits (const Lexer *self, gsize at)
 {
   while (at < self->end && g_ascii_isdigit (self->text[at]))
     at++;
@@ -282,8 +256,7 @@ skip_digits (const Lexer *self,
 
 /* Behind the point and the exponent that follow the whole number up to @at. */
 static gsize
-skip_fraction (const Lexer *self,
-               gsize        at)
+skip_fraction (const Lexer *self, gsize at)
 {
   gsize exponent = at;
 
@@ -324,9 +297,7 @@ lex_number (Lexer *self)
 }
 
 static void
-lex_operator (Lexer *self,
-              char  *brackets,
-              guint *n_brackets)
+lex_operator (Lexer *self, char *brackets, guint *n_brackets)
 {
   static const char *const operators[] = { "//", "**", "==", "!=", ">=", "<=", "+", "-", "/", "*",
                                            "%", "~", "[", "]", "(", ")", "{", "}", ">", "<", "=",
@@ -359,9 +330,7 @@ lex_operator (Lexer *self,
 
 /* What lies between the ends of a tag, @close among them. */
 static void
-lex_tag (Lexer      *self,
-         gsize       start,
-         const char *close)
+lex_tag (Lexer *self, gsize start, const char *close)
 {
   gboolean is_block = *close == '%';
   char brackets[MAX_BRACKETS];
@@ -407,8 +376,7 @@ lex_tag (Lexer      *self,
 }
 
 LlmJinjaToken *
-llm_jinja_lex (LlmJinja *self,
-               guint    *n_tokens)
+llm_jinja_lex (LlmJinja *self, guint *n_tokens)
 {
   Lexer lexer = { .jinja = self, .text = self->source, .end = self->source_length,
                   .starts_line = TRUE };

@@ -17,9 +17,7 @@ struct _LlmJinjaLoop
 };
 
 static gboolean
-passes (LlmJinja            *self,
-        const LlmJinjaLoop  *loop,
-        const LlmJinjaValue *item)
+passes (LlmJinja *self, const LlmJinjaLoop *loop, const LlmJinjaValue *item)
 {
   LlmJinjaScope *scope = self->scope;
   LlmJinjaValue value;
@@ -35,9 +33,7 @@ passes (LlmJinja            *self,
 
 /* Whether there is an item @index. */
 static gboolean
-has_item (LlmJinja     *self,
-          LlmJinjaLoop *loop,
-          guint         index)
+has_item (LlmJinja *self, LlmJinjaLoop *loop, guint index)
 {
   while (loop->items->n_items <= index && loop->n_seen < loop->over->n_items)
     {
@@ -50,8 +46,7 @@ has_item (LlmJinja     *self,
 }
 
 static guint
-count_items (LlmJinja     *self,
-             LlmJinjaLoop *loop)
+count_items (LlmJinja *self, LlmJinjaLoop *loop)
 {
   has_item (self, loop, G_MAXUINT - 1);
   return loop->items->n_items;
@@ -59,9 +54,7 @@ count_items (LlmJinja     *self,
 
 /* @name: one that ends with 0 counts from there. */
 static LlmJinjaValue
-get_number (LlmJinja     *self,
-            LlmJinjaLoop *loop,
-            const char   *name)
+get_number (LlmJinja *self, LlmJinjaLoop *loop, const char *name)
 {
   gint64 offset = !g_str_has_suffix (name, "0");
 
@@ -73,9 +66,7 @@ get_number (LlmJinja     *self,
 }
 
 LlmJinjaValue
-llm_jinja_loop_get (LlmJinja     *self,
-                    LlmJinjaLoop *loop,
-                    const char   *name)
+llm_jinja_loop_get (LlmJinja *self, LlmJinjaLoop *loop, const char *name)
 {
   static const char *const numbers[] = { "index", "index0", "depth", "depth0", "revindex",
                                          "revindex0", NULL };
@@ -134,9 +125,7 @@ llm_jinja_run_loop (LlmJinja            *self,
 }
 
 LlmJinjaValue
-llm_jinja_loop_call (LlmJinja           *self,
-                     LlmJinjaLoop       *loop,
-                     const LlmJinjaArgs *args)
+llm_jinja_loop_call (LlmJinja *self, LlmJinjaLoop *loop, const LlmJinjaArgs *args)
 {
   LlmJinjaText *out = self->out;
   LlmJinjaText *text = llm_jinja_text_new (self);

@@ -8,17 +8,13 @@
 #include <math.h>
 
 static LlmJinjaOrigin
-get_origin (const LlmJinjaValue *a,
-            const LlmJinjaValue *b)
+get_origin (const LlmJinjaValue *a, const LlmJinjaValue *b)
 {
   return MAX (a->origin, b->origin);
 }
 
 G_NORETURN static void
-fail_types (LlmJinja            *self,
-            LlmJinjaOp           op,
-            const LlmJinjaValue *a,
-            const LlmJinjaValue *b)
+fail_types (LlmJinja *self, LlmJinjaOp op, const LlmJinjaValue *a, const LlmJinjaValue *b)
 {
   static const char *const names[] = { "", "+", "-", "*", "/", "//", "%", "**" };
 
@@ -28,10 +24,7 @@ fail_types (LlmJinja            *self,
 
 /* FALSE: it is too large. */
 static gboolean
-power (LlmJinja *self,
-       gint64    base,
-       gint64    exponent,
-       gint64   *result)
+power (LlmJinja *self, gint64 base, gint64 exponent, gint64 *result)
 {
   *result = 1;
   for (; exponent > 0; exponent--)
@@ -45,11 +38,7 @@ power (LlmJinja *self,
 
 /* What has a whole result; FALSE: it is too large. */
 static gboolean
-calculate_integers (LlmJinja   *self,
-                    LlmJinjaOp  op,
-                    gint64      a,
-                    gint64      b,
-                    gint64     *result)
+calculate_integers (LlmJinja *self, LlmJinjaOp op, gint64 a, gint64 b, gint64 *result)
 {
   if (op == LLM_JINJA_OP_ADD)
     return !__builtin_add_overflow (a, b, result);
@@ -69,9 +58,7 @@ calculate_integers (LlmJinja   *self,
 }
 
 static double
-calculate_floats (LlmJinjaOp op,
-                  double     a,
-                  double     b)
+calculate_floats (LlmJinjaOp op, double a, double b)
 {
   double rest;
 
@@ -96,10 +83,7 @@ calculate_floats (LlmJinjaOp op,
 }
 
 static LlmJinjaValue
-calculate_numbers (LlmJinja            *self,
-                   LlmJinjaOp           op,
-                   const LlmJinjaValue *a,
-                   const LlmJinjaValue *b)
+calculate_numbers (LlmJinja *self, LlmJinjaOp op, const LlmJinjaValue *a, const LlmJinjaValue *b)
 {
   double left = llm_jinja_get_number (a), right = llm_jinja_get_number (b);
   gint64 result;
@@ -117,9 +101,7 @@ calculate_numbers (LlmJinja            *self,
 }
 
 static LlmJinjaValue
-add_lists (LlmJinja            *self,
-           const LlmJinjaValue *a,
-           const LlmJinjaValue *b)
+add_lists (LlmJinja *self, const LlmJinjaValue *a, const LlmJinjaValue *b)
 {
   LlmJinjaValue result = llm_jinja_list_new (self, a->list->kind);
 
@@ -130,9 +112,7 @@ add_lists (LlmJinja            *self,
 }
 
 static LlmJinjaValue
-add_strings (LlmJinja            *self,
-             const LlmJinjaValue *a,
-             const LlmJinjaValue *b)
+add_strings (LlmJinja *self, const LlmJinjaValue *a, const LlmJinjaValue *b)
 {
   LlmJinjaValue result, left = *a, right = *b;
 
@@ -147,9 +127,7 @@ add_strings (LlmJinja            *self,
 }
 
 static LlmJinjaValue
-repeat (LlmJinja            *self,
-        const LlmJinjaValue *value,
-        gint64               n)
+repeat (LlmJinja *self, const LlmJinjaValue *value, gint64 n)
 {
   LlmJinjaText *text = llm_jinja_text_new (self);
   LlmJinjaValue result;
@@ -181,9 +159,7 @@ is_sequence (const LlmJinjaValue *value)
 
 /* @values: a tuple of them, or one. */
 static LlmJinjaValue
-format_values (LlmJinja            *self,
-               const LlmJinjaValue *format,
-               const LlmJinjaValue *values)
+format_values (LlmJinja *self, const LlmJinjaValue *format, const LlmJinjaValue *values)
 {
   gboolean is_tuple = values->type == LLM_JINJA_LIST && values->list->kind == LLM_JINJA_LIST_TUPLE;
   LlmJinjaValue value = *values;
@@ -196,10 +172,7 @@ format_values (LlmJinja            *self,
 }
 
 LlmJinjaValue
-llm_jinja_calculate (LlmJinja            *self,
-                     LlmJinjaOp           op,
-                     const LlmJinjaValue *a,
-                     const LlmJinjaValue *b)
+llm_jinja_calculate (LlmJinja *self, LlmJinjaOp op, const LlmJinjaValue *a, const LlmJinjaValue *b)
 {
   llm_jinja_step (self, 1);
   if (llm_jinja_is_number (a) && llm_jinja_is_number (b))
@@ -225,9 +198,7 @@ llm_jinja_calculate (LlmJinja            *self,
 }
 
 LlmJinjaValue
-llm_jinja_concat (LlmJinja            *self,
-                  const LlmJinjaValue *values,
-                  guint                n_values)
+llm_jinja_concat (LlmJinja *self, const LlmJinjaValue *values, guint n_values)
 {
   LlmJinjaValue result = { .type = LLM_JINJA_STRING };
 
@@ -262,11 +233,7 @@ take_bound (LlmJinja            *self,
 }
 
 static LlmJinjaValue
-slice_string (LlmJinja            *self,
-              const LlmJinjaValue *value,
-              gint64               start,
-              gint64               end,
-              gint64               step)
+slice_string (LlmJinja *self, const LlmJinjaValue *value, gint64 start, gint64 end, gint64 step)
 {
   gsize from = llm_jinja_string_offset (&value->string, (gsize) start);
   LlmJinjaValue rest = llm_jinja_string_cut (&value->string, from, value->string.length);
@@ -283,9 +250,7 @@ slice_string (LlmJinja            *self,
 }
 
 LlmJinjaValue
-llm_jinja_get_slice (LlmJinja            *self,
-                     const LlmJinjaValue *value,
-                     const LlmJinjaValue *bounds)
+llm_jinja_get_slice (LlmJinja *self, const LlmJinjaValue *value, const LlmJinjaValue *bounds)
 {
   gint64 length, step, start, end;
   LlmJinjaValue result;

@@ -11,31 +11,25 @@
 #define MAX_CHAIN 500
 
 static gboolean
-is_operator (LlmJinjaParser *self,
-             const char     *name)
+is_operator (LlmJinjaParser *self, const char *name)
 {
   return llm_jinja_parser_is (self, LLM_JINJA_TOKEN_OPERATOR, name);
 }
 
 static gboolean
-skip_operator (LlmJinjaParser *self,
-               const char     *name)
+skip_operator (LlmJinjaParser *self, const char *name)
 {
   return llm_jinja_parser_skip (self, LLM_JINJA_TOKEN_OPERATOR, name);
 }
 
 static gboolean
-is_name (LlmJinjaParser *self,
-         const char     *name)
+is_name (LlmJinjaParser *self, const char *name)
 {
   return llm_jinja_parser_is (self, LLM_JINJA_TOKEN_NAME, name);
 }
 
 static LlmJinjaNode *
-new_node (LlmJinjaParser  *self,
-          LlmJinjaNodeKind kind,
-          LlmJinjaNode    *a,
-          LlmJinjaNode    *b)
+new_node (LlmJinjaParser *self, LlmJinjaNodeKind kind, LlmJinjaNode *a, LlmJinjaNode *b)
 {
   LlmJinjaNode *node = llm_jinja_node_new (self, kind);
 
@@ -45,16 +39,13 @@ new_node (LlmJinjaParser  *self,
 }
 
 static void
-add_item (LlmJinjaParser *self,
-          LlmJinjaNode   *node,
-          LlmJinjaNode   *item)
+add_item (LlmJinjaParser *self, LlmJinjaNode *node, LlmJinjaNode *item)
 {
   llm_jinja_nodes_add (self->jinja, &node->items, item);
 }
 
 static LlmJinjaNode *
-new_const (LlmJinjaParser *self,
-           LlmJinjaValue   value)
+new_const (LlmJinjaParser *self, LlmJinjaValue value)
 {
   LlmJinjaNode *node = llm_jinja_node_new (self, LLM_JINJA_NODE_CONST);
 
@@ -66,9 +57,7 @@ new_const (LlmJinjaParser *self,
 
 /* Whether another of the items up to @close follows, behind its comma; @n were before. */
 static gboolean
-has_next (LlmJinjaParser *self,
-          const char     *close,
-          guint           n)
+has_next (LlmJinjaParser *self, const char *close, guint n)
 {
   if (skip_operator (self, close))
     return FALSE;
@@ -180,9 +169,7 @@ parse_primary (LlmJinjaParser *self)
 
 /* name=value, or a value where no name was before. */
 static void
-parse_argument (LlmJinjaParser *self,
-                LlmJinjaNode   *node,
-                guint          *n_room)
+parse_argument (LlmJinjaParser *self, LlmJinjaNode *node, guint *n_room)
 {
   if (self->token->kind == LLM_JINJA_TOKEN_NAME && self->token[1].kind == LLM_JINJA_TOKEN_OPERATOR
       && g_str_equal (self->token[1].name, "="))
@@ -200,8 +187,7 @@ parse_argument (LlmJinjaParser *self,
 }
 
 static void
-parse_arguments (LlmJinjaParser *self,
-                 LlmJinjaNode   *node)
+parse_arguments (LlmJinjaParser *self, LlmJinjaNode *node)
 {
   guint n_room = 0;
 
@@ -223,8 +209,7 @@ parse_arguments (LlmJinjaParser *self,
 
 /* a[1], a[1:2], a[:] */
 static LlmJinjaNode *
-parse_brackets (LlmJinjaParser *self,
-                LlmJinjaNode   *node)
+parse_brackets (LlmJinjaParser *self, LlmJinjaNode *node)
 {
   LlmJinjaNode *bounds[3] = { NULL };
   LlmJinjaNode *result;
@@ -251,8 +236,7 @@ parse_brackets (LlmJinjaParser *self,
 }
 
 static LlmJinjaNode *
-parse_call (LlmJinjaParser *self,
-            LlmJinjaNode   *node)
+parse_call (LlmJinjaParser *self, LlmJinjaNode *node)
 {
   LlmJinjaNode *call = new_node (self, LLM_JINJA_NODE_CALL, node, NULL);
 
@@ -261,8 +245,7 @@ parse_call (LlmJinjaParser *self,
 }
 
 static LlmJinjaNode *
-parse_postfix (LlmJinjaParser *self,
-               LlmJinjaNode   *node)
+parse_postfix (LlmJinjaParser *self, LlmJinjaNode *node)
 {
   for (guint n = 0;; n++)
     {
@@ -296,8 +279,7 @@ parse_postfix (LlmJinjaParser *self,
 }
 
 static LlmJinjaNode *
-parse_filter (LlmJinjaParser *self,
-              LlmJinjaNode   *node)
+parse_filter (LlmJinjaParser *self, LlmJinjaNode *node)
 {
   LlmJinjaNode *filter = new_node (self, LLM_JINJA_NODE_FILTER, node, NULL);
 
@@ -311,8 +293,7 @@ parse_filter (LlmJinjaParser *self,
 }
 
 static LlmJinjaNode *
-parse_test (LlmJinjaParser *self,
-            LlmJinjaNode   *node)
+parse_test (LlmJinjaParser *self, LlmJinjaNode *node)
 {
   gboolean is_negated = llm_jinja_parser_skip (self, LLM_JINJA_TOKEN_NAME, "not");
   LlmJinjaNode *test = new_node (self, LLM_JINJA_NODE_TEST, node, NULL);
@@ -343,9 +324,7 @@ parse_test (LlmJinjaParser *self,
 }
 
 LlmJinjaNode *
-llm_jinja_parse_filters (LlmJinjaParser *self,
-                         LlmJinjaNode   *node,
-                         gboolean        is_chain)
+llm_jinja_parse_filters (LlmJinjaParser *self, LlmJinjaNode *node, gboolean is_chain)
 {
   for (guint n = 0;; n++)
     {
@@ -368,8 +347,7 @@ llm_jinja_parse_filters (LlmJinjaParser *self,
 /* --- operators --- */
 
 static LlmJinjaNode *
-parse_unary (LlmJinjaParser *self,
-             gboolean        with_filters)
+parse_unary (LlmJinjaParser *self, gboolean with_filters)
 {
   LlmJinjaNode *node;
 
@@ -421,8 +399,7 @@ static const struct
 };
 
 static LlmJinjaOp
-take_operator (LlmJinjaParser *self,
-               Level           level)
+take_operator (LlmJinjaParser *self, Level level)
 {
   for (guint i = 0; i < G_N_ELEMENTS (operators); i++)
     if (operators[i].level == level && skip_operator (self, operators[i].name))
@@ -447,8 +424,7 @@ parse_concat (LlmJinjaParser *self)
 
 /* Left to right. The evaluator walks the left side in depth, so its length is limited. */
 static LlmJinjaNode *
-parse_binary (LlmJinjaParser *self,
-              Level           level)
+parse_binary (LlmJinjaParser *self, Level level)
 {
   LlmJinjaNode *left;
   LlmJinjaOp op;
@@ -531,8 +507,7 @@ parse_not (LlmJinjaParser *self)
 
 /* “a and b and c” is a row of items: it may be long. */
 static LlmJinjaNode *
-parse_row (LlmJinjaParser  *self,
-           LlmJinjaNodeKind kind)
+parse_row (LlmJinjaParser *self, LlmJinjaNodeKind kind)
 {
   gboolean is_or = kind == LLM_JINJA_NODE_OR;
   LlmJinjaNode *first = is_or ? parse_row (self, LLM_JINJA_NODE_AND) : parse_not (self);
@@ -549,8 +524,7 @@ parse_row (LlmJinjaParser  *self,
 }
 
 LlmJinjaNode *
-llm_jinja_parse_expression (LlmJinjaParser *self,
-                            gboolean        with_condition)
+llm_jinja_parse_expression (LlmJinjaParser *self, gboolean with_condition)
 {
   LlmJinjaNode *node;
 
@@ -571,8 +545,7 @@ llm_jinja_parse_expression (LlmJinjaParser *self,
 }
 
 LlmJinjaNode *
-llm_jinja_parse_tuple (LlmJinjaParser *self,
-                       gboolean        with_condition)
+llm_jinja_parse_tuple (LlmJinjaParser *self, gboolean with_condition)
 {
   LlmJinjaNode *first = llm_jinja_parse_expression (self, with_condition);
   LlmJinjaNode *tuple;

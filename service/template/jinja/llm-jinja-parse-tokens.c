@@ -5,8 +5,7 @@
 #include "template/jinja/llm-jinja-parse.h"
 
 LlmJinjaNode *
-llm_jinja_node_new (LlmJinjaParser  *self,
-                    LlmJinjaNodeKind kind)
+llm_jinja_node_new (LlmJinjaParser *self, LlmJinjaNodeKind kind)
 {
   LlmJinjaNode *node = llm_jinja_alloc (self->jinja, sizeof *node);
 
@@ -16,17 +15,13 @@ llm_jinja_node_new (LlmJinjaParser  *self,
 }
 
 gboolean
-llm_jinja_parser_is (LlmJinjaParser   *self,
-                     LlmJinjaTokenKind kind,
-                     const char       *name)
+llm_jinja_parser_is (LlmJinjaParser *self, LlmJinjaTokenKind kind, const char *name)
 {
   return self->token->kind == kind && (name == NULL || g_str_equal (self->token->name, name));
 }
 
 gboolean
-llm_jinja_parser_skip (LlmJinjaParser   *self,
-                       LlmJinjaTokenKind kind,
-                       const char       *name)
+llm_jinja_parser_skip (LlmJinjaParser *self, LlmJinjaTokenKind kind, const char *name)
 {
   if (!llm_jinja_parser_is (self, kind, name))
     return FALSE;
@@ -35,9 +30,7 @@ llm_jinja_parser_skip (LlmJinjaParser   *self,
 }
 
 void
-llm_jinja_parser_fail (LlmJinjaParser *self,
-                       const char     *format,
-                       ...)
+llm_jinja_parser_fail (LlmJinjaParser *self, const char *format, ...)
 {
   static const char *const kinds[] = { "the end of the template", "text", "“{{”", "“}}”", "“{%”",
                                        "“%}”", NULL, "a string", "a number", "a number", NULL };
@@ -56,9 +49,7 @@ llm_jinja_parser_fail (LlmJinjaParser *self,
 }
 
 void
-llm_jinja_parser_expect (LlmJinjaParser   *self,
-                         LlmJinjaTokenKind kind,
-                         const char       *name)
+llm_jinja_parser_expect (LlmJinjaParser *self, LlmJinjaTokenKind kind, const char *name)
 {
   if (llm_jinja_parser_skip (self, kind, name))
     return;

@@ -11,18 +11,14 @@
 #include "tokenizer/llm-utf8.h"
 
 static void
-add (LlmJinja      *self,
-     LlmJinjaText  *text,
-     const char    *bytes,
-     LlmJinjaOrigin origin)
+add (LlmJinja *self, LlmJinjaText *text, const char *bytes, LlmJinjaOrigin origin)
 {
   llm_jinja_text_add_bytes (self, text, bytes, strlen (bytes), origin);
 }
 
 /* The fewest digits that read back as @number; an exponent below 1e-4 and from 1e16 on. */
 static void
-format_float (double number,
-              char   out[40])
+format_float (double number, char out[40])
 {
   char format[8];
   char *exponent;
@@ -60,8 +56,7 @@ typedef struct
 static void print (Printer *self, const LlmJinjaValue *value);
 
 static void
-print_scalar (Printer             *self,
-              const LlmJinjaValue *value)
+print_scalar (Printer *self, const LlmJinjaValue *value)
 {
   gboolean is_json = self->style != NULL;
   char buffer[40];
@@ -86,9 +81,7 @@ print_scalar (Printer             *self,
 
 /* What stands for @c; empty: itself. */
 static void
-escape_python (gunichar c,
-               char     quote,
-               char     escape[16])
+escape_python (gunichar c, char quote, char escape[16])
 {
   if (c == '\\' || c == (gunichar) quote)
     g_snprintf (escape, 16, "\\%c", (char) c);
@@ -99,9 +92,7 @@ escape_python (gunichar c,
 }
 
 static void
-escape_json (gunichar c,
-             gboolean is_ascii,
-             char     escape[16])
+escape_json (gunichar c, gboolean is_ascii, char escape[16])
 {
   static const char plain[] = "\"\\\n\r\t\f\b", letters[] = "\"\\nrtfb";
   const char *known = c != 0 && c < 0x80 ? strchr (plain, (char) c) : NULL;
@@ -116,9 +107,7 @@ escape_json (gunichar c,
 }
 
 static void
-print_string (Printer              *self,
-              const LlmJinjaString *string,
-              LlmJinjaOrigin        origin)
+print_string (Printer *self, const LlmJinjaString *string, LlmJinjaOrigin origin)
 {
   gboolean has_single = memchr (string->bytes, '\'', string->length) != NULL;
   gboolean has_double = memchr (string->bytes, '"', string->length) != NULL;
@@ -159,9 +148,7 @@ break_line (Printer *self)
 
 /* Before the item @index. */
 static void
-separate (Printer       *self,
-          guint          index,
-          LlmJinjaOrigin origin)
+separate (Printer *self, guint index, LlmJinjaOrigin origin)
 {
   if (index > 0 && self->style != NULL)
     llm_jinja_text_add (self->jinja, self->text, &self->style->item_separator);
@@ -171,8 +158,7 @@ separate (Printer       *self,
 }
 
 static void
-print_list (Printer             *self,
-            const LlmJinjaValue *value)
+print_list (Printer *self, const LlmJinjaValue *value)
 {
   static const char *const brackets[][2] = {
     { "[", "]" }, { "(", ")" }, { NULL, NULL }, { "dict_keys([", "])" }, { "dict_values([", "])" },
@@ -200,9 +186,7 @@ print_list (Printer             *self,
 }
 
 static void
-print_entry (Printer             *self,
-             const LlmJinjaEntry *entry,
-             LlmJinjaOrigin       origin)
+print_entry (Printer *self, const LlmJinjaEntry *entry, LlmJinjaOrigin origin)
 {
   gboolean is_quoted = self->style != NULL && entry->key.type != LLM_JINJA_STRING;
 
@@ -219,8 +203,7 @@ print_entry (Printer             *self,
 }
 
 static void
-print_dict (Printer             *self,
-            const LlmJinjaValue *value)
+print_dict (Printer *self, const LlmJinjaValue *value)
 {
   const LlmJinjaDict *dict = value->dict;
   LlmJinjaEntry *entries = dict->entries;
@@ -247,8 +230,7 @@ print_dict (Printer             *self,
 }
 
 static void
-print (Printer             *self,
-       const LlmJinjaValue *value)
+print (Printer *self, const LlmJinjaValue *value)
 {
   llm_jinja_enter (self->jinja);
   if (value->type == LLM_JINJA_STRING)
@@ -268,9 +250,7 @@ print (Printer             *self,
 }
 
 void
-llm_jinja_print_repr (LlmJinja            *self,
-                      LlmJinjaText        *text,
-                      const LlmJinjaValue *value)
+llm_jinja_print_repr (LlmJinja *self, LlmJinjaText *text, const LlmJinjaValue *value)
 {
   Printer printer = { self, text, NULL, 0 };
 
@@ -289,8 +269,7 @@ llm_jinja_print_json (LlmJinja                *self,
 }
 
 LlmJinjaValue
-llm_jinja_to_string (LlmJinja            *self,
-                     const LlmJinjaValue *value)
+llm_jinja_to_string (LlmJinja *self, const LlmJinjaValue *value)
 {
   LlmJinjaText *text;
 
@@ -303,8 +282,7 @@ llm_jinja_to_string (LlmJinja            *self,
 }
 
 LlmJinjaValue
-llm_jinja_string_escape (LlmJinja            *self,
-                         const LlmJinjaValue *value)
+llm_jinja_string_escape (LlmJinja *self, const LlmJinjaValue *value)
 {
   static const struct { char c; const char *text; } escapes[] = {
     { '&', "&amp;" }, { '<', "&lt;" }, { '>', "&gt;" }, { '\'', "&#39;" }, { '"', "&#34;" },

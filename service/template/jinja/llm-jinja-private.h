@@ -1,15 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/*
- * Inside the Jinja interpreter; for llm-jinja-*.c only.
+/* Inside the Jinja interpreter.
  *
- * All that a parse or a rendering makes lies in one arena, whose bytes are
- * limited. A failure leaves by longjmp() to the entry point, which frees the
- * arena: nothing below holds memory, locks or files of its own.
- *
- * A string carries the origin of each of its bytes, so that text of an app
- * stays known as such through every operation. One thread at a time.
- */
+ * All that a parse or a rendering makes lies in one arena of limited size. A failure leaves by
+ * longjmp() to the entry point, which frees the arena: nothing here has memory of its own. A string
+ * carries the origin of each of its bytes, so that text of an app stays known as such. */
 
 #pragma once
 

@@ -7,8 +7,7 @@
 #include "template/jinja/llm-jinja-private.h"
 
 LlmJinjaScope *
-llm_jinja_scope_new (LlmJinja      *self,
-                     LlmJinjaScope *parent)
+llm_jinja_scope_new (LlmJinja *self, LlmJinjaScope *parent)
 {
   LlmJinjaScope *scope = llm_jinja_alloc (self, sizeof *scope);
 
@@ -17,10 +16,7 @@ llm_jinja_scope_new (LlmJinja      *self,
 }
 
 void
-llm_jinja_scope_set (LlmJinja      *self,
-                     LlmJinjaScope *scope,
-                     const char    *name,
-                     LlmJinjaValue  value)
+llm_jinja_scope_set (LlmJinja *self, LlmJinjaScope *scope, const char *name, LlmJinjaValue value)
 {
   guint n_room = scope->n_room;
 
@@ -38,8 +34,7 @@ llm_jinja_scope_set (LlmJinja      *self,
 }
 
 LlmJinjaValue
-llm_jinja_scope_get (LlmJinja   *self,
-                     const char *name)
+llm_jinja_scope_get (LlmJinja *self, const char *name)
 {
   for (const LlmJinjaScope *scope = self->scope; scope != NULL; scope = scope->parent)
     for (guint i = 0; i < scope->n_names; i++)
@@ -49,9 +44,7 @@ llm_jinja_scope_get (LlmJinja   *self,
 }
 
 void
-llm_jinja_assign (LlmJinja           *self,
-                  const LlmJinjaNode *target,
-                  LlmJinjaValue       value)
+llm_jinja_assign (LlmJinja *self, const LlmJinjaNode *target, LlmJinjaValue value)
 {
   self->at = target->at;
   if (target->kind == LLM_JINJA_NODE_NAME)

@@ -19,9 +19,7 @@ llm_jinja_text_new (LlmJinja *self)
 }
 
 static void
-reserve (LlmJinja     *self,
-         LlmJinjaText *text,
-         gsize         n)
+reserve (LlmJinja *self, LlmJinjaText *text, gsize n)
 {
   gsize room;
   char *bytes;
@@ -45,9 +43,7 @@ reserve (LlmJinja     *self,
 }
 
 void
-llm_jinja_text_add (LlmJinja             *self,
-                    LlmJinjaText         *text,
-                    const LlmJinjaString *string)
+llm_jinja_text_add (LlmJinja *self, LlmJinjaText *text, const LlmJinjaString *string)
 {
   gsize n = string->length;
 
@@ -91,10 +87,7 @@ llm_jinja_text_end (LlmJinjaText *text)
 }
 
 LlmJinjaValue
-llm_jinja_string_new (LlmJinja       *self,
-                      const char     *bytes,
-                      gsize           length,
-                      LlmJinjaOrigin  origin)
+llm_jinja_string_new (LlmJinja *self, const char *bytes, gsize length, LlmJinjaOrigin origin)
 {
   LlmJinjaOrigin *origins = llm_jinja_alloc (self, length * sizeof *origins);
   char *copy = llm_jinja_alloc (self, length);
@@ -109,8 +102,7 @@ llm_jinja_string_new (LlmJinja       *self,
 }
 
 LlmJinjaValue
-llm_jinja_spaces (LlmJinja *self,
-                  gint64    n)
+llm_jinja_spaces (LlmJinja *self, gint64 n)
 {
   char spaces[MAX_SPACES];
 
@@ -119,8 +111,7 @@ llm_jinja_spaces (LlmJinja *self,
 }
 
 char *
-llm_jinja_copy (LlmJinja             *self,
-                const LlmJinjaString *string)
+llm_jinja_copy (LlmJinja *self, const LlmJinjaString *string)
 {
   char *copy = llm_jinja_alloc (self, string->length + 1);
 
@@ -130,9 +121,7 @@ llm_jinja_copy (LlmJinja             *self,
 }
 
 LlmJinjaValue
-llm_jinja_string_cut (const LlmJinjaString *string,
-                      gsize                 start,
-                      gsize                 end)
+llm_jinja_string_cut (const LlmJinjaString *string, gsize start, gsize end)
 {
   LlmJinjaValue value = { .type = LLM_JINJA_STRING };
 
@@ -146,9 +135,7 @@ llm_jinja_string_cut (const LlmJinjaString *string,
 }
 
 LlmJinjaValue
-llm_jinja_string_join (LlmJinja             *self,
-                       const LlmJinjaString *a,
-                       const LlmJinjaString *b)
+llm_jinja_string_join (LlmJinja *self, const LlmJinjaString *a, const LlmJinjaString *b)
 {
   LlmJinjaText *text = a->text;
 
@@ -173,8 +160,7 @@ llm_jinja_string_join (LlmJinja             *self,
 }
 
 gboolean
-llm_jinja_string_is (const LlmJinjaString *string,
-                     const char           *text)
+llm_jinja_string_is (const LlmJinjaString *string, const char *text)
 {
   gsize n = strlen (text);
 
@@ -224,8 +210,7 @@ llm_jinja_string_count (const LlmJinjaString *string)
 }
 
 gsize
-llm_jinja_next_character (const LlmJinjaString *string,
-                          gsize                 at)
+llm_jinja_next_character (const LlmJinjaString *string, gsize at)
 {
   at++;
   while (at < string->length && ((guint8) string->bytes[at] & 0xc0) == 0x80)
@@ -234,8 +219,7 @@ llm_jinja_next_character (const LlmJinjaString *string,
 }
 
 gsize
-llm_jinja_string_offset (const LlmJinjaString *string,
-                         gsize                 index)
+llm_jinja_string_offset (const LlmJinjaString *string, gsize index)
 {
   gsize at = 0;
 
@@ -252,10 +236,7 @@ llm_jinja_is_space (gunichar c)
 }
 
 static gboolean
-is_trimmed (const LlmJinjaString *set,
-            const char           *at,
-            gsize                 n,
-            gunichar              c)
+is_trimmed (const LlmJinjaString *set, const char *at, gsize n, gunichar c)
 {
   return set == NULL ? llm_jinja_is_space (c)
                      : set->length > 0 && memmem (set->bytes, set->length, at, n) != NULL;
@@ -295,11 +276,7 @@ llm_jinja_string_trim (const LlmJinjaString *string,
 }
 
 static void
-add_part (LlmJinja             *self,
-          LlmJinjaText         *text,
-          const LlmJinjaString *string,
-          gsize                 start,
-          gsize                 end)
+add_part (LlmJinja *self, LlmJinjaText *text, const LlmJinjaString *string, gsize start, gsize end)
 {
   LlmJinjaValue part = llm_jinja_string_cut (string, start, end);
 

@@ -11,8 +11,7 @@
 #define MANY_ENTRIES 8
 
 LlmJinjaValue
-llm_jinja_list_new (LlmJinja         *self,
-                    LlmJinjaListKind  kind)
+llm_jinja_list_new (LlmJinja *self, LlmJinjaListKind kind)
 {
   LlmJinjaValue value = { .type = LLM_JINJA_LIST };
 
@@ -22,9 +21,7 @@ llm_jinja_list_new (LlmJinja         *self,
 }
 
 void
-llm_jinja_list_add (LlmJinja      *self,
-                    LlmJinjaList  *list,
-                    LlmJinjaValue  value)
+llm_jinja_list_add (LlmJinja *self, LlmJinjaList *list, LlmJinjaValue value)
 {
   llm_jinja_step (self, 1);
   list->items = llm_jinja_grow (self, list->items, list->n_items, &list->n_room,
@@ -34,9 +31,7 @@ llm_jinja_list_add (LlmJinja      *self,
 
 /* @more may be the list itself. */
 void
-llm_jinja_list_add_all (LlmJinja           *self,
-                        LlmJinjaList       *list,
-                        const LlmJinjaList *more)
+llm_jinja_list_add_all (LlmJinja *self, LlmJinjaList *list, const LlmJinjaList *more)
 {
   guint n = more->n_items;
 
@@ -103,9 +98,7 @@ hash_key (const LlmJinjaValue *key)
 }
 
 static guint
-find_slot (LlmJinja            *self,
-           const LlmJinjaDict  *dict,
-           const LlmJinjaValue *key)
+find_slot (LlmJinja *self, const LlmJinjaDict *dict, const LlmJinjaValue *key)
 {
   guint slot = hash_key (key) % dict->n_table;
 
@@ -119,17 +112,14 @@ find_slot (LlmJinja            *self,
 }
 
 static void
-check_key (LlmJinja            *self,
-           const LlmJinjaValue *key)
+check_key (LlmJinja *self, const LlmJinjaValue *key)
 {
   if (key->type != LLM_JINJA_STRING && key->type != LLM_JINJA_NONE && !llm_jinja_is_number (key))
     llm_jinja_fail (self, "a key of a dict can't be of type %s", llm_jinja_type_name (key));
 }
 
 LlmJinjaValue *
-llm_jinja_dict_get (LlmJinja            *self,
-                    const LlmJinjaDict  *dict,
-                    const LlmJinjaValue *key)
+llm_jinja_dict_get (LlmJinja *self, const LlmJinjaDict *dict, const LlmJinjaValue *key)
 {
   check_key (self, key);
   llm_jinja_charge (self, key, 1);
@@ -146,9 +136,7 @@ llm_jinja_dict_get (LlmJinja            *self,
 }
 
 LlmJinjaValue *
-llm_jinja_dict_get_name (LlmJinja           *self,
-                         const LlmJinjaDict *dict,
-                         const char         *name)
+llm_jinja_dict_get_name (LlmJinja *self, const LlmJinjaDict *dict, const char *name)
 {
   LlmJinjaValue key = { .type = LLM_JINJA_STRING };
 
@@ -158,8 +146,7 @@ llm_jinja_dict_get_name (LlmJinja           *self,
 }
 
 static void
-rehash (LlmJinja     *self,
-        LlmJinjaDict *dict)
+rehash (LlmJinja *self, LlmJinjaDict *dict)
 {
   dict->n_table = dict->n_room * 2 + 1;
   dict->table = llm_jinja_alloc (self, dict->n_table * sizeof *dict->table);
@@ -168,10 +155,7 @@ rehash (LlmJinja     *self,
 }
 
 void
-llm_jinja_dict_set (LlmJinja      *self,
-                    LlmJinjaDict  *dict,
-                    LlmJinjaValue  key,
-                    LlmJinjaValue  value)
+llm_jinja_dict_set (LlmJinja *self, LlmJinjaDict *dict, LlmJinjaValue key, LlmJinjaValue value)
 {
   LlmJinjaValue *known = llm_jinja_dict_get (self, dict, &key);
   guint n_room = dict->n_room;
@@ -192,10 +176,7 @@ llm_jinja_dict_set (LlmJinja      *self,
 }
 
 void
-llm_jinja_dict_set_name (LlmJinja      *self,
-                         LlmJinjaDict  *dict,
-                         const char    *name,
-                         LlmJinjaValue  value)
+llm_jinja_dict_set_name (LlmJinja *self, LlmJinjaDict *dict, const char *name, LlmJinjaValue value)
 {
   llm_jinja_dict_set (self, dict, llm_jinja_string_new (self, name, strlen (name), 0), value);
 }
@@ -236,10 +217,9 @@ llm_jinja_get_number (const LlmJinjaValue *value)
 
 #define COMPARE(a, b) (((a) > (b)) - ((a) < (b)))
 
-/* What is no number (nan) equals nothing, so it has an order here that is neither. */
+/* What is no number (nan) equals nothing, and comes before all. */
 static int
-compare_numbers (const LlmJinjaValue *a,
-                 const LlmJinjaValue *b)
+compare_numbers (const LlmJinjaValue *a, const LlmJinjaValue *b)
 {
   double left = llm_jinja_get_number (a), right = llm_jinja_get_number (b);
 
@@ -249,9 +229,7 @@ compare_numbers (const LlmJinjaValue *a,
 }
 
 static gboolean
-are_lists_equal (LlmJinja           *self,
-                 const LlmJinjaList *a,
-                 const LlmJinjaList *b)
+are_lists_equal (LlmJinja *self, const LlmJinjaList *a, const LlmJinjaList *b)
 {
   if (a->kind != b->kind || a->kind == LLM_JINJA_LIST_GENERATOR || a->n_items != b->n_items)
     return a == b;
@@ -262,9 +240,7 @@ are_lists_equal (LlmJinja           *self,
 }
 
 static gboolean
-are_dicts_equal (LlmJinja           *self,
-                 const LlmJinjaDict *a,
-                 const LlmJinjaDict *b)
+are_dicts_equal (LlmJinja *self, const LlmJinjaDict *a, const LlmJinjaDict *b)
 {
   if (a->n_entries != b->n_entries)
     return FALSE;
@@ -279,9 +255,7 @@ are_dicts_equal (LlmJinja           *self,
 }
 
 static gboolean
-are_equal (LlmJinja            *self,
-           const LlmJinjaValue *a,
-           const LlmJinjaValue *b)
+are_equal (LlmJinja *self, const LlmJinjaValue *a, const LlmJinjaValue *b)
 {
   switch ((LlmJinjaType) a->type)
     {
@@ -304,9 +278,7 @@ are_equal (LlmJinja            *self,
 }
 
 gboolean
-llm_jinja_equal (LlmJinja            *self,
-                 const LlmJinjaValue *a,
-                 const LlmJinjaValue *b)
+llm_jinja_equal (LlmJinja *self, const LlmJinjaValue *a, const LlmJinjaValue *b)
 {
   gboolean is_equal;
 
@@ -322,9 +294,7 @@ llm_jinja_equal (LlmJinja            *self,
 }
 
 static int
-compare_strings (LlmJinja             *self,
-                 const LlmJinjaString *a,
-                 const LlmJinjaString *b)
+compare_strings (LlmJinja *self, const LlmJinjaString *a, const LlmJinjaString *b)
 {
   gsize n = MIN (a->length, b->length);
   int order = n > 0 ? memcmp (a->bytes, b->bytes, n) : 0;
@@ -335,9 +305,7 @@ compare_strings (LlmJinja             *self,
 }
 
 static int
-compare_lists (LlmJinja           *self,
-               const LlmJinjaList *a,
-               const LlmJinjaList *b)
+compare_lists (LlmJinja *self, const LlmJinjaList *a, const LlmJinjaList *b)
 {
   int order = 0;
 
@@ -350,9 +318,7 @@ compare_lists (LlmJinja           *self,
 }
 
 int
-llm_jinja_compare (LlmJinja            *self,
-                   const LlmJinjaValue *a,
-                   const LlmJinjaValue *b)
+llm_jinja_compare (LlmJinja *self, const LlmJinjaValue *a, const LlmJinjaValue *b)
 {
   llm_jinja_step (self, 1);
   if (llm_jinja_is_number (a) && llm_jinja_is_number (b))
@@ -367,9 +333,7 @@ llm_jinja_compare (LlmJinja            *self,
 }
 
 static gboolean
-contains (LlmJinja            *self,
-          const LlmJinjaValue *value,
-          const LlmJinjaValue *part)
+contains (LlmJinja *self, const LlmJinjaValue *value, const LlmJinjaValue *part)
 {
   if (value->type == LLM_JINJA_STRING)
     {
@@ -399,10 +363,7 @@ contains (LlmJinja            *self,
 }
 
 gboolean
-llm_jinja_holds (LlmJinja            *self,
-                 LlmJinjaOp           op,
-                 const LlmJinjaValue *a,
-                 const LlmJinjaValue *b)
+llm_jinja_holds (LlmJinja *self, LlmJinjaOp op, const LlmJinjaValue *a, const LlmJinjaValue *b)
 {
   switch (op)
     {
@@ -426,8 +387,7 @@ llm_jinja_holds (LlmJinja            *self,
 }
 
 LlmJinjaList *
-llm_jinja_iterate (LlmJinja            *self,
-                   const LlmJinjaValue *value)
+llm_jinja_iterate (LlmJinja *self, const LlmJinjaValue *value)
 {
   LlmJinjaValue result;
 
@@ -463,9 +423,7 @@ llm_jinja_iterate (LlmJinja            *self,
 }
 
 gboolean
-llm_jinja_get_length (LlmJinja            *self,
-                      const LlmJinjaValue *value,
-                      gint64              *length)
+llm_jinja_get_length (LlmJinja *self, const LlmJinjaValue *value, gint64 *length)
 {
   *length = 0;
   switch ((LlmJinjaType) value->type)

@@ -29,10 +29,7 @@ struct _LlmJinjaTemplate
 };
 
 static void
-init (LlmJinja         *self,
-      LlmJinjaTemplate *template,
-      gsize             max_bytes,
-      guint64           max_steps)
+init (LlmJinja *self, LlmJinjaTemplate *template, gsize max_bytes, guint64 max_steps)
 {
   *self = (LlmJinja) {
     .blocks = g_ptr_array_new_with_free_func (g_free),
@@ -47,8 +44,7 @@ init (LlmJinja         *self,
 
 /* As Jinja does: line ends are \n, and one at the end of the source is dropped. */
 static void
-take_source (LlmJinjaTemplate *self,
-             const char       *source)
+take_source (LlmJinjaTemplate *self, const char *source)
 {
   GString *text = g_string_new (NULL);
 
@@ -66,8 +62,7 @@ take_source (LlmJinjaTemplate *self,
 
 /* Apart from what has cleanups of its own: a failure jumps here. */
 static gboolean
-try_parse (LlmJinja         *jinja,
-           LlmJinjaTemplate *self)
+try_parse (LlmJinja *jinja, LlmJinjaTemplate *self)
 {
   if (setjmp (jinja->leave) != 0)
     return FALSE;
@@ -76,8 +71,7 @@ try_parse (LlmJinja         *jinja,
 }
 
 LlmJinjaTemplate *
-llm_jinja_template_new (const char  *source,
-                        GError     **error)
+llm_jinja_template_new (const char *source, GError **error)
 {
   g_autoptr(LlmJinjaTemplate) self = g_new0 (LlmJinjaTemplate, 1);
   LlmJinja jinja;
@@ -112,10 +106,7 @@ llm_jinja_template_free (LlmJinjaTemplate *self)
 
 /* @what is not so: the caller's JSON is no object. */
 static LlmJinjaDict *
-read_object (LlmJinja      *self,
-             const char    *json,
-             LlmJinjaOrigin origin,
-             const char    *what)
+read_object (LlmJinja *self, const char *json, LlmJinjaOrigin origin, const char *what)
 {
   LlmJinjaValue value;
 
@@ -126,8 +117,7 @@ read_object (LlmJinja      *self,
 }
 
 static LlmJinjaValue
-new_message (LlmJinja              *self,
-             const LlmJinjaMessage *message)
+new_message (LlmJinja *self, const LlmJinjaMessage *message)
 {
   LlmJinjaValue value = llm_jinja_dict_new (self);
 
@@ -151,9 +141,7 @@ new_message (LlmJinja              *self,
 }
 
 static void
-set_global (LlmJinja     *self,
-            const char   *name,
-            LlmJinjaValue value)
+set_global (LlmJinja *self, const char *name, LlmJinjaValue value)
 {
   const char *known = g_hash_table_lookup (self->names, name);
 
@@ -163,8 +151,7 @@ set_global (LlmJinja     *self,
 }
 
 static void
-set_members (LlmJinja            *self,
-             const LlmJinjaInput *input)
+set_members (LlmJinja *self, const LlmJinjaInput *input)
 {
   const LlmJinjaDict *members;
 
@@ -178,9 +165,7 @@ set_members (LlmJinja            *self,
 }
 
 static void
-render (LlmJinja            *self,
-        LlmJinjaTemplate    *template,
-        const LlmJinjaInput *input)
+render (LlmJinja *self, LlmJinjaTemplate *template, const LlmJinjaInput *input)
 {
   LlmJinjaValue messages = llm_jinja_list_new (self, LLM_JINJA_LIST_LIST);
 
@@ -213,9 +198,7 @@ render (LlmJinja            *self,
 }
 
 static gboolean
-try_render (LlmJinja            *jinja,
-            LlmJinjaTemplate    *self,
-            const LlmJinjaInput *input)
+try_render (LlmJinja *jinja, LlmJinjaTemplate *self, const LlmJinjaInput *input)
 {
   if (setjmp (jinja->leave) != 0)
     return FALSE;

@@ -25,8 +25,7 @@ count_parameters (const LlmJinjaBuiltin *builtin)
 
 /* Puts each argument at the place of its parameter. */
 static void
-sort_arguments (LlmJinja     *self,
-                LlmJinjaCall *call)
+sort_arguments (LlmJinja *self, LlmJinjaCall *call)
 {
   const LlmJinjaBuiltin *builtin = call->builtin;
   const LlmJinjaArgs *args = call->args;
@@ -103,9 +102,7 @@ llm_jinja_run_builtin (LlmJinja              *self,
 }
 
 gint64
-llm_jinja_need_int (LlmJinja            *self,
-                    const char          *function,
-                    const LlmJinjaValue *value)
+llm_jinja_need_int (LlmJinja *self, const char *function, const LlmJinjaValue *value)
 {
   if (value->type == LLM_JINJA_BOOL)
     return value->boolean;
@@ -116,9 +113,7 @@ llm_jinja_need_int (LlmJinja            *self,
 }
 
 const LlmJinjaString *
-llm_jinja_need_string (LlmJinja            *self,
-                       const char          *function,
-                       const LlmJinjaValue *value)
+llm_jinja_need_string (LlmJinja *self, const char *function, const LlmJinjaValue *value)
 {
   if (value->type != LLM_JINJA_STRING)
     llm_jinja_fail (self, "“%s” needs a string, not a value of type %s", function,

@@ -8,8 +8,7 @@
 
 /* @places: those where it is looked for. */
 static const LlmJinjaBuiltin *
-find (const char *name,
-      guint       places)
+find (const char *name, guint places)
 {
   const LlmJinjaBuiltin *const tables[] = { llm_jinja_builtins_of_values, llm_jinja_builtins_of_text,
                                             llm_jinja_builtins_of_lists };
@@ -56,8 +55,7 @@ get_refused (const LlmJinjaValue *value)
 }
 
 static gboolean
-has_word (const char *words,
-          const char *word)
+has_word (const char *words, const char *word)
 {
   gsize n = strlen (word);
 
@@ -68,9 +66,7 @@ has_word (const char *words,
 }
 
 LlmJinjaValue
-llm_jinja_find_method (LlmJinja            *self,
-                       const LlmJinjaValue *value,
-                       const char          *name)
+llm_jinja_find_method (LlmJinja *self, const LlmJinjaValue *value, const char *name)
 {
   const LlmJinjaBuiltin *method = NULL;
 

@@ -24,8 +24,7 @@ peek (const Reader *self)
 
 /* Writes what lies before the next of @signs, and one that stands twice; FALSE at the end. */
 static gboolean
-skip_to (Reader     *self,
-         const char *signs)
+skip_to (Reader *self, const char *signs)
 {
   while (self->at < self->format->length)
     {
@@ -43,8 +42,7 @@ skip_to (Reader     *self,
 }
 
 static void
-add_text (Reader              *self,
-          const LlmJinjaValue *value)
+add_text (Reader *self, const LlmJinjaValue *value)
 {
   LlmJinjaValue string = llm_jinja_to_string (self->jinja, value);
 
@@ -55,10 +53,7 @@ add_text (Reader              *self,
 
 /* The argument of “name”, “0” or “”. */
 static const LlmJinjaValue *
-find_argument (Reader               *self,
-               const LlmJinjaArgs   *args,
-               const LlmJinjaString *name,
-               guint                *next)
+find_argument (Reader *self, const LlmJinjaArgs *args, const LlmJinjaString *name, guint *next)
 {
   guint n_positions = args->n_values - args->n_names;
   guint index = *next;
@@ -79,8 +74,7 @@ find_argument (Reader               *self,
 }
 
 LlmJinjaValue
-llm_jinja_format (LlmJinja     *self,
-                  LlmJinjaCall *call)
+llm_jinja_format (LlmJinja *self, LlmJinjaCall *call)
 {
   const LlmJinjaString *format = &call->subject.string;
   Reader reader = { self, format, 0, llm_jinja_text_new (self) };
@@ -109,9 +103,7 @@ llm_jinja_format (LlmJinja     *self,
 
 /* %f with @n_digits behind the point, -1: as many as printf() has. */
 static void
-add_float (Reader              *self,
-           int                  n_digits,
-           const LlmJinjaValue *value)
+add_float (Reader *self, int n_digits, const LlmJinjaValue *value)
 {
   char format[8] = "%f", digits[400];
 
@@ -127,8 +119,7 @@ add_float (Reader              *self,
 }
 
 static void
-add_field (Reader              *self,
-           const LlmJinjaValue *value)
+add_field (Reader *self, const LlmJinjaValue *value)
 {
   int n_digits = -1;
   char type = peek (self);
@@ -156,9 +147,7 @@ add_field (Reader              *self,
 }
 
 LlmJinjaValue
-llm_jinja_format_percent (LlmJinja             *self,
-                          const LlmJinjaString *format,
-                          const LlmJinjaArgs   *args)
+llm_jinja_format_percent (LlmJinja *self, const LlmJinjaString *format, const LlmJinjaArgs *args)
 {
   Reader reader = { self, format, 0, llm_jinja_text_new (self) };
   guint next = 0;

@@ -14,8 +14,7 @@
 #define MAX_RANGE 100000
 
 static LlmJinjaValue
-run_range (LlmJinja     *self,
-           LlmJinjaCall *call)
+run_range (LlmJinja *self, LlmJinjaCall *call)
 {
   LlmJinjaValue list = llm_jinja_list_new (self, LLM_JINJA_LIST_RANGE);
   const LlmJinjaArgs *args = call->args;
@@ -40,8 +39,7 @@ run_range (LlmJinja     *self,
 
 /* From pairs or another dict, then names. */
 static LlmJinjaValue
-run_dict (LlmJinja     *self,
-          LlmJinjaCall *call)
+run_dict (LlmJinja *self, LlmJinjaCall *call)
 {
   const LlmJinjaArgs *args = call->args;
   LlmJinjaValue dict = llm_jinja_dict_new (self);
@@ -74,8 +72,7 @@ run_dict (LlmJinja     *self,
 }
 
 static LlmJinjaValue
-run_namespace (LlmJinja     *self,
-               LlmJinjaCall *call)
+run_namespace (LlmJinja *self, LlmJinjaCall *call)
 {
   LlmJinjaValue value = run_dict (self, call);
 
@@ -85,8 +82,7 @@ run_namespace (LlmJinja     *self,
 
 /* What the template has against the conversation. */
 static LlmJinjaValue
-run_raise_exception (LlmJinja     *self,
-                     LlmJinjaCall *call)
+run_raise_exception (LlmJinja *self, LlmJinjaCall *call)
 {
   LlmJinjaValue message = { .type = LLM_JINJA_STRING };
   char text[400];
@@ -106,10 +102,7 @@ run_raise_exception (LlmJinja     *self,
 
 /* In English, whatever the process speaks: templates were written for that. */
 static void
-add_time (LlmJinja        *self,
-          LlmJinjaText    *text,
-          const struct tm *now,
-          char             field)
+add_time (LlmJinja *self, LlmJinjaText *text, const struct tm *now, char field)
 {
   const char format[] = { '%', field, '\0' };
   char buffer[32];
@@ -125,8 +118,7 @@ add_time (LlmJinja        *self,
 }
 
 static LlmJinjaValue
-run_strftime_now (LlmJinja     *self,
-                  LlmJinjaCall *call)
+run_strftime_now (LlmJinja *self, LlmJinjaCall *call)
 {
   LlmJinjaText *text = llm_jinja_text_new (self);
   time_t now = (time_t) self->now_s;
@@ -148,8 +140,7 @@ run_strftime_now (LlmJinja     *self,
 }
 
 void
-llm_jinja_add_globals (LlmJinja      *self,
-                       LlmJinjaScope *scope)
+llm_jinja_add_globals (LlmJinja *self, LlmJinjaScope *scope)
 {
   static const LlmJinjaBuiltin globals[] = {
     { "dict", LLM_JINJA_TAKES_ALL, run_dict, 0, { { NULL, 0, 0 } } },

@@ -6,18 +6,11 @@
 
 #include <string.h>
 
-/* Of dicts: what a view of one has. */
-#define KEYS LLM_JINJA_LIST_KEYS
-#define VALUES LLM_JINJA_LIST_VALUES
-#define ITEMS LLM_JINJA_LIST_ITEMS
-
 /* --- what “attribute” names --- */
 
 /* Names and indexes with dots between them; where nothing is named, @value itself. */
 static LlmJinjaValue
-get_path (LlmJinja            *self,
-          const LlmJinjaValue *value,
-          const LlmJinjaValue *attribute)
+get_path (LlmJinja *self, const LlmJinjaValue *value, const LlmJinjaValue *attribute)
 {
   const LlmJinjaString *path = &attribute->string;
   LlmJinjaValue at = *value;
@@ -66,8 +59,7 @@ get_keys (LlmJinja            *self,
 /* --- filters of a whole list --- */
 
 static LlmJinjaValue
-run_list (LlmJinja     *self,
-          LlmJinjaCall *call)
+run_list (LlmJinja *self, LlmJinjaCall *call)
 {
   LlmJinjaValue result = llm_jinja_list_new (self, LLM_JINJA_LIST_LIST);
 
@@ -83,8 +75,7 @@ is_generator (const LlmJinjaValue *value)
 }
 
 static LlmJinjaValue
-run_first (LlmJinja     *self,
-           LlmJinjaCall *call)
+run_first (LlmJinja *self, LlmJinjaCall *call)
 {
   LlmJinjaList *over = call->subject.list;
 
@@ -95,8 +86,7 @@ run_first (LlmJinja     *self,
 }
 
 static LlmJinjaValue
-run_last (LlmJinja     *self,
-          LlmJinjaCall *call)
+run_last (LlmJinja *self, LlmJinjaCall *call)
 {
   const LlmJinjaList *over;
 
@@ -107,8 +97,7 @@ run_last (LlmJinja     *self,
 }
 
 static LlmJinjaValue
-run_reverse (LlmJinja     *self,
-             LlmJinjaCall *call)
+run_reverse (LlmJinja *self, LlmJinjaCall *call)
 {
   LlmJinjaValue result = run_list (self, call);
   LlmJinjaText *text;
@@ -126,8 +115,7 @@ run_reverse (LlmJinja     *self,
 }
 
 static LlmJinjaValue
-run_join (LlmJinja     *self,
-          LlmJinjaCall *call)
+run_join (LlmJinja *self, LlmJinjaCall *call)
 {
   const LlmJinjaList *over = llm_jinja_iterate (self, &call->subject);
   LlmJinjaText *text = llm_jinja_text_new (self);
@@ -146,10 +134,7 @@ run_join (LlmJinja     *self,
 }
 
 static LlmJinjaValue
-sort (LlmJinja      *self,
-      LlmJinjaEntry *entries,
-      guint          n_entries,
-      gboolean       is_reverse)
+sort (LlmJinja *self, LlmJinjaEntry *entries, guint n_entries, gboolean is_reverse)
 {
   LlmJinjaValue result = llm_jinja_list_new (self, LLM_JINJA_LIST_LIST);
 
@@ -160,8 +145,7 @@ sort (LlmJinja      *self,
 }
 
 static LlmJinjaValue
-run_sort (LlmJinja     *self,
-          LlmJinjaCall *call)
+run_sort (LlmJinja *self, LlmJinjaCall *call)
 {
   const LlmJinjaList *over = llm_jinja_iterate (self, &call->subject);
   const LlmJinjaValue *attribute = &call->arg[2];
@@ -174,8 +158,7 @@ run_sort (LlmJinja     *self,
 }
 
 static LlmJinjaValue
-run_unique (LlmJinja     *self,
-            LlmJinjaCall *call)
+run_unique (LlmJinja *self, LlmJinjaCall *call)
 {
   const LlmJinjaList *over = llm_jinja_iterate (self, &call->subject);
   LlmJinjaEntry *entries = get_keys (self, over, &call->arg[1], &call->arg[0]);
@@ -194,8 +177,7 @@ run_unique (LlmJinja     *self,
 
 /* “max” where @way is set. */
 static LlmJinjaValue
-run_extreme (LlmJinja     *self,
-             LlmJinjaCall *call)
+run_extreme (LlmJinja *self, LlmJinjaCall *call)
 {
   const LlmJinjaList *over = llm_jinja_iterate (self, &call->subject);
   LlmJinjaEntry *entries = get_keys (self, over, &call->arg[1], &call->arg[0]);
@@ -212,8 +194,7 @@ run_extreme (LlmJinja     *self,
 }
 
 static LlmJinjaValue
-run_sum (LlmJinja     *self,
-         LlmJinjaCall *call)
+run_sum (LlmJinja *self, LlmJinjaCall *call)
 {
   const LlmJinjaList *over = llm_jinja_iterate (self, &call->subject);
   LlmJinjaValue sum = llm_jinja_arg_given (&call->arg[1]) ? call->arg[1] : llm_jinja_int (0, 0);
@@ -233,8 +214,7 @@ run_sum (LlmJinja     *self,
 
 /* What is walked over: nothing where the subject is false, as in Jinja. */
 static const LlmJinjaList *
-iterate_true (LlmJinja            *self,
-              const LlmJinjaValue *subject)
+iterate_true (LlmJinja *self, const LlmJinjaValue *subject)
 {
   return llm_jinja_is_true (subject) ? llm_jinja_iterate (self, subject)
                                      : llm_jinja_list_new (self, LLM_JINJA_LIST_LIST).list;
@@ -252,9 +232,7 @@ take_next (LlmJinjaArgs *rest)
 
 /* The same for the name of a filter or a test, as text that ends. */
 static const char *
-take_name (LlmJinja           *self,
-           const LlmJinjaCall *call,
-           LlmJinjaArgs       *rest)
+take_name (LlmJinja *self, const LlmJinjaCall *call, LlmJinjaArgs *rest)
 {
   const LlmJinjaValue *value = take_next (rest);
 
@@ -265,9 +243,7 @@ take_name (LlmJinja           *self,
 
 /* map(attribute=name, default=value) */
 static LlmJinjaValue
-map_attribute (LlmJinja           *self,
-               const LlmJinjaCall *call,
-               const LlmJinjaValue *item)
+map_attribute (LlmJinja *self, const LlmJinjaCall *call, const LlmJinjaValue *item)
 {
   LlmJinjaValue attribute = llm_jinja_undefined (NULL), otherwise = attribute, value;
 
@@ -285,8 +261,7 @@ map_attribute (LlmJinja           *self,
 }
 
 static LlmJinjaValue
-run_map (LlmJinja     *self,
-         LlmJinjaCall *call)
+run_map (LlmJinja *self, LlmJinjaCall *call)
 {
   const LlmJinjaList *over = iterate_true (self, &call->subject);
   LlmJinjaValue result = llm_jinja_list_new (self, LLM_JINJA_LIST_GENERATOR);
@@ -305,8 +280,7 @@ run_map (LlmJinja     *self,
 
 /* The items for which a test is true, or false where the way is REJECTS. */
 static LlmJinjaValue
-run_pick (LlmJinja     *self,
-          LlmJinjaCall *call)
+run_pick (LlmJinja *self, LlmJinjaCall *call)
 {
   const LlmJinjaList *over = iterate_true (self, &call->subject);
   LlmJinjaValue result = llm_jinja_list_new (self, LLM_JINJA_LIST_GENERATOR);
@@ -332,8 +306,7 @@ run_pick (LlmJinja     *self,
 /* --- dicts --- */
 
 static LlmJinjaValue
-new_pair (LlmJinja            *self,
-          const LlmJinjaEntry *entry)
+new_pair (LlmJinja *self, const LlmJinjaEntry *entry)
 {
   LlmJinjaValue pair = llm_jinja_list_new (self, LLM_JINJA_LIST_TUPLE);
 
@@ -343,9 +316,7 @@ new_pair (LlmJinja            *self,
 }
 
 static LlmJinjaValue
-view_dict (LlmJinja            *self,
-           const LlmJinjaValue *subject,
-           LlmJinjaListKind     kind)
+view_dict (LlmJinja *self, const LlmJinjaValue *subject, LlmJinjaListKind kind)
 {
   LlmJinjaValue view = llm_jinja_list_new (self, kind);
 
@@ -353,23 +324,22 @@ view_dict (LlmJinja            *self,
     {
       const LlmJinjaEntry *entry = &subject->dict->entries[i];
 
-      llm_jinja_list_add (self, view.list, kind == KEYS ? entry->key : kind == VALUES ? entry->value
-                                                                       : new_pair (self, entry));
+      llm_jinja_list_add (self, view.list, kind == LLM_JINJA_LIST_KEYS ? entry->key
+                                      : kind == LLM_JINJA_LIST_VALUES ? entry->value
+                                      : new_pair (self, entry));
     }
   view.origin = subject->origin;
   return view;
 }
 
 static LlmJinjaValue
-run_view (LlmJinja     *self,
-          LlmJinjaCall *call)
+run_view (LlmJinja *self, LlmJinjaCall *call)
 {
   return view_dict (self, &call->subject, call->builtin->way);
 }
 
 static void
-check_dict (LlmJinja           *self,
-            const LlmJinjaCall *call)
+check_dict (LlmJinja *self, const LlmJinjaCall *call)
 {
   if (call->subject.type != LLM_JINJA_DICT)
     llm_jinja_fail (self, "“%s” needs a dict, not a value of type %s", call->builtin->name,
@@ -378,22 +348,20 @@ check_dict (LlmJinja           *self,
 
 /* Unlike the method, the filter takes what is undefined. */
 static LlmJinjaValue
-run_items (LlmJinja     *self,
-           LlmJinjaCall *call)
+run_items (LlmJinja *self, LlmJinjaCall *call)
 {
   LlmJinjaValue view;
 
   if (call->subject.type == LLM_JINJA_UNDEFINED)
     return llm_jinja_list_new (self, LLM_JINJA_LIST_GENERATOR);
   check_dict (self, call);
-  view = view_dict (self, &call->subject, ITEMS);
+  view = view_dict (self, &call->subject, LLM_JINJA_LIST_ITEMS);
   view.list->kind = LLM_JINJA_LIST_GENERATOR;
   return view;
 }
 
 static LlmJinjaValue
-run_get (LlmJinja     *self,
-         LlmJinjaCall *call)
+run_get (LlmJinja *self, LlmJinjaCall *call)
 {
   const LlmJinjaValue *value = NULL;
 
@@ -405,8 +373,7 @@ run_get (LlmJinja     *self,
 }
 
 static LlmJinjaValue
-run_dictsort (LlmJinja     *self,
-              LlmJinjaCall *call)
+run_dictsort (LlmJinja *self, LlmJinjaCall *call)
 {
   const LlmJinjaValue *by = &call->arg[1];
   LlmJinjaValue position = llm_jinja_int (0, 0);
@@ -419,7 +386,7 @@ run_dictsort (LlmJinja     *self,
       if (!position.integer && !llm_jinja_string_is (&by->string, "key"))
         llm_jinja_fail (self, "“dictsort” sorts by “key” or “value”");
     }
-  pairs = view_dict (self, &call->subject, ITEMS);
+  pairs = view_dict (self, &call->subject, LLM_JINJA_LIST_ITEMS);
   return sort (self, get_keys (self, pairs.list, &position, &call->arg[0]), pairs.list->n_items,
                llm_jinja_is_true (&call->arg[2]));
 }
@@ -437,9 +404,9 @@ const LlmJinjaBuiltin llm_jinja_builtins_of_lists[] = {
   { "get", LLM_JINJA_OF_DICT, run_get, 0,
     { { "key", LLM_JINJA_TAKE_VALUE, 0 }, { .name = "default" } } },
   { "items", FILTER, run_items, 0, NONE },
-  { "items", LLM_JINJA_OF_DICT, run_view, ITEMS, NONE },
+  { "items", LLM_JINJA_OF_DICT, run_view, LLM_JINJA_LIST_ITEMS, NONE },
   { "join", FILTER, run_join, 0, { { .name = "d" }, { .name = "attribute" } } },
-  { "keys", LLM_JINJA_OF_DICT, run_view, KEYS, NONE },
+  { "keys", LLM_JINJA_OF_DICT, run_view, LLM_JINJA_LIST_KEYS, NONE },
   { "last", FILTER, run_last, 0, NONE },
   { "list", FILTER, run_list, 0, NONE },
   { "map", TAKES_ALL, run_map, 0, NONE },
@@ -454,6 +421,6 @@ const LlmJinjaBuiltin llm_jinja_builtins_of_lists[] = {
     { { .name = "reverse" }, { .name = "case_sensitive" }, { .name = "attribute" } } },
   { "sum", FILTER, run_sum, 0, { { .name = "attribute" }, { .name = "start" } } },
   { "unique", FILTER, run_unique, 0, BY_CASE },
-  { "values", LLM_JINJA_OF_DICT, run_view, VALUES, NONE },
+  { "values", LLM_JINJA_OF_DICT, run_view, LLM_JINJA_LIST_VALUES, NONE },
   { NULL, 0, NULL, 0, NONE },
 };

@@ -41,9 +41,7 @@ ends_word (gunichar c)
 }
 
 LlmJinjaValue
-llm_jinja_change_case (LlmJinja             *self,
-                       const LlmJinjaString *string,
-                       LlmJinjaCase          way)
+llm_jinja_change_case (LlmJinja *self, const LlmJinjaString *string, LlmJinjaCase way)
 {
   LlmJinjaText *text = llm_jinja_text_new (self);
   gboolean is_start = TRUE;
@@ -76,8 +74,7 @@ llm_jinja_change_case (LlmJinja             *self,
 }
 
 static LlmJinjaValue
-run_case (LlmJinja     *self,
-          LlmJinjaCall *call)
+run_case (LlmJinja *self, LlmJinjaCall *call)
 {
   return llm_jinja_change_case (self, &call->subject.string, call->builtin->way);
 }
@@ -85,8 +82,7 @@ run_case (LlmJinja     *self,
 /* --- the ends of a text --- */
 
 static LlmJinjaValue
-run_strip (LlmJinja     *self,
-           LlmJinjaCall *call)
+run_strip (LlmJinja *self, LlmJinjaCall *call)
 {
   const LlmJinjaValue *set = &call->arg[0];
 
@@ -96,10 +92,7 @@ run_strip (LlmJinja     *self,
 }
 
 static gboolean
-has_end (LlmJinja             *self,
-         const LlmJinjaString *string,
-         const LlmJinjaValue  *part,
-         guint                 way)
+has_end (LlmJinja *self, const LlmJinjaString *string, const LlmJinjaValue *part, guint way)
 {
   const LlmJinjaString *text = llm_jinja_need_string (self, "startswith, endswith", part);
   gsize rest = string->length - text->length;
@@ -111,8 +104,7 @@ has_end (LlmJinja             *self,
 
 /* What is asked for may be a tuple: one of its items. */
 static LlmJinjaValue
-run_has_end (LlmJinja     *self,
-             LlmJinjaCall *call)
+run_has_end (LlmJinja *self, LlmJinjaCall *call)
 {
   const LlmJinjaValue *asked = &call->arg[0];
   gboolean is_so = FALSE;
@@ -125,8 +117,7 @@ run_has_end (LlmJinja     *self,
 }
 
 static LlmJinjaValue
-run_remove_end (LlmJinja     *self,
-                LlmJinjaCall *call)
+run_remove_end (LlmJinja *self, LlmJinjaCall *call)
 {
   const LlmJinjaString *string = &call->subject.string;
   gsize n = call->arg[0].string.length;
@@ -141,16 +132,13 @@ run_remove_end (LlmJinja     *self,
 
 /* What a method of a safe text is given is escaped, as that text is. */
 static LlmJinjaValue
-take_part (LlmJinja            *self,
-           const LlmJinjaCall  *call,
-           const LlmJinjaValue *part)
+take_part (LlmJinja *self, const LlmJinjaCall *call, const LlmJinjaValue *part)
 {
   return call->subject.is_html ? llm_jinja_string_escape (self, part) : *part;
 }
 
 static LlmJinjaValue
-run_replace (LlmJinja     *self,
-             LlmJinjaCall *call)
+run_replace (LlmJinja *self, LlmJinjaCall *call)
 {
   LlmJinjaValue old = take_part (self, call, &call->arg[0]);
   LlmJinjaValue with = take_part (self, call, &call->arg[1]);
@@ -161,8 +149,7 @@ run_replace (LlmJinja     *self,
 
 /* The filter takes other values too, and knows nothing of safe texts. */
 static LlmJinjaValue
-run_replace_any (LlmJinja     *self,
-                 LlmJinjaCall *call)
+run_replace_any (LlmJinja *self, LlmJinjaCall *call)
 {
   LlmJinjaValue old = llm_jinja_to_string (self, &call->arg[0]);
   LlmJinjaValue with = llm_jinja_to_string (self, &call->arg[1]);
@@ -172,8 +159,7 @@ run_replace_any (LlmJinja     *self,
 }
 
 static LlmJinjaValue
-run_find (LlmJinja     *self,
-          LlmJinjaCall *call)
+run_find (LlmJinja *self, LlmJinjaCall *call)
 {
   const LlmJinjaString *string = &call->subject.string;
   const LlmJinjaString *part = &call->arg[0].string;
@@ -186,8 +172,7 @@ run_find (LlmJinja     *self,
 }
 
 static LlmJinjaValue
-run_join (LlmJinja     *self,
-          LlmJinjaCall *call)
+run_join (LlmJinja *self, LlmJinjaCall *call)
 {
   const LlmJinjaList *over = llm_jinja_iterate (self, &call->arg[0]);
   LlmJinjaText *text = llm_jinja_text_new (self);
@@ -209,9 +194,7 @@ run_join (LlmJinja     *self,
 
 /* Goes on from @at to the next space, or to what is none. */
 static gsize
-skip (const LlmJinjaString *string,
-      gsize                 at,
-      gboolean              skips_spaces)
+skip (const LlmJinjaString *string, gsize at, gboolean skips_spaces)
 {
   while (at < string->length)
     {
@@ -227,9 +210,7 @@ skip (const LlmJinjaString *string,
 
 /* “split” without a separator: words, with any spaces between them. */
 static LlmJinjaValue
-split_words (LlmJinja             *self,
-             const LlmJinjaString *string,
-             gint64                max)
+split_words (LlmJinja *self, const LlmJinjaString *string, gint64 max)
 {
   LlmJinjaValue result = llm_jinja_list_new (self, LLM_JINJA_LIST_LIST);
 
@@ -244,10 +225,7 @@ split_words (LlmJinja             *self,
 }
 
 static LlmJinjaValue
-split (LlmJinja             *self,
-       const LlmJinjaString *string,
-       const LlmJinjaString *separator,
-       gint64                max)
+split (LlmJinja *self, const LlmJinjaString *string, const LlmJinjaString *separator, gint64 max)
 {
   LlmJinjaValue result = llm_jinja_list_new (self, LLM_JINJA_LIST_LIST);
   gsize at = 0;
@@ -288,8 +266,7 @@ split_from_end (LlmJinja             *self,
 }
 
 static LlmJinjaValue
-run_split (LlmJinja     *self,
-           LlmJinjaCall *call)
+run_split (LlmJinja *self, LlmJinjaCall *call)
 {
   const LlmJinjaString *string = &call->subject.string;
   const LlmJinjaValue *separator = &call->arg[0];
@@ -315,8 +292,7 @@ is_line_end (gunichar c)
 
 /* Lines without their ends. */
 static LlmJinjaValue
-run_splitlines (LlmJinja     *self,
-                LlmJinjaCall *call)
+run_splitlines (LlmJinja *self, LlmJinjaCall *call)
 {
   LlmJinjaValue lines = llm_jinja_list_new (self, LLM_JINJA_LIST_LIST);
   const LlmJinjaString *string = &call->subject.string;
@@ -344,8 +320,7 @@ run_splitlines (LlmJinja     *self,
 
 /* As Jinja does it, the first line only where that is asked for, and a newline at the end stays. */
 static LlmJinjaValue
-run_indent (LlmJinja     *self,
-            LlmJinjaCall *call)
+run_indent (LlmJinja *self, LlmJinjaCall *call)
 {
   LlmJinjaText *text = llm_jinja_text_new (self);
   LlmJinjaValue newline = llm_jinja_string_new (self, "\n", 1, 0);
@@ -373,8 +348,7 @@ run_indent (LlmJinja     *self,
 }
 
 static LlmJinjaValue
-run_format_percent (LlmJinja     *self,
-                    LlmJinjaCall *call)
+run_format_percent (LlmJinja *self, LlmJinjaCall *call)
 {
   return llm_jinja_format_percent (self, &call->subject.string, call->args);
 }

@@ -8,8 +8,7 @@
 #include <string.h>
 
 static LlmJinjaValue
-run_default (LlmJinja     *self,
-             LlmJinjaCall *call)
+run_default (LlmJinja *self, LlmJinjaCall *call)
 {
   if (call->subject.type != LLM_JINJA_UNDEFINED
       && (!llm_jinja_is_true (&call->arg[1]) || llm_jinja_is_true (&call->subject)))
@@ -18,30 +17,26 @@ run_default (LlmJinja     *self,
 }
 
 static LlmJinjaValue
-run_string (LlmJinja     *self,
-            LlmJinjaCall *call)
+run_string (LlmJinja *self, LlmJinjaCall *call)
 {
   return call->subject;
 }
 
 static LlmJinjaValue
-run_safe (LlmJinja     *self,
-          LlmJinjaCall *call)
+run_safe (LlmJinja *self, LlmJinjaCall *call)
 {
   call->subject.is_html = TRUE;
   return call->subject;
 }
 
 static LlmJinjaValue
-run_escape (LlmJinja     *self,
-            LlmJinjaCall *call)
+run_escape (LlmJinja *self, LlmJinjaCall *call)
 {
   return llm_jinja_string_escape (self, &call->subject);
 }
 
 static LlmJinjaValue
-run_length (LlmJinja     *self,
-            LlmJinjaCall *call)
+run_length (LlmJinja *self, LlmJinjaCall *call)
 {
   gint64 length;
 
@@ -54,8 +49,7 @@ run_length (LlmJinja     *self,
 
 /* The text between spaces; FALSE if it is too long to be a number. */
 static gboolean
-copy_number (const LlmJinjaString *string,
-             char                  copy[64])
+copy_number (const LlmJinjaString *string, char copy[64])
 {
   LlmJinjaValue trimmed = llm_jinja_string_trim (string, NULL, TRUE, TRUE);
 
@@ -68,8 +62,7 @@ copy_number (const LlmJinjaString *string,
 }
 
 static gboolean
-read_float (const LlmJinjaValue *value,
-            double              *number)
+read_float (const LlmJinjaValue *value, double *number)
 {
   char copy[64];
   char *end;
@@ -86,8 +79,7 @@ read_float (const LlmJinjaValue *value,
 }
 
 static LlmJinjaValue
-run_int (LlmJinja     *self,
-         LlmJinjaCall *call)
+run_int (LlmJinja *self, LlmJinjaCall *call)
 {
   const LlmJinjaValue *subject = &call->subject;
   LlmJinjaOrigin origin = llm_jinja_get_origin (subject);
@@ -114,8 +106,7 @@ run_int (LlmJinja     *self,
 }
 
 static LlmJinjaValue
-run_float (LlmJinja     *self,
-           LlmJinjaCall *call)
+run_float (LlmJinja *self, LlmJinjaCall *call)
 {
   double number;
 
@@ -125,8 +116,7 @@ run_float (LlmJinja     *self,
 }
 
 static LlmJinjaValue
-run_abs (LlmJinja     *self,
-         LlmJinjaCall *call)
+run_abs (LlmJinja *self, LlmJinjaCall *call)
 {
   const LlmJinjaValue *subject = &call->subject;
   gint64 integer;
@@ -141,8 +131,7 @@ run_abs (LlmJinja     *self,
 
 /* As %.f of printf() rounds, which is how Python does. */
 static LlmJinjaValue
-run_round (LlmJinja     *self,
-           LlmJinjaCall *call)
+run_round (LlmJinja *self, LlmJinjaCall *call)
 {
   const LlmJinjaValue *subject = &call->subject;
   gint64 precision = call->arg[0].integer;
@@ -161,8 +150,7 @@ run_round (LlmJinja     *self,
 
 /* Spaces for a number, the text itself, or nothing. */
 static LlmJinjaValue
-take_json_indent (LlmJinja            *self,
-                  const LlmJinjaValue *indent)
+take_json_indent (LlmJinja *self, const LlmJinjaValue *indent)
 {
   if (indent->type == LLM_JINJA_INT || indent->type == LLM_JINJA_BOOL)
     return llm_jinja_spaces (self, llm_jinja_need_int (self, "tojson", indent));
@@ -174,8 +162,7 @@ take_json_indent (LlmJinja            *self,
 
 /* As transformers defines it: json.dumps(), nothing of HTML is escaped. */
 static LlmJinjaValue
-run_tojson (LlmJinja     *self,
-            LlmJinjaCall *call)
+run_tojson (LlmJinja *self, LlmJinjaCall *call)
 {
   LlmJinjaText *text = llm_jinja_text_new (self);
   LlmJinjaJsonStyle style = { .is_ascii = llm_jinja_is_true (&call->arg[0]),

@@ -47,9 +47,7 @@ static const struct
 };
 
 static gboolean
-is_divisible (LlmJinja            *self,
-              const LlmJinjaValue *value,
-              const LlmJinjaValue *by)
+is_divisible (LlmJinja *self, const LlmJinjaValue *value, const LlmJinjaValue *by)
 {
   llm_jinja_need_int (self, "even, odd, divisibleby", value);
   llm_jinja_need_int (self, "divisibleby", by);
@@ -57,9 +55,7 @@ is_divisible (LlmJinja            *self,
 }
 
 static gboolean
-is_even (LlmJinja            *self,
-         const LlmJinjaValue *value,
-         const LlmJinjaValue *unused)
+is_even (LlmJinja *self, const LlmJinjaValue *value, const LlmJinjaValue *unused)
 {
   LlmJinjaValue two = llm_jinja_int (2, 0);
 
@@ -67,9 +63,7 @@ is_even (LlmJinja            *self,
 }
 
 static gboolean
-is_odd (LlmJinja            *self,
-        const LlmJinjaValue *value,
-        const LlmJinjaValue *unused)
+is_odd (LlmJinja *self, const LlmJinjaValue *value, const LlmJinjaValue *unused)
 {
   return !is_even (self, value, unused);
 }
@@ -97,10 +91,7 @@ static const struct
 };
 
 static void
-check_arguments (LlmJinja           *self,
-                 const char         *name,
-                 const LlmJinjaArgs *args,
-                 guint               n_wanted)
+check_arguments (LlmJinja *self, const char *name, const LlmJinjaArgs *args, guint n_wanted)
 {
   if (args->n_values != n_wanted || args->n_names > 0)
     llm_jinja_fail (self, "the test “%s” takes %s", name,

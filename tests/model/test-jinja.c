@@ -200,7 +200,7 @@ test_limits (void)
     { "{% set ns = namespace(x=[]) %}{% for i in range(9999) %}{% set ns.x = [ns.x] %}{% endfor %}"
       "{{ ns.x }}", "nested deeper" },
     { "{{ range(9999999) }}", "more than 100000" },
-    { "{{ '{:9999}'.format(1) }}", "too large" },
+    { "{{ '%9999d' % 1 }}", "not supported" },
     { "{{ 2 ** 99999999 }}", "too large" },
   };
   g_autofree char *deep = g_strnfill (5000, '(');
@@ -290,13 +290,13 @@ test_long_texts (void)
   static const char *const expressions[] = {
     "s | int", "s | float", "s | length", "s | upper", "s | lower", "s | title", "s | capitalize",
     "s | trim", "s | string", "s | first", "s | last", "s | list", "s | replace('b', 'c')", "s | indent",
-    "s | urlencode", "s | tojson", "s | e", "s | wordcount", "s | reverse", "s | sort", "s | unique",
+    "s | tojson", "s | e", "s | reverse", "s | sort", "s | unique",
     "s.strip()", "s.lstrip()", "s.rstrip()", "s.strip('a')", "s.split()", "s.split('b')", "s.rsplit('b')",
     "s.splitlines()", "s.find('b')", "s.rfind('b')", "s.rfind(s[1:])", "s.rfind('b' + s[320000:])",
-    "s.index('b')", "s.count('b')", "s.count('aa')", "s.startswith(s)", "s.endswith(s)", "s.isspace()",
-    "s.isdigit()", "s.isalpha()", "s.isalnum()", "s.isupper()", "s.islower()", "s.upper()", "s.title()",
+    "s.startswith(s)", "s.endswith(s)",
+    "s.upper()", "s.title()",
     "s.replace('b', 'c')", "s.join([])", "','.join([s])", "'{}'.format(s)", "'%s' % s",
-    "s is upper", "s is lower", "s is string", "s is in d", "s == t", "s < t", "s in t", "'b' in s",
+    "s is string", "s is in d", "s == t", "s < t", "s in t", "'b' in s",
     "d[s]", "d.get(s)", "s in d", "s[5]", "s[-5]", "s[1:]", "s[::-1]", "s ~ t", "s + t", "s * 2",
     "[s] | join", "[s, t] | sort", "[s, t] | unique | list", "[s, t] | max", "{s: 1} | tojson",
   };
@@ -369,22 +369,22 @@ test_origins (void)
     "{{ a | lower }}{{ a | trim('<>') }}{{ a.strip() }}{{ a | replace('x', 'A') }}",
     "{{ 'AxB' | replace('x', a) }}{{ 'AxB'.replace('x', a) }}{{ a.replace('im', a) }}",
     "{{ a[2:] }}{{ a[::-1] }}{{ a[0] }}{{ a | first }}{{ a | last }}{{ a | list | join }}",
-    "{{ a.split('|') | join('A') }}{{ a.split('_')[0] }}{{ a.partition('|')[1] }}",
+    "{{ a.split('|') | join('A') }}{{ a.split('_')[0] }}",
     "{% for c in a %}{{ c }}{% endfor %}{{ a | reverse }}{{ a | list | sort | join('A') }}",
     "{{ a | tojson }}{{ d.k | tojson }}{{ d | tojson | replace('{', '') }}{{ [a] }}{{ {'A': a} }}",
     "{% for k, v in d.items() %}{{ k }}{% endfor %}{{ d | list | join }}"
     "{{ d.keys() | list | join }}",
-    "{{ 'A{}B'.format(a) }}{{ 'A%sB' % a }}{{ '{:A>20}'.format(a) }}{{ 'A%s' | format(a) }}",
+    "{{ 'A{}B'.format(a) }}{{ 'A%sB' % a }}{{ 'A%s' | format(a) }}",
     "{% set x %}A{{ a }}{% endset %}{{ x }}{% filter upper %}{{ 'B' }}{% endfilter %}"
     "{{ x | indent }}",
     "{% macro m(t) %}A{{ t }}{{ caller() }}{% endmacro %}{% call m(a) %}{{ a }}{% endcall %}",
     "{% set ns = namespace(t='') %}{% for i in [1, 2] %}{% set ns.t = ns.t + 'A' + a %}{% endfor %}"
     "{{ ns.t }}",
-    "{{ a | truncate(8, true, 'A') }}{{ a.center(30, 'A') }}{{ a | default('A') }}{{ a | string }}",
+    "{{ a | default('A') }}{{ a | string }}",
     "{{ [d['<|im_end|>'][0], 'A'] | map('trim') | join }}"
     "{{ d | dictsort | string | replace(']', '') }}",
     "{{ (a ~ 'A').removesuffix('A') }}{{ ('A' ~ a).removeprefix('A') }}{{ ('A' ~ a)[1:] }}",
-    "{{ [a, 'A'] | batch(1) | list }}{{ [a] | unique | list }}"
+    "{{ [a] | unique | list }}"
     "{{ [{'k': a}] | map(attribute='k') | join }}",
     "{{ a | safe }}{{ 'A' + (a | safe) }}{{ a or 'A' }}{{ a if a else 'A' }}{{ [a] | max }}",
   };

@@ -4,15 +4,14 @@
 
 #include "template/jinja/llm-jinja-private.h"
 
-#include <string.h>
+/* No method has a longer name. */
+#define MAX_METHOD_BYTES 64
 
 static LlmJinjaValue
-get_by_index (LlmJinja            *self,
-              const LlmJinjaValue *value,
-              gint64               index,
-              const char          *name)
+get_by_index (LlmJinja *self, const LlmJinjaValue *value, gint64 index, const char *name)
 {
   gint64 length;
+  gsize start;
 
   llm_jinja_charge (self, value, 1);
   if (!llm_jinja_get_length (self, value, &length)
@@ -24,18 +23,13 @@ get_by_index (LlmJinja            *self,
     return llm_jinja_undefined (name);
   if (value->type == LLM_JINJA_LIST)
     return value->list->items[index];
-  {
-    gsize start = llm_jinja_string_offset (&value->string, (gsize) index);
-    LlmJinjaValue rest = llm_jinja_string_cut (&value->string, start, value->string.length);
-
-    return llm_jinja_string_cut (&rest.string, 0, llm_jinja_string_offset (&rest.string, 1));
-  }
+  start = llm_jinja_string_offset (&value->string, (gsize) index);
+  return llm_jinja_string_cut (&value->string, start,
+                               llm_jinja_next_character (&value->string, start));
 }
 
 static void
-check_defined (LlmJinja            *self,
-               const LlmJinjaValue *value,
-               const char          *what)
+check_defined (LlmJinja *self, const LlmJinjaValue *value, const char *what)
 {
   if (value->type == LLM_JINJA_UNDEFINED)
     llm_jinja_fail (self, "“%.60s” is undefined, so it has no “%.60s”",
@@ -43,9 +37,7 @@ check_defined (LlmJinja            *self,
 }
 
 LlmJinjaValue
-llm_jinja_get_item (LlmJinja            *self,
-                    const LlmJinjaValue *value,
-                    const LlmJinjaValue *key)
+llm_jinja_get_item (LlmJinja *self, const LlmJinjaValue *value, const LlmJinjaValue *key)
 {
   const char *name = "item";
   LlmJinjaValue *item = NULL;
@@ -63,24 +55,17 @@ llm_jinja_get_item (LlmJinja            *self,
     return value->type == LLM_JINJA_STRING || value->type == LLM_JINJA_LIST
              ? get_by_index (self, value, llm_jinja_need_int (self, name, key), name)
              : llm_jinja_undefined (name);
-  if (key->type == LLM_JINJA_STRING && key->string.length < 64)
-    {
-      /* a method may be asked for so, too */
-      char copy[64];
-
-      memcpy (copy, key->string.bytes != NULL ? key->string.bytes : "", key->string.length);
-      copy[key->string.length] = '\0';
-      return llm_jinja_find_method (self, value, copy);
-    }
-  return llm_jinja_undefined (name);
+  /* a method may be asked for so, too */
+  return key->type == LLM_JINJA_STRING && key->string.length < MAX_METHOD_BYTES
+           ? llm_jinja_find_method (self, value, llm_jinja_copy (self, &key->string))
+           : llm_jinja_undefined (name);
 }
 
 LlmJinjaValue
-llm_jinja_get_attribute (LlmJinja            *self,
-                         const LlmJinjaValue *value,
-                         const char          *name)
+llm_jinja_get_attribute (LlmJinja *self, const LlmJinjaValue *value, const char *name)
 {
   LlmJinjaValue *item = NULL;
+  LlmJinjaValue method;
 
   check_defined (self, value, name);
   if (value->type == LLM_JINJA_NAMESPACE)
@@ -88,15 +73,10 @@ llm_jinja_get_attribute (LlmJinja            *self,
       item = llm_jinja_dict_get_name (self, value->dict, name);
       return item != NULL ? *item : llm_jinja_undefined (name);
     }
-  if (value->type == LLM_JINJA_FUNCTION && value->function->loop != NULL)
-    return llm_jinja_loop_get (self, value->function->loop, name);
   /* as Python's attributes do, methods come first */
-  {
-    LlmJinjaValue method = llm_jinja_find_method (self, value, name);
-
-    if (method.type != LLM_JINJA_UNDEFINED)
-      return method;
-  }
+  method = llm_jinja_find_method (self, value, name);
+  if (method.type != LLM_JINJA_UNDEFINED)
+    return method;
   if (value->type == LLM_JINJA_DICT)
     item = llm_jinja_dict_get_name (self, value->dict, name);
   return item != NULL ? *item : llm_jinja_undefined (name);

@@ -4,16 +4,11 @@
 
 #include "template/jinja/llm-jinja-private.h"
 
-#include <string.h>
-
-#include <string.h>
 
 static LlmJinjaValue *
-evaluate_items (LlmJinja            *self,
-                const LlmJinjaNodes *items,
-                guint                n_more)
+evaluate_items (LlmJinja *self, const LlmJinjaNodes *items)
 {
-  LlmJinjaValue *values = llm_jinja_alloc (self, (items->n_items + n_more) * sizeof *values);
+  LlmJinjaValue *values = llm_jinja_alloc (self, items->n_items * sizeof *values);
 
   for (guint i = 0; i < items->n_items; i++)
     values[i] = items->items[i] != NULL ? llm_jinja_evaluate (self, items->items[i])
@@ -21,39 +16,20 @@ evaluate_items (LlmJinja            *self,
   return values;
 }
 
-/* @caller (nullable): one more, with the name of that function. */
-static const char **
-copy_names (LlmJinja           *self,
-            const LlmJinjaArgs *args,
-            guint               n_more)
-{
-  const char **names = llm_jinja_alloc (self, (args->n_names + n_more) * sizeof *names);
-
-  for (guint i = 0; i < args->n_names; i++)
-    names[i] = args->names[i];
-  return names;
-}
-
 /* Names are compared by address. One that the template does not have is none of its parameters. */
 static const char *
-find_name (LlmJinja             *self,
-           const LlmJinjaString *string)
+find_name (LlmJinja *self, const LlmJinjaString *string)
 {
-  char *name = llm_jinja_alloc (self, string->length + 1);
-  const char *known;
+  char *name = llm_jinja_copy (self, string);
+  const char *known = g_hash_table_lookup (self->names, name);
 
-  if (string->length > 0)
-    memcpy (name, string->bytes, string->length);
-  known = g_hash_table_lookup (self->names, name);
   return known != NULL ? known : name;
 }
 
 /* @args with those of the list behind the other ones without a name, and those of the dict behind
  * all. There is room for one more. */
 static LlmJinjaArgs
-spread_args (LlmJinja           *self,
-             const LlmJinjaNode *node,
-             const LlmJinjaArgs *args)
+spread_args (LlmJinja *self, const LlmJinjaNode *node, const LlmJinjaArgs *args)
 {
   LlmJinjaValue list = node->b != NULL ? llm_jinja_evaluate (self, node->b)
                                        : llm_jinja_list_new (self, LLM_JINJA_LIST_LIST);
@@ -68,7 +44,10 @@ spread_args (LlmJinja           *self,
   llm_jinja_step (self, more->n_items + dict.dict->n_entries);
   all.values = llm_jinja_alloc (self, (args->n_values + more->n_items + dict.dict->n_entries + 1)
                                         * sizeof *all.values);
-  all.names = copy_names (self, args, dict.dict->n_entries + 1);
+  all.names = llm_jinja_alloc (self, (args->n_names + dict.dict->n_entries + 1)
+                                       * sizeof *all.names);
+  if (args->n_names > 0)
+    memcpy (all.names, args->names, args->n_names * sizeof *all.names);
   for (guint i = 0; i < n_positions; i++)
     all.values[all.n_values++] = args->values[i];
   for (guint i = 0; i < more->n_items; i++)
@@ -88,18 +67,14 @@ spread_args (LlmJinja           *self,
 }
 
 static LlmJinjaArgs
-evaluate_args (LlmJinja            *self,
-               const LlmJinjaNode  *node,
-               const LlmJinjaValue *caller)
+evaluate_args (LlmJinja *self, const LlmJinjaNode *node, const LlmJinjaValue *caller)
 {
-  LlmJinjaArgs args = { .values = evaluate_items (self, &node->items, caller != NULL),
+  LlmJinjaArgs args = { .values = evaluate_items (self, &node->items),
                         .n_values = node->items.n_items,
                         .names = node->names, .n_names = node->n_names };
 
-  if (node->b != NULL || node->c != NULL)
+  if (node->b != NULL || node->c != NULL || caller != NULL)
     args = spread_args (self, node, &args);
-  else if (caller != NULL)
-    args.names = copy_names (self, &args, 1);
   if (caller == NULL)
     return args;
   args.names[args.n_names++] = caller->function->name;
@@ -107,10 +82,8 @@ evaluate_args (LlmJinja            *self,
   return args;
 }
 
-LlmJinjaValue
-llm_jinja_call (LlmJinja            *self,
-                const LlmJinjaValue *function,
-                const LlmJinjaArgs  *args)
+static LlmJinjaValue
+call (LlmJinja *self, const LlmJinjaValue *function, const LlmJinjaArgs *args)
 {
   if (function->type == LLM_JINJA_UNDEFINED)
     llm_jinja_fail (self, "“%.60s” is undefined, so it can't be called",
@@ -118,31 +91,25 @@ llm_jinja_call (LlmJinja            *self,
   if (function->type != LLM_JINJA_FUNCTION)
     llm_jinja_fail (self, "a value of type %s can't be called", llm_jinja_type_name (function));
   if (function->function->builtin != NULL)
-    {
-      llm_jinja_charge (self, &function->function->subject, 1);
-      llm_jinja_charge (self, args->values, args->n_values);
-      return function->function->builtin (self, &function->function->subject, args);
-    }
+    return llm_jinja_run_builtin (self, function->function->builtin, &function->function->subject,
+                                  args);
   if (function->function->loop != NULL)
     return llm_jinja_loop_call (self, function->function->loop, args);
   return llm_jinja_run_macro (self, function->function, args);
 }
 
 LlmJinjaValue
-llm_jinja_evaluate_call (LlmJinja            *self,
-                         const LlmJinjaNode  *node,
-                         const LlmJinjaValue *caller)
+llm_jinja_evaluate_call (LlmJinja *self, const LlmJinjaNode *node, const LlmJinjaValue *caller)
 {
   LlmJinjaValue function = llm_jinja_evaluate (self, node->a);
   LlmJinjaArgs args = evaluate_args (self, node, caller);
 
   self->at = node->at;
-  return llm_jinja_call (self, &function, &args);
+  return call (self, &function, &args);
 }
 
 static LlmJinjaValue
-evaluate_list (LlmJinja           *self,
-               const LlmJinjaNode *node)
+evaluate_list (LlmJinja *self, const LlmJinjaNode *node)
 {
   LlmJinjaValue list = llm_jinja_list_new (self, node->kind == LLM_JINJA_NODE_TUPLE
                                                  ? LLM_JINJA_LIST_TUPLE : LLM_JINJA_LIST_LIST);
@@ -153,8 +120,7 @@ evaluate_list (LlmJinja           *self,
 }
 
 static LlmJinjaValue
-evaluate_dict (LlmJinja           *self,
-               const LlmJinjaNode *node)
+evaluate_dict (LlmJinja *self, const LlmJinjaNode *node)
 {
   LlmJinjaValue dict = llm_jinja_dict_new (self);
 
@@ -168,37 +134,9 @@ evaluate_dict (LlmJinja           *self,
   return dict;
 }
 
-static gboolean
-compare (LlmJinja            *self,
-         LlmJinjaOp           op,
-         const LlmJinjaValue *a,
-         const LlmJinjaValue *b)
-{
-  switch (op)
-    {
-    case LLM_JINJA_OP_EQ:
-      return llm_jinja_equal (self, a, b);
-    case LLM_JINJA_OP_NE:
-      return !llm_jinja_equal (self, a, b);
-    case LLM_JINJA_OP_LT:
-      return llm_jinja_compare (self, a, b) < 0;
-    case LLM_JINJA_OP_LE:
-      return llm_jinja_compare (self, a, b) <= 0;
-    case LLM_JINJA_OP_GT:
-      return llm_jinja_compare (self, a, b) > 0;
-    case LLM_JINJA_OP_GE:
-      return llm_jinja_compare (self, a, b) >= 0;
-    case LLM_JINJA_OP_IN:
-      return llm_jinja_contains (self, b, a);
-    default:
-      return !llm_jinja_contains (self, b, a);
-    }
-}
-
 /* a < b < c: what is between is evaluated once. */
 static LlmJinjaValue
-evaluate_compare (LlmJinja           *self,
-                  const LlmJinjaNode *node)
+evaluate_compare (LlmJinja *self, const LlmJinjaNode *node)
 {
   LlmJinjaValue left = llm_jinja_evaluate (self, node->items.items[0]);
 
@@ -208,7 +146,7 @@ evaluate_compare (LlmJinja           *self,
       LlmJinjaValue right = llm_jinja_evaluate (self, side->a);
 
       self->at = side->at;
-      if (!compare (self, side->op, &left, &right))
+      if (!llm_jinja_holds (self, side->op, &left, &right))
         return llm_jinja_bool (FALSE);
       left = right;
     }
@@ -217,8 +155,7 @@ evaluate_compare (LlmJinja           *self,
 
 /* The first that decides, or the last one. */
 static LlmJinjaValue
-evaluate_row (LlmJinja           *self,
-              const LlmJinjaNode *node)
+evaluate_row (LlmJinja *self, const LlmJinjaNode *node)
 {
   gboolean deciding = node->kind == LLM_JINJA_NODE_OR;
   LlmJinjaValue value = llm_jinja_none ();
@@ -233,8 +170,7 @@ evaluate_row (LlmJinja           *self,
 }
 
 static LlmJinjaValue
-evaluate_filter (LlmJinja           *self,
-                 const LlmJinjaNode *node)
+evaluate_filter (LlmJinja *self, const LlmJinjaNode *node)
 {
   LlmJinjaValue subject = node->a != NULL ? llm_jinja_evaluate (self, node->a) : self->hole;
   LlmJinjaArgs args = evaluate_args (self, node, NULL);
@@ -244,8 +180,7 @@ evaluate_filter (LlmJinja           *self,
 }
 
 static LlmJinjaValue
-evaluate_test (LlmJinja           *self,
-               const LlmJinjaNode *node)
+evaluate_test (LlmJinja *self, const LlmJinjaNode *node)
 {
   LlmJinjaValue subject = llm_jinja_evaluate (self, node->a);
   LlmJinjaArgs args = evaluate_args (self, node, NULL);
@@ -255,8 +190,7 @@ evaluate_test (LlmJinja           *self,
 }
 
 static LlmJinjaValue
-evaluate_sign (LlmJinja           *self,
-               const LlmJinjaNode *node)
+evaluate_sign (LlmJinja *self, const LlmJinjaNode *node)
 {
   LlmJinjaValue value = llm_jinja_evaluate (self, node->a);
   LlmJinjaValue zero = llm_jinja_int (0, 0);
@@ -268,8 +202,7 @@ evaluate_sign (LlmJinja           *self,
 }
 
 static LlmJinjaValue
-evaluate_here (LlmJinja           *self,
-               const LlmJinjaNode *node)
+evaluate_here (LlmJinja *self, const LlmJinjaNode *node)
 {
   LlmJinjaValue a, b;
 
@@ -287,6 +220,8 @@ evaluate_here (LlmJinja           *self,
     case LLM_JINJA_NODE_ATTRIBUTE:
       a = llm_jinja_evaluate (self, node->a);
       self->at = node->at;
+      if (a.type == LLM_JINJA_FUNCTION && a.function->loop != NULL)
+        return llm_jinja_loop_get (self, a.function->loop, node->name);
       return llm_jinja_get_attribute (self, &a, node->name);
     case LLM_JINJA_NODE_ITEM:
       a = llm_jinja_evaluate (self, node->a);
@@ -295,7 +230,7 @@ evaluate_here (LlmJinja           *self,
       return llm_jinja_get_item (self, &a, &b);
     case LLM_JINJA_NODE_SLICE:
       a = llm_jinja_evaluate (self, node->a);
-      return llm_jinja_get_slice (self, &a, evaluate_items (self, &node->items, 0));
+      return llm_jinja_get_slice (self, &a, evaluate_items (self, &node->items));
     case LLM_JINJA_NODE_CALL:
       return llm_jinja_evaluate_call (self, node, NULL);
     case LLM_JINJA_NODE_FILTER:
@@ -316,7 +251,7 @@ evaluate_here (LlmJinja           *self,
       self->at = node->at;
       return llm_jinja_calculate (self, node->op, &a, &b);
     case LLM_JINJA_NODE_CONCAT:
-      return llm_jinja_concat (self, evaluate_items (self, &node->items, 0), node->items.n_items);
+      return llm_jinja_concat (self, evaluate_items (self, &node->items), node->items.n_items);
     case LLM_JINJA_NODE_COMPARE:
       return evaluate_compare (self, node);
     case LLM_JINJA_NODE_IF_ELSE:
@@ -331,8 +266,7 @@ evaluate_here (LlmJinja           *self,
 }
 
 LlmJinjaValue
-llm_jinja_evaluate (LlmJinja           *self,
-                    const LlmJinjaNode *node)
+llm_jinja_evaluate (LlmJinja *self, const LlmJinjaNode *node)
 {
   LlmJinjaValue value;
 

@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Statements. */
+/* Statements, and calls of macros and of the bodies of call blocks. */
 
 #include "template/jinja/llm-jinja-private.h"
 
-#include <string.h>
-
 static void
-output (LlmJinja            *self,
-        const LlmJinjaValue *value)
+output (LlmJinja *self, const LlmJinjaValue *value)
 {
   LlmJinjaValue text = llm_jinja_to_string (self, value);
 
@@ -17,13 +14,27 @@ output (LlmJinja            *self,
     llm_jinja_fail (self, "it writes more than %" G_GSIZE_FORMAT " MiB", self->max_output >> 20);
 }
 
+/* The text of @body. */
+static LlmJinjaValue
+capture (LlmJinja *self, const LlmJinjaNodes *body)
+{
+  LlmJinjaText *out = self->out;
+  LlmJinjaText *text = llm_jinja_text_new (self);
+  LlmJinjaScope *scope = self->scope;
+
+  self->out = text;
+  self->scope = llm_jinja_scope_new (self, scope);
+  llm_jinja_execute (self, body);
+  self->scope = scope;
+  self->out = out;
+  return llm_jinja_text_end (text);
+}
+
 /* @chain (nullable): filters. */
 static LlmJinjaValue
-capture_filtered (LlmJinja            *self,
-                  const LlmJinjaNodes *body,
-                  const LlmJinjaNode  *chain)
+capture_filtered (LlmJinja *self, const LlmJinjaNodes *body, const LlmJinjaNode *chain)
 {
-  LlmJinjaValue text = llm_jinja_capture (self, body);
+  LlmJinjaValue text = capture (self, body);
 
   if (chain != NULL)
     {
@@ -37,8 +48,7 @@ capture_filtered (LlmJinja            *self,
 }
 
 static void
-define_macro (LlmJinja           *self,
-              const LlmJinjaNode *node)
+define_macro (LlmJinja *self, const LlmJinjaNode *node)
 {
   LlmJinjaValue macro = llm_jinja_new_method (self, node->name, NULL, NULL);
 
@@ -48,8 +58,7 @@ define_macro (LlmJinja           *self,
 }
 
 static void
-run_call_block (LlmJinja           *self,
-                const LlmJinjaNode *node)
+run_call_block (LlmJinja *self, const LlmJinjaNode *node)
 {
   LlmJinjaValue caller = llm_jinja_new_method (self, node->name, NULL, NULL);
   LlmJinjaValue text;
@@ -60,9 +69,98 @@ run_call_block (LlmJinja           *self,
   output (self, &text);
 }
 
+/* --- macros --- */
+
+/* What was given for no parameter. */
+typedef struct
+{
+  LlmJinjaValue positions;
+  LlmJinjaValue names;
+} Rest;
+
+static void
+bind_rest (LlmJinja *self, const LlmJinjaNode *node, LlmJinjaScope *scope, const Rest *rest)
+{
+  if (node->kind == LLM_JINJA_NODE_MACRO && node->op & LLM_JINJA_HAS_VARARGS)
+    llm_jinja_scope_set (self, scope, g_hash_table_lookup (self->names, "varargs"),
+                         rest->positions);
+  else if (rest->positions.list->n_items > 0)
+    llm_jinja_fail (self, "the macro “%.60s” takes at most %u arguments", node->name,
+                    node->n_names);
+  if (node->kind == LLM_JINJA_NODE_MACRO && node->op & LLM_JINJA_HAS_KWARGS)
+    llm_jinja_scope_set (self, scope, g_hash_table_lookup (self->names, "kwargs"), rest->names);
+  else if (rest->names.dict->n_entries > 0)
+    llm_jinja_fail (self, "the macro “%.60s” has no parameter “%.*s”", node->name,
+                    (int) MIN (60, rest->names.dict->entries[0].key.string.length),
+                    rest->names.dict->entries[0].key.string.bytes);
+}
+
+/* A parameter has its argument, its default, or is undefined. */
+static LlmJinjaValue
+take_parameter (LlmJinja *self, const LlmJinjaNode *node, const LlmJinjaArgs *args, guint index)
+{
+  guint first_default = node->n_names - node->items.n_items;
+  guint n_positions = args->n_values - args->n_names;
+
+  if (index < n_positions)
+    return args->values[index];
+  for (guint n = 0; n < args->n_names; n++)
+    if (args->names[n] == node->names[index])
+      return args->values[n_positions + n];
+  return index >= first_default
+           ? llm_jinja_evaluate (self, node->items.items[index - first_default])
+           : llm_jinja_undefined (node->names[index]);
+}
+
+static void
+bind (LlmJinja *self, const LlmJinjaNode *node, LlmJinjaScope *scope, const LlmJinjaArgs *args)
+{
+  guint n_positions = args->n_values - args->n_names;
+  Rest rest = { llm_jinja_list_new (self, LLM_JINJA_LIST_TUPLE), llm_jinja_dict_new (self) };
+
+  for (guint i = node->n_names; i < n_positions; i++)
+    llm_jinja_list_add (self, rest.positions.list, args->values[i]);
+  for (guint i = 0; i < args->n_names; i++)
+    {
+      const LlmJinjaValue *value = &args->values[n_positions + i];
+      guint at = 0;
+
+      while (at < node->n_names && node->names[at] != args->names[i])
+        at++;
+      if (at < n_positions && at < node->n_names)
+        llm_jinja_fail (self, "the argument “%.60s” is given twice", args->names[i]);
+      if (at < node->n_names)
+        continue;
+      if (node->kind == LLM_JINJA_NODE_MACRO && g_str_equal (args->names[i], "caller"))
+        llm_jinja_scope_set (self, scope, args->names[i], *value);
+      else
+        llm_jinja_dict_set_name (self, rest.names.dict, args->names[i], *value);
+    }
+  bind_rest (self, node, scope, &rest);
+
+  for (guint i = 0; i < node->n_names; i++)
+    llm_jinja_scope_set (self, scope, node->names[i], take_parameter (self, node, args, i));
+}
+
+LlmJinjaValue
+llm_jinja_run_macro (LlmJinja *self, const LlmJinjaFunction *function, const LlmJinjaArgs *args)
+{
+  LlmJinjaScope *scope = self->scope;
+  LlmJinjaValue text;
+
+  llm_jinja_enter (self);
+  self->scope = llm_jinja_scope_new (self, function->scope);
+  bind (self, function->node, self->scope, args);
+  text = capture (self, &function->node->body);
+  self->scope = scope;
+  llm_jinja_leave (self);
+  return text;
+}
+
+/* --- statements --- */
+
 static LlmJinjaFlow
-run_in_scope (LlmJinja           *self,
-              const LlmJinjaNode *node)
+run_in_scope (LlmJinja *self, const LlmJinjaNode *node)
 {
   LlmJinjaScope *scope = self->scope;
   LlmJinjaScope *own = llm_jinja_scope_new (self, scope);
@@ -84,8 +182,7 @@ run_in_scope (LlmJinja           *self,
 }
 
 static LlmJinjaFlow
-run_if (LlmJinja           *self,
-        const LlmJinjaNode *node)
+run_if (LlmJinja *self, const LlmJinjaNode *node)
 {
   for (;;)
     {
@@ -100,8 +197,7 @@ run_if (LlmJinja           *self,
 }
 
 static LlmJinjaFlow
-execute_one (LlmJinja           *self,
-             const LlmJinjaNode *node)
+execute_one (LlmJinja *self, const LlmJinjaNode *node)
 {
   LlmJinjaValue value;
 
@@ -149,8 +245,7 @@ execute_one (LlmJinja           *self,
 }
 
 LlmJinjaFlow
-llm_jinja_execute (LlmJinja            *self,
-                   const LlmJinjaNodes *body)
+llm_jinja_execute (LlmJinja *self, const LlmJinjaNodes *body)
 {
   LlmJinjaFlow flow = LLM_JINJA_GO_ON;
 

@@ -29,8 +29,7 @@ skip_spaces (Reader *self)
 }
 
 static gboolean
-skip_byte (Reader *self,
-           char    byte)
+skip_byte (Reader *self, char byte)
 {
   skip_spaces (self);
   if (*self->at != byte)
@@ -40,8 +39,7 @@ skip_byte (Reader *self,
 }
 
 static gboolean
-read_hex (Reader   *self,
-          gunichar *code)
+read_hex (Reader *self, gunichar *code)
 {
   *code = 0;
   for (guint i = 0; i < 4; i++, self->at++)
@@ -55,8 +53,7 @@ read_hex (Reader   *self,
 
 /* Behind a backslash. */
 static gboolean
-read_escape (Reader       *self,
-             LlmJinjaText *text)
+read_escape (Reader *self, LlmJinjaText *text)
 {
   static const char plain[] = "\"\"\\\\//b\bf\fn\nr\rt\t";
   char buffer[6];
@@ -88,8 +85,7 @@ read_escape (Reader       *self,
 }
 
 static gboolean
-read_string (Reader        *self,
-             LlmJinjaValue *value)
+read_string (Reader *self, LlmJinjaValue *value)
 {
   LlmJinjaText *text = llm_jinja_text_new (self->jinja);
 
@@ -122,9 +118,7 @@ read_string (Reader        *self,
 /* Whether the number from @text to @end has no more digits than a double has: then it is written as
  * Python writes doubles. */
 static gboolean
-is_double (double      number,
-           const char *text,
-           const char *end)
+is_double (double number, const char *text, const char *end)
 {
   gsize n_digits = 0, n_zeros = 0;
 
@@ -138,56 +132,56 @@ is_double (double      number,
   return isfinite (number) && n_digits - n_zeros <= MAX_DOUBLE_DIGITS && (number != 0 || n_digits == 0);
 }
 
+/* Goes behind the digits at @at; FALSE where there are none. */
 static gboolean
-read_number (Reader        *self,
-             LlmJinjaValue *value)
+skip_digits (const char **at)
+{
+  const char *start = *at;
+
+  while (g_ascii_isdigit (**at))
+    (*at)++;
+  return *at > start;
+}
+
+static gboolean
+read_number (Reader *self, LlmJinjaValue *value)
 {
   const char *start = self->at;
   const char *at = start + (*start == '-');
-  gboolean is_float = FALSE;
+  gboolean is_float;
 
-  if (!g_ascii_isdigit (*at) || (at[0] == '0' && g_ascii_isdigit (at[1])))
+  if ((at[0] == '0' && g_ascii_isdigit (at[1])) || !skip_digits (&at))
     return FALSE;
-  while (g_ascii_isdigit (*at))
-    at++;
+  is_float = *at == '.' || *at == 'e' || *at == 'E';
   if (*at == '.')
     {
-      is_float = TRUE;
-      if (!g_ascii_isdigit (*++at))
+      at++;
+      if (!skip_digits (&at))
         return FALSE;
-      while (g_ascii_isdigit (*at))
-        at++;
     }
   if (*at == 'e' || *at == 'E')
     {
-      is_float = TRUE;
-      at++;
-      at += *at == '-' || *at == '+';
-      if (!g_ascii_isdigit (*at))
+      at += at[1] == '-' || at[1] == '+' ? 2 : 1;
+      if (!skip_digits (&at))
         return FALSE;
-      while (g_ascii_isdigit (*at))
-        at++;
     }
   self->at = at;
   errno = 0;
-  if (!is_float)
-    *value = llm_jinja_int (g_ascii_strtoll (start, NULL, 10), self->origin);
+  *value = llm_jinja_int (g_ascii_strtoll (start, NULL, 10), self->origin);
   if (!is_float && errno == 0)
     return TRUE;
   *value = llm_jinja_float (g_ascii_strtod (start, NULL), self->origin);
   if (!is_float || !is_double (value->number, start, at))
     {
-      char *digits = llm_jinja_alloc (self->jinja, (gsize) (at - start) + 1);
+      const LlmJinjaString digits = { .bytes = start, .length = (gsize) (at - start) };
 
-      memcpy (digits, start, (gsize) (at - start));
-      value->digits = digits;
+      value->digits = llm_jinja_copy (self->jinja, &digits);
     }
   return TRUE;
 }
 
 static gboolean
-read_array (Reader        *self,
-            LlmJinjaValue *value)
+read_array (Reader *self, LlmJinjaValue *value)
 {
   LlmJinjaValue item;
 
@@ -206,8 +200,7 @@ read_array (Reader        *self,
 }
 
 static gboolean
-read_object (Reader        *self,
-             LlmJinjaValue *value)
+read_object (Reader *self, LlmJinjaValue *value)
 {
   LlmJinjaValue key, item;
 
@@ -226,8 +219,7 @@ read_object (Reader        *self,
 }
 
 static gboolean
-read_word (Reader        *self,
-           LlmJinjaValue *value)
+read_word (Reader *self, LlmJinjaValue *value)
 {
   static const struct { const char *name; LlmJinjaValue value; } words[] = {
     { "true", { .type = LLM_JINJA_BOOL, .boolean = TRUE } },
@@ -247,8 +239,7 @@ read_word (Reader        *self,
 }
 
 static gboolean
-read_value (Reader        *self,
-            LlmJinjaValue *value)
+read_value (Reader *self, LlmJinjaValue *value)
 {
   gboolean is_read;
 
@@ -269,10 +260,7 @@ read_value (Reader        *self,
 }
 
 gboolean
-llm_jinja_read_json (LlmJinja       *self,
-                     const char     *text,
-                     LlmJinjaOrigin  origin,
-                     LlmJinjaValue  *value)
+llm_jinja_read_json (LlmJinja *self, const char *text, LlmJinjaOrigin origin, LlmJinjaValue *value)
 {
   Reader reader = { self, text, origin };
 

@@ -3,7 +3,7 @@
 /* Source to tokens, with trim_blocks and lstrip_blocks on and one newline at the end dropped, as
  * apply_chat_template() of transformers configures Jinja. */
 
-#include "template/jinja/llm-jinja-private.h"
+#include "template/jinja/llm-jinja-parse.h"
 
 #include <errno.h>
 #include <string.h>
@@ -25,9 +25,7 @@ typedef struct
 } Lexer;
 
 static LlmJinjaToken *
-add_token (Lexer            *self,
-           LlmJinjaTokenKind kind,
-           gsize             at)
+add_token (Lexer *self, LlmJinjaTokenKind kind, gsize at)
 {
   LlmJinjaToken *token;
 
@@ -39,18 +37,14 @@ add_token (Lexer            *self,
 }
 
 G_NORETURN static void
-fail_at (Lexer      *self,
-         gsize       at,
-         const char *reason)
+fail_at (Lexer *self, gsize at, const char *reason)
 {
   self->jinja->at = (guint32) at;
   llm_jinja_fail (self->jinja, "%s", reason);
 }
 
 static gboolean
-has_at (const Lexer *self,
-        gsize        at,
-        const char  *word)
+has_at (const Lexer *self, gsize at, const char *word)
 {
   gsize n = strlen (word);
 
@@ -58,8 +52,7 @@ has_at (const Lexer *self,
 }
 
 static gsize
-skip_spaces (const Lexer *self,
-             gsize        at)
+skip_spaces (const Lexer *self, gsize at)
 {
   while (at < self->end)
     {
@@ -81,11 +74,7 @@ is_name_byte (char c)
 
 /* Where the tag “{% word %}” at @at has its sign, and where it ends; FALSE if it is another. */
 static gboolean
-read_word_tag (const Lexer *self,
-               gsize        at,
-               const char  *word,
-               char        *sign,
-               gsize       *after_word)
+read_word_tag (const Lexer *self, gsize at, const char *word, char *sign, gsize *after_word)
 {
   if (!has_at (self, at, "{%"))
     return FALSE;
@@ -100,10 +89,7 @@ read_word_tag (const Lexer *self,
 
 /* Adds the text up to @end, where a tag with @sign begins. */
 static void
-add_data (Lexer   *self,
-          gsize    end,
-          char     sign,
-          gboolean is_variable)
+add_data (Lexer *self, gsize end, char sign, gboolean is_variable)
 {
   gsize start = self->at;
 
@@ -130,10 +116,7 @@ add_data (Lexer   *self,
 
 /* Goes behind the end of a tag, and what its sign or trim_blocks makes go. */
 static void
-end_tag (Lexer      *self,
-         gsize       at,
-         char        sign,
-         gboolean    trims_newline)
+end_tag (Lexer *self, gsize at, char sign, gboolean trims_newline)
 {
   gsize start = at;
 
@@ -146,8 +129,7 @@ end_tag (Lexer      *self,
 }
 
 static void
-lex_comment (Lexer *self,
-             gsize  start)
+lex_comment (Lexer *self, gsize start)
 {
   const char *close = memmem (self->text + start, self->end - start, "#}", 2);
   gsize at;
@@ -161,35 +143,33 @@ lex_comment (Lexer *self,
   end_tag (self, at + 2, sign, TRUE);
 }
 
+/* The end of “{% raw” or “{% endraw”. */
+static void
+end_word_tag (Lexer *self, gsize at, gboolean trims_newline)
+{
+  at = skip_spaces (self, at);
+  if (has_at (self, at, "-%}") || (trims_newline && has_at (self, at, "+%}")))
+    end_tag (self, at + 3, self->text[at], trims_newline);
+  else if (has_at (self, at, "%}"))
+    end_tag (self, at + 2, 0, trims_newline);
+  else
+    fail_at (self, at, "this tag has no end");
+}
+
 /* “{% raw %}” ends at @at. */
 static void
-lex_raw (Lexer *self,
-         gsize  start,
-         gsize  at)
+lex_raw (Lexer *self, gsize start, gsize at)
 {
   char sign;
   gsize after;
 
-  at = skip_spaces (self, at);
-  if (has_at (self, at, "-%}"))
-    end_tag (self, at + 3, '-', FALSE);
-  else if (has_at (self, at, "%}"))
-    end_tag (self, at + 2, 0, FALSE);
-  else
-    fail_at (self, start, "this “raw” tag has no end");
-
+  end_word_tag (self, at, FALSE);
   for (at = self->at; at < self->end; at++)
     {
       if (!read_word_tag (self, at, "endraw", &sign, &after))
         continue;
       add_data (self, at, sign, FALSE);
-      at = skip_spaces (self, after);
-      if (has_at (self, at, "-%}") || has_at (self, at, "+%}"))
-        end_tag (self, at + 3, self->text[at], TRUE);
-      else if (has_at (self, at, "%}"))
-        end_tag (self, at + 2, 0, TRUE);
-      else
-        fail_at (self, at, "this “endraw” tag has no end");
+      end_word_tag (self, after, TRUE);
       return;
     }
   fail_at (self, start, "“raw” has no “endraw”");
@@ -197,10 +177,7 @@ lex_raw (Lexer *self,
 
 /* Behind a backslash. Never more bytes than the source has. */
 static void
-add_escape (Lexer *self,
-            char  *out,
-            gsize *n,
-            gsize *at)
+add_escape (Lexer *self, char *out, gsize *n, gsize *at)
 {
   static const char plain[] = "n\nt\tr\rb\bf\fv\va\a\\\\''\"\"";
   char c = self->text[*at];
@@ -219,15 +196,8 @@ add_escape (Lexer *self,
         (*at)++;
         return;
       }
-  if (c >= '0' && c <= '7')
-    {
-      for (guint i = 0; i < 3 && self->text[*at] >= '0' && self->text[*at] <= '7'; i++)
-        code = code * 8 + (gunichar) (self->text[(*at)++] - '0');
-      *n += (gsize) g_unichar_to_utf8 (code, out + *n);
-      return;
-    }
-  if (c == 'N')
-    fail_at (self, *at, "characters by name in a string are not supported");
+  if (c == 'N' || g_ascii_isdigit (c))
+    fail_at (self, *at, "octal characters and those by name are not supported in a string");
   if (n_digits == 0)
     {
       out[(*n)++] = '\\';
@@ -277,13 +247,29 @@ lex_string (Lexer *self)
 }
 
 static gsize
-skip_digits (const Lexer *self,
-             gsize        at)
+skip_digits (const Lexer *self, gsize at)
 {
-  while (at < self->end && (g_ascii_isdigit (self->text[at]) ||
-                            (self->text[at] == '_' && at + 1 < self->end &&
-                             g_ascii_isdigit (self->text[at + 1]))))
+  while (at < self->end && g_ascii_isdigit (self->text[at]))
     at++;
+  return at;
+}
+
+/* Behind the point and the exponent that follow the whole number up to @at. */
+static gsize
+skip_fraction (const Lexer *self, gsize at)
+{
+  gsize exponent = at;
+
+  if (at + 1 < self->end && self->text[at] == '.' && g_ascii_isdigit (self->text[at + 1]))
+    exponent = at = skip_digits (self, at + 1);
+  if (exponent < self->end && (self->text[exponent] == 'e' || self->text[exponent] == 'E'))
+    {
+      exponent++;
+      if (exponent < self->end && (self->text[exponent] == '-' || self->text[exponent] == '+'))
+        exponent++;
+      if (exponent < self->end && g_ascii_isdigit (self->text[exponent]))
+        return skip_digits (self, exponent);
+    }
   return at;
 }
 
@@ -291,67 +277,27 @@ static void
 lex_number (Lexer *self)
 {
   gsize start = self->at;
-  gsize at = skip_digits (self, start);
-  gboolean is_float = FALSE;
-  char digits[64];
-  gsize n = 0;
-  gsize exponent;
-
+  gsize whole = skip_digits (self, start);
   /* behind a point it is an item: a.0.1 */
-  if (start > 0 && self->text[start - 1] == '.')
-    {
-      add_token (self, LLM_JINJA_TOKEN_INTEGER, start)->value = llm_jinja_int (
-        g_ascii_strtoll (self->text + start, NULL, 10), 0);
-      self->at = at;
-      return;
-    }
-  if (at + 1 < self->end && self->text[at] == '.' && g_ascii_isdigit (self->text[at + 1]))
-    {
-      is_float = TRUE;
-      at = skip_digits (self, at + 1);
-    }
-  exponent = at + 1;
-  if (at < self->end && (self->text[at] == 'e' || self->text[at] == 'E'))
-    {
-      if (exponent < self->end && (self->text[exponent] == '-' || self->text[exponent] == '+'))
-        exponent++;
-      if (exponent < self->end && g_ascii_isdigit (self->text[exponent]))
-        {
-          is_float = TRUE;
-          at = skip_digits (self, exponent);
-        }
-    }
-  for (gsize i = start; i < at; i++)
-    {
-      if (n + 1 >= sizeof digits)
-        fail_at (self, start, "a number is too long");
-      if (self->text[i] != '_')
-        digits[n++] = self->text[i];
-    }
-  digits[n] = '\0';
+  gsize end = start > 0 && self->text[start - 1] == '.' ? whole : skip_fraction (self, whole);
+  gint64 integer;
 
-  if (is_float)
+  self->at = end;
+  if (end > whole)
     {
       add_token (self, LLM_JINJA_TOKEN_FLOAT, start)->value =
-        llm_jinja_float (g_ascii_strtod (digits, NULL), 0);
+        llm_jinja_float (g_ascii_strtod (self->text + start, NULL), 0);
+      return;
     }
-  else
-    {
-      gint64 integer;
-
-      errno = 0;
-      integer = g_ascii_strtoll (digits, NULL, 10);
-      if (errno != 0)
-        fail_at (self, start, "an integer is too large");
-      add_token (self, LLM_JINJA_TOKEN_INTEGER, start)->value = llm_jinja_int (integer, 0);
-    }
-  self->at = at;
+  errno = 0;
+  integer = g_ascii_strtoll (self->text + start, NULL, 10);
+  if (errno != 0)
+    fail_at (self, start, "an integer is too large");
+  add_token (self, LLM_JINJA_TOKEN_INTEGER, start)->value = llm_jinja_int (integer, 0);
 }
 
 static void
-lex_operator (Lexer *self,
-              char  *brackets,
-              guint *n_brackets)
+lex_operator (Lexer *self, char *brackets, guint *n_brackets)
 {
   static const char *const operators[] = { "//", "**", "==", "!=", ">=", "<=", "+", "-", "/", "*",
                                            "%", "~", "[", "]", "(", ")", "{", "}", ">", "<", "=",
@@ -384,9 +330,7 @@ lex_operator (Lexer *self,
 
 /* What lies between the ends of a tag, @close among them. */
 static void
-lex_tag (Lexer      *self,
-         gsize       start,
-         const char *close)
+lex_tag (Lexer *self, gsize start, const char *close)
 {
   gboolean is_block = *close == '%';
   char brackets[MAX_BRACKETS];
@@ -432,8 +376,7 @@ lex_tag (Lexer      *self,
 }
 
 LlmJinjaToken *
-llm_jinja_lex (LlmJinja *self,
-               guint    *n_tokens)
+llm_jinja_lex (LlmJinja *self, guint *n_tokens)
 {
   Lexer lexer = { .jinja = self, .text = self->source, .end = self->source_length,
                   .starts_line = TRUE };

@@ -5,8 +5,6 @@
 
 #include "template/jinja/llm-jinja-private.h"
 
-#include <string.h>
-
 struct _LlmJinjaLoop
 {
   const LlmJinjaNode *node;
@@ -16,13 +14,10 @@ struct _LlmJinjaLoop
   LlmJinjaList *items;          /* of these, those that passed the filter */
   guint index;                  /* of the item of this round */
   guint depth;
-  LlmJinjaList *last_changed;   /* (nullable): the values loop.changed() had */
 };
 
 static gboolean
-passes (LlmJinja            *self,
-        const LlmJinjaLoop  *loop,
-        const LlmJinjaValue *item)
+passes (LlmJinja *self, const LlmJinjaLoop *loop, const LlmJinjaValue *item)
 {
   LlmJinjaScope *scope = self->scope;
   LlmJinjaValue value;
@@ -31,16 +26,14 @@ passes (LlmJinja            *self,
     return TRUE;
   self->scope = llm_jinja_scope_new (self, loop->scope);
   llm_jinja_assign (self, loop->node->a, *item);
-  value = self->evaluate (self, loop->node->c);
+  value = llm_jinja_evaluate (self, loop->node->c);
   self->scope = scope;
   return llm_jinja_is_true (&value);
 }
 
 /* Whether there is an item @index. */
 static gboolean
-has_item (LlmJinja     *self,
-          LlmJinjaLoop *loop,
-          guint         index)
+has_item (LlmJinja *self, LlmJinjaLoop *loop, guint index)
 {
   while (loop->items->n_items <= index && loop->n_seen < loop->over->n_items)
     {
@@ -53,88 +46,43 @@ has_item (LlmJinja     *self,
 }
 
 static guint
-count_items (LlmJinja     *self,
-             LlmJinjaLoop *loop)
+count_items (LlmJinja *self, LlmJinjaLoop *loop)
 {
   has_item (self, loop, G_MAXUINT - 1);
   return loop->items->n_items;
 }
 
+/* @name: one that ends with 0 counts from there. */
 static LlmJinjaValue
-cycle (LlmJinja            *self,
-       const LlmJinjaValue *subject,
-       const LlmJinjaArgs  *args)
+get_number (LlmJinja *self, LlmJinjaLoop *loop, const char *name)
 {
-  if (args->n_values == 0 || args->n_names > 0)
-    llm_jinja_fail (self, "“cycle” needs values");
-  return args->values[subject->function->loop->index % args->n_values];
-}
+  gint64 offset = !g_str_has_suffix (name, "0");
 
-static LlmJinjaValue
-changed (LlmJinja            *self,
-         const LlmJinjaValue *subject,
-         const LlmJinjaArgs  *args)
-{
-  LlmJinjaLoop *loop = subject->function->loop;
-  LlmJinjaValue values = llm_jinja_list_new (self, LLM_JINJA_LIST_TUPLE);
-  LlmJinjaValue before = values;
-  gboolean is_changed = TRUE;
-
-  for (guint i = 0; i < args->n_values; i++)
-    llm_jinja_list_add (self, values.list, args->values[i]);
-  if (loop->last_changed != NULL)
-    {
-      before.list = loop->last_changed;
-      is_changed = !llm_jinja_equal (self, &before, &values);
-    }
-  loop->last_changed = values.list;
-  return llm_jinja_bool (is_changed);
-}
-
-static LlmJinjaValue
-new_loop_method (LlmJinja        *self,
-                 LlmJinjaLoop    *loop,
-                 const char      *name,
-                 LlmJinjaBuiltin  builtin)
-{
-  LlmJinjaValue subject = llm_jinja_new_method (self, name, NULL, NULL);
-
-  subject.function->loop = loop;
-  return llm_jinja_new_method (self, name, builtin, &subject);
+  if (g_str_has_prefix (name, "index"))
+    return llm_jinja_int (loop->index + offset, 0);
+  if (g_str_has_prefix (name, "depth"))
+    return llm_jinja_int (loop->depth + offset, 0);
+  return llm_jinja_int ((gint64) count_items (self, loop) - loop->index - 1 + offset, 0);
 }
 
 LlmJinjaValue
-llm_jinja_loop_get (LlmJinja     *self,
-                    LlmJinjaLoop *loop,
-                    const char   *name)
+llm_jinja_loop_get (LlmJinja *self, LlmJinjaLoop *loop, const char *name)
 {
-  if (g_str_equal (name, "index"))
-    return llm_jinja_int ((gint64) loop->index + 1, 0);
-  if (g_str_equal (name, "index0"))
-    return llm_jinja_int (loop->index, 0);
+  static const char *const numbers[] = { "index", "index0", "depth", "depth0", "revindex",
+                                         "revindex0", NULL };
+
+  if (g_strv_contains (numbers, name))
+    return get_number (self, loop, name);
   if (g_str_equal (name, "first"))
     return llm_jinja_bool (loop->index == 0);
   if (g_str_equal (name, "last"))
     return llm_jinja_bool (!has_item (self, loop, loop->index + 1));
   if (g_str_equal (name, "length"))
     return llm_jinja_int (count_items (self, loop), 0);
-  if (g_str_equal (name, "revindex"))
-    return llm_jinja_int ((gint64) count_items (self, loop) - loop->index, 0);
-  if (g_str_equal (name, "revindex0"))
-    return llm_jinja_int ((gint64) count_items (self, loop) - loop->index - 1, 0);
-  if (g_str_equal (name, "previtem"))
-    return loop->index > 0 ? loop->items->items[loop->index - 1] : llm_jinja_undefined ("previtem");
-  if (g_str_equal (name, "nextitem"))
-    return has_item (self, loop, loop->index + 1) ? loop->items->items[loop->index + 1]
-                                                  : llm_jinja_undefined ("nextitem");
-  if (g_str_equal (name, "depth"))
-    return llm_jinja_int ((gint64) loop->depth + 1, 0);
-  if (g_str_equal (name, "depth0"))
-    return llm_jinja_int (loop->depth, 0);
-  if (g_str_equal (name, "cycle"))
-    return new_loop_method (self, loop, "cycle", cycle);
-  if (g_str_equal (name, "changed"))
-    return new_loop_method (self, loop, "changed", changed);
+  if (g_str_equal (name, "previtem") && loop->index > 0)
+    return loop->items->items[loop->index - 1];
+  if (g_str_equal (name, "nextitem") && has_item (self, loop, loop->index + 1))
+    return loop->items->items[loop->index + 1];
   return llm_jinja_undefined (name);
 }
 
@@ -163,7 +111,7 @@ llm_jinja_run_loop (LlmJinja            *self,
       self->scope = own;
       llm_jinja_scope_set (self, own, node->name, variable);
       llm_jinja_assign (self, node->a, loop->items->items[i]);
-      flow = self->execute (self, &node->body);
+      flow = llm_jinja_execute (self, &node->body);
       self->scope = scope;
     }
   if (loop->items->n_items > 0)
@@ -171,15 +119,13 @@ llm_jinja_run_loop (LlmJinja            *self,
 
   /* here “break” is one of the loop around this one */
   self->scope = llm_jinja_scope_new (self, scope);
-  flow = self->execute (self, &node->others);
+  flow = llm_jinja_execute (self, &node->others);
   self->scope = scope;
   return flow;
 }
 
 LlmJinjaValue
-llm_jinja_loop_call (LlmJinja           *self,
-                     LlmJinjaLoop       *loop,
-                     const LlmJinjaArgs *args)
+llm_jinja_loop_call (LlmJinja *self, LlmJinjaLoop *loop, const LlmJinjaArgs *args)
 {
   LlmJinjaText *out = self->out;
   LlmJinjaText *text = llm_jinja_text_new (self);

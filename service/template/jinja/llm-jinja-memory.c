@@ -15,8 +15,7 @@
 #define MAX_DEPTH 1500
 
 void *
-llm_jinja_alloc (LlmJinja *self,
-                 gsize     n_bytes)
+llm_jinja_alloc (LlmJinja *self, gsize n_bytes)
 {
   void *result;
 
@@ -53,9 +52,7 @@ llm_jinja_clear (LlmJinja *self)
 
 /* Of @at, both from 1; columns are characters. */
 static void
-find_place (LlmJinja *self,
-            guint    *line,
-            guint    *column)
+find_place (LlmJinja *self, guint *line, guint *column)
 {
   *line = *column = 1;
   for (gsize i = 0; i < MIN (self->at, self->source_length); i++)
@@ -73,9 +70,7 @@ find_place (LlmJinja *self,
 }
 
 void
-llm_jinja_fail (LlmJinja   *self,
-                const char *format,
-                ...)
+llm_jinja_fail (LlmJinja *self, const char *format, ...)
 {
   g_autofree char *reason = NULL;
   g_autofree char *valid = NULL;
@@ -97,8 +92,7 @@ llm_jinja_fail (LlmJinja   *self,
 }
 
 void
-llm_jinja_step (LlmJinja *self,
-                gsize     n)
+llm_jinja_step (LlmJinja *self, gsize n)
 {
   self->n_steps += n;
   if (self->n_steps > self->max_steps)
@@ -112,9 +106,7 @@ llm_jinja_step (LlmJinja *self,
 
 /* What a builtin may touch of the values that it is given. */
 void
-llm_jinja_charge (LlmJinja            *self,
-                  const LlmJinjaValue *values,
-                  guint                n_values)
+llm_jinja_charge (LlmJinja *self, const LlmJinjaValue *values, guint n_values)
 {
   gsize n_bytes = 0;
 
@@ -133,9 +125,7 @@ llm_jinja_enter (LlmJinja *self)
 }
 
 const char *
-llm_jinja_intern (LlmJinja   *self,
-                  const char *name,
-                  gsize       length)
+llm_jinja_intern (LlmJinja *self, const char *name, gsize length)
 {
   char *copy = llm_jinja_alloc (self, length + 1);
   const char *known;
@@ -149,11 +139,7 @@ llm_jinja_intern (LlmJinja   *self,
 }
 
 void *
-llm_jinja_grow (LlmJinja *self,
-                void     *items,
-                guint     n_items,
-                guint    *n_room,
-                gsize     size)
+llm_jinja_grow (LlmJinja *self, void *items, guint n_items, guint *n_room, gsize size)
 {
   void *result;
 
@@ -169,9 +155,7 @@ llm_jinja_grow (LlmJinja *self,
 }
 
 void
-llm_jinja_nodes_add (LlmJinja      *self,
-                     LlmJinjaNodes *nodes,
-                     LlmJinjaNode  *node)
+llm_jinja_nodes_add (LlmJinja *self, LlmJinjaNodes *nodes, LlmJinjaNode *node)
 {
   nodes->items = llm_jinja_grow (self, nodes->items, nodes->n_items, &nodes->n_room,
                                  sizeof *nodes->items);

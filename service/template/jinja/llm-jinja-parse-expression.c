@@ -4,40 +4,32 @@
  * with filters and tests behind them, “* / // %”, “~”, “+ -”, comparisons, not, and, or,
  * if-else. */
 
-#include "template/jinja/llm-jinja-private.h"
-
-#include <string.h>
+#include "template/jinja/llm-jinja-parse.h"
 
 /* Of operators, filters, attributes and calls: as many as Python takes, and no more than can be
  * evaluated. */
 #define MAX_CHAIN 500
 
 static gboolean
-is_operator (LlmJinjaParser *self,
-             const char     *name)
+is_operator (LlmJinjaParser *self, const char *name)
 {
   return llm_jinja_parser_is (self, LLM_JINJA_TOKEN_OPERATOR, name);
 }
 
 static gboolean
-skip_operator (LlmJinjaParser *self,
-               const char     *name)
+skip_operator (LlmJinjaParser *self, const char *name)
 {
   return llm_jinja_parser_skip (self, LLM_JINJA_TOKEN_OPERATOR, name);
 }
 
 static gboolean
-is_name (LlmJinjaParser *self,
-         const char     *name)
+is_name (LlmJinjaParser *self, const char *name)
 {
   return llm_jinja_parser_is (self, LLM_JINJA_TOKEN_NAME, name);
 }
 
 static LlmJinjaNode *
-new_node (LlmJinjaParser  *self,
-          LlmJinjaNodeKind kind,
-          LlmJinjaNode    *a,
-          LlmJinjaNode    *b)
+new_node (LlmJinjaParser *self, LlmJinjaNodeKind kind, LlmJinjaNode *a, LlmJinjaNode *b)
 {
   LlmJinjaNode *node = llm_jinja_node_new (self, kind);
 
@@ -47,16 +39,13 @@ new_node (LlmJinjaParser  *self,
 }
 
 static void
-add_item (LlmJinjaParser *self,
-          LlmJinjaNode   *node,
-          LlmJinjaNode   *item)
+add_item (LlmJinjaParser *self, LlmJinjaNode *node, LlmJinjaNode *item)
 {
   llm_jinja_nodes_add (self->jinja, &node->items, item);
 }
 
 static LlmJinjaNode *
-new_const (LlmJinjaParser *self,
-           LlmJinjaValue   value)
+new_const (LlmJinjaParser *self, LlmJinjaValue value)
 {
   LlmJinjaNode *node = llm_jinja_node_new (self, LLM_JINJA_NODE_CONST);
 
@@ -66,22 +55,26 @@ new_const (LlmJinjaParser *self,
 
 /* --- what stands alone --- */
 
+/* Whether another of the items up to @close follows, behind its comma; @n were before. */
+static gboolean
+has_next (LlmJinjaParser *self, const char *close, guint n)
+{
+  if (skip_operator (self, close))
+    return FALSE;
+  if (n == 0)
+    return TRUE;
+  llm_jinja_parser_expect (self, LLM_JINJA_TOKEN_OPERATOR, ",");
+  return !skip_operator (self, close);
+}
+
 static LlmJinjaNode *
 parse_list (LlmJinjaParser *self)
 {
   LlmJinjaNode *node = llm_jinja_node_new (self, LLM_JINJA_NODE_LIST);
 
   self->token++;
-  while (!skip_operator (self, "]"))
-    {
-      if (node->items.n_items > 0)
-        {
-          llm_jinja_parser_expect (self, LLM_JINJA_TOKEN_OPERATOR, ",");
-          if (skip_operator (self, "]"))
-            break;
-        }
-      add_item (self, node, llm_jinja_parse_expression (self, TRUE));
-    }
+  while (has_next (self, "]", node->items.n_items))
+    add_item (self, node, llm_jinja_parse_expression (self, TRUE));
   return node;
 }
 
@@ -91,14 +84,8 @@ parse_dict (LlmJinjaParser *self)
   LlmJinjaNode *node = llm_jinja_node_new (self, LLM_JINJA_NODE_DICT);
 
   self->token++;
-  while (!skip_operator (self, "}"))
+  while (has_next (self, "}", node->items.n_items))
     {
-      if (node->items.n_items > 0)
-        {
-          llm_jinja_parser_expect (self, LLM_JINJA_TOKEN_OPERATOR, ",");
-          if (skip_operator (self, "}"))
-            break;
-        }
       add_item (self, node, llm_jinja_parse_expression (self, TRUE));
       llm_jinja_parser_expect (self, LLM_JINJA_TOKEN_OPERATOR, ":");
       add_item (self, node, llm_jinja_parse_expression (self, TRUE));
@@ -180,58 +167,49 @@ parse_primary (LlmJinjaParser *self)
 
 /* --- what follows it --- */
 
-void
-llm_jinja_parse_arguments (LlmJinjaParser *self,
-                           LlmJinjaNode   *node)
+/* name=value, or a value where no name was before. */
+static void
+parse_argument (LlmJinjaParser *self, LlmJinjaNode *node, guint *n_room)
+{
+  if (self->token->kind == LLM_JINJA_TOKEN_NAME && self->token[1].kind == LLM_JINJA_TOKEN_OPERATOR
+      && g_str_equal (self->token[1].name, "="))
+    {
+      node->names = llm_jinja_grow (self->jinja, node->names, node->n_names, n_room,
+                                    sizeof *node->names);
+      node->names[node->n_names++] = self->token->name;
+      self->token += 2;
+    }
+  else if (node->n_names > 0 || node->b != NULL || node->c != NULL)
+    {
+      llm_jinja_parser_fail (self, "an argument with a name, as those before it");
+    }
+  add_item (self, node, llm_jinja_parse_expression (self, TRUE));
+}
+
+static void
+parse_arguments (LlmJinjaParser *self, LlmJinjaNode *node)
 {
   guint n_room = 0;
-  gboolean is_first = TRUE;
 
   llm_jinja_parser_expect (self, LLM_JINJA_TOKEN_OPERATOR, "(");
-  while (!skip_operator (self, ")"))
+  for (guint n = 0; has_next (self, ")", n); n++)
     {
-      if (!is_first)
+      gboolean is_dict = skip_operator (self, "**");
+
+      if (!is_dict && !skip_operator (self, "*"))
         {
-          llm_jinja_parser_expect (self, LLM_JINJA_TOKEN_OPERATOR, ",");
-          if (skip_operator (self, ")"))
-            break;
-        }
-      is_first = FALSE;
-      if (skip_operator (self, "*"))
-        {
-          if (node->b != NULL || node->c != NULL)
-            llm_jinja_parser_fail (self, "one list of arguments");
-          node->b = llm_jinja_parse_expression (self, TRUE);
+          parse_argument (self, node, &n_room);
           continue;
         }
-      if (skip_operator (self, "**"))
-        {
-          if (node->c != NULL)
-            llm_jinja_parser_fail (self, "one dict of arguments");
-          node->c = llm_jinja_parse_expression (self, TRUE);
-          continue;
-        }
-      if (self->token->kind == LLM_JINJA_TOKEN_NAME
-          && self->token[1].kind == LLM_JINJA_TOKEN_OPERATOR
-          && g_str_equal (self->token[1].name, "="))
-        {
-          node->names = llm_jinja_grow (self->jinja, node->names, node->n_names, &n_room,
-                                        sizeof *node->names);
-          node->names[node->n_names++] = self->token->name;
-          self->token += 2;
-        }
-      else if (node->n_names > 0 || node->b != NULL || node->c != NULL)
-        {
-          llm_jinja_parser_fail (self, "an argument with a name, as those before it");
-        }
-      add_item (self, node, llm_jinja_parse_expression (self, TRUE));
+      if (node->c != NULL || (node->b != NULL && !is_dict))
+        llm_jinja_parser_fail (self, "one %s of arguments", is_dict ? "dict" : "list");
+      *(is_dict ? &node->c : &node->b) = llm_jinja_parse_expression (self, TRUE);
     }
 }
 
 /* a[1], a[1:2], a[:] */
 static LlmJinjaNode *
-parse_brackets (LlmJinjaParser *self,
-                LlmJinjaNode   *node)
+parse_brackets (LlmJinjaParser *self, LlmJinjaNode *node)
 {
   LlmJinjaNode *bounds[3] = { NULL };
   LlmJinjaNode *result;
@@ -258,18 +236,16 @@ parse_brackets (LlmJinjaParser *self,
 }
 
 static LlmJinjaNode *
-parse_call (LlmJinjaParser *self,
-            LlmJinjaNode   *node)
+parse_call (LlmJinjaParser *self, LlmJinjaNode *node)
 {
   LlmJinjaNode *call = new_node (self, LLM_JINJA_NODE_CALL, node, NULL);
 
-  llm_jinja_parse_arguments (self, call);
+  parse_arguments (self, call);
   return call;
 }
 
 static LlmJinjaNode *
-parse_postfix (LlmJinjaParser *self,
-               LlmJinjaNode   *node)
+parse_postfix (LlmJinjaParser *self, LlmJinjaNode *node)
 {
   for (guint n = 0;; n++)
     {
@@ -303,8 +279,7 @@ parse_postfix (LlmJinjaParser *self,
 }
 
 static LlmJinjaNode *
-parse_filter (LlmJinjaParser *self,
-              LlmJinjaNode   *node)
+parse_filter (LlmJinjaParser *self, LlmJinjaNode *node)
 {
   LlmJinjaNode *filter = new_node (self, LLM_JINJA_NODE_FILTER, node, NULL);
 
@@ -313,13 +288,12 @@ parse_filter (LlmJinjaParser *self,
   filter->name = self->token->name;
   self->token++;
   if (is_operator (self, "("))
-    llm_jinja_parse_arguments (self, filter);
+    parse_arguments (self, filter);
   return filter;
 }
 
 static LlmJinjaNode *
-parse_test (LlmJinjaParser *self,
-            LlmJinjaNode   *node)
+parse_test (LlmJinjaParser *self, LlmJinjaNode *node)
 {
   gboolean is_negated = llm_jinja_parser_skip (self, LLM_JINJA_TOKEN_NAME, "not");
   LlmJinjaNode *test = new_node (self, LLM_JINJA_NODE_TEST, node, NULL);
@@ -332,7 +306,7 @@ parse_test (LlmJinjaParser *self,
   kind = self->token->kind;
   if (is_operator (self, "("))
     {
-      llm_jinja_parse_arguments (self, test);
+      parse_arguments (self, test);
     }
   else if (kind == LLM_JINJA_TOKEN_STRING || kind == LLM_JINJA_TOKEN_INTEGER
            || kind == LLM_JINJA_TOKEN_FLOAT || is_operator (self, "[") || is_operator (self, "{")
@@ -350,9 +324,7 @@ parse_test (LlmJinjaParser *self,
 }
 
 LlmJinjaNode *
-llm_jinja_parse_filters (LlmJinjaParser *self,
-                         LlmJinjaNode   *node,
-                         gboolean        is_chain)
+llm_jinja_parse_filters (LlmJinjaParser *self, LlmJinjaNode *node, gboolean is_chain)
 {
   for (guint n = 0;; n++)
     {
@@ -375,8 +347,7 @@ llm_jinja_parse_filters (LlmJinjaParser *self,
 /* --- operators --- */
 
 static LlmJinjaNode *
-parse_unary (LlmJinjaParser *self,
-             gboolean        with_filters)
+parse_unary (LlmJinjaParser *self, gboolean with_filters)
 {
   LlmJinjaNode *node;
 
@@ -399,78 +370,47 @@ parse_unary (LlmJinjaParser *self,
   return node;
 }
 
-typedef struct
+/* Those that bind tighter stand behind. */
+typedef enum
+{
+  COMPARISONS,
+  SUMS,
+  CONCATS,
+  PRODUCTS,
+  POWERS,
+  UNARIES,
+} Level;
+
+static LlmJinjaNode *parse_binary (LlmJinjaParser *self, Level level);
+
+static const struct
 {
   const char *name;
+  Level level;
   LlmJinjaOp op;
-} Operator;
-
-static const Operator additions[] = { { "+", LLM_JINJA_OP_ADD }, { "-", LLM_JINJA_OP_SUB } };
-static const Operator products[] = { { "*", LLM_JINJA_OP_MUL }, { "/", LLM_JINJA_OP_DIV },
-                                     { "//", LLM_JINJA_OP_FLOORDIV }, { "%", LLM_JINJA_OP_MOD } };
-static const Operator powers[] = { { "**", LLM_JINJA_OP_POW } };
-static const Operator comparisons[] = { { "==", LLM_JINJA_OP_EQ }, { "!=", LLM_JINJA_OP_NE },
-                                        { "<", LLM_JINJA_OP_LT }, { "<=", LLM_JINJA_OP_LE },
-                                        { ">", LLM_JINJA_OP_GT }, { ">=", LLM_JINJA_OP_GE } };
+} operators[] = {
+  { "==", COMPARISONS, LLM_JINJA_OP_EQ }, { "!=", COMPARISONS, LLM_JINJA_OP_NE },
+  { "<", COMPARISONS, LLM_JINJA_OP_LT }, { "<=", COMPARISONS, LLM_JINJA_OP_LE },
+  { ">", COMPARISONS, LLM_JINJA_OP_GT }, { ">=", COMPARISONS, LLM_JINJA_OP_GE },
+  { "+", SUMS, LLM_JINJA_OP_ADD }, { "-", SUMS, LLM_JINJA_OP_SUB },
+  { "*", PRODUCTS, LLM_JINJA_OP_MUL }, { "/", PRODUCTS, LLM_JINJA_OP_DIV },
+  { "//", PRODUCTS, LLM_JINJA_OP_FLOORDIV }, { "%", PRODUCTS, LLM_JINJA_OP_MOD },
+  { "**", POWERS, LLM_JINJA_OP_POW },
+};
 
 static LlmJinjaOp
-take_operator (LlmJinjaParser *self,
-               const Operator *operators,
-               guint           n_operators)
+take_operator (LlmJinjaParser *self, Level level)
 {
-  for (guint i = 0; i < n_operators; i++)
-    if (skip_operator (self, operators[i].name))
+  for (guint i = 0; i < G_N_ELEMENTS (operators); i++)
+    if (operators[i].level == level && skip_operator (self, operators[i].name))
       return operators[i].op;
   return LLM_JINJA_OP_NONE;
-}
-
-/* Left to right. The evaluator walks the left side in depth, so its length is limited. */
-static LlmJinjaNode *
-parse_binary (LlmJinjaParser *self,
-              const Operator *operators,
-              guint           n_operators,
-              LlmJinjaNode   *(*parse_side) (LlmJinjaParser *self))
-{
-  LlmJinjaNode *left = parse_side (self);
-  guint32 at = self->token->at;
-  LlmJinjaOp op;
-
-  for (guint n = 0; (op = take_operator (self, operators, n_operators)) != LLM_JINJA_OP_NONE; n++)
-    {
-      LlmJinjaNode *node = new_node (self, LLM_JINJA_NODE_BINARY, left, parse_side (self));
-
-      if (n > MAX_CHAIN)
-        llm_jinja_parser_fail (self, "a shorter chain of operators");
-      node->op = op;
-      node->at = at;
-      left = node;
-      at = self->token->at;
-    }
-  return left;
-}
-
-static LlmJinjaNode *
-parse_signed (LlmJinjaParser *self)
-{
-  return parse_unary (self, TRUE);
-}
-
-static LlmJinjaNode *
-parse_power (LlmJinjaParser *self)
-{
-  return parse_binary (self, powers, G_N_ELEMENTS (powers), parse_signed);
-}
-
-static LlmJinjaNode *
-parse_product (LlmJinjaParser *self)
-{
-  return parse_binary (self, products, G_N_ELEMENTS (products), parse_power);
 }
 
 static LlmJinjaNode *
 parse_concat (LlmJinjaParser *self)
 {
-  LlmJinjaNode *node = parse_product (self);
+  LlmJinjaNode *node = parse_binary (self, PRODUCTS);
   LlmJinjaNode *concat;
 
   if (!is_operator (self, "~"))
@@ -478,37 +418,62 @@ parse_concat (LlmJinjaParser *self)
   concat = llm_jinja_node_new (self, LLM_JINJA_NODE_CONCAT);
   add_item (self, concat, node);
   while (skip_operator (self, "~"))
-    add_item (self, concat, parse_product (self));
+    add_item (self, concat, parse_binary (self, PRODUCTS));
   return concat;
 }
 
+/* Left to right. The evaluator walks the left side in depth, so its length is limited. */
 static LlmJinjaNode *
-parse_sum (LlmJinjaParser *self)
+parse_binary (LlmJinjaParser *self, Level level)
 {
-  return parse_binary (self, additions, G_N_ELEMENTS (additions), parse_concat);
+  LlmJinjaNode *left;
+  LlmJinjaOp op;
+  guint32 at;
+
+  if (level == CONCATS)
+    return parse_concat (self);
+  if (level == UNARIES)
+    return parse_unary (self, TRUE);
+  left = parse_binary (self, level + 1);
+  at = self->token->at;
+  for (guint n = 0; (op = take_operator (self, level)) != LLM_JINJA_OP_NONE; n++)
+    {
+      if (n > MAX_CHAIN)
+        llm_jinja_parser_fail (self, "a shorter chain of operators");
+      left = new_node (self, LLM_JINJA_NODE_BINARY, left, parse_binary (self, level + 1));
+      left->op = op;
+      left->at = at;
+      at = self->token->at;
+    }
+  return left;
+}
+
+static LlmJinjaOp
+take_comparison (LlmJinjaParser *self)
+{
+  LlmJinjaOp op = take_operator (self, COMPARISONS);
+
+  if (op == LLM_JINJA_OP_NONE && llm_jinja_parser_skip (self, LLM_JINJA_TOKEN_NAME, "in"))
+    return LLM_JINJA_OP_IN;
+  if (op != LLM_JINJA_OP_NONE || !is_name (self, "not")
+      || self->token[1].kind != LLM_JINJA_TOKEN_NAME || !g_str_equal (self->token[1].name, "in"))
+    return op;
+  self->token += 2;
+  return LLM_JINJA_OP_NOT_IN;
 }
 
 static LlmJinjaNode *
 parse_comparison (LlmJinjaParser *self)
 {
-  LlmJinjaNode *first = parse_sum (self);
+  LlmJinjaNode *first = parse_binary (self, SUMS);
   LlmJinjaNode *compare = NULL;
 
   for (;;)
     {
       guint32 at = self->token->at;
-      LlmJinjaOp op = take_operator (self, comparisons, G_N_ELEMENTS (comparisons));
+      LlmJinjaOp op = take_comparison (self);
       LlmJinjaNode *side;
 
-      if (op == LLM_JINJA_OP_NONE && llm_jinja_parser_skip (self, LLM_JINJA_TOKEN_NAME, "in"))
-        op = LLM_JINJA_OP_IN;
-      if (op == LLM_JINJA_OP_NONE && is_name (self, "not")
-          && self->token[1].kind == LLM_JINJA_TOKEN_NAME
-          && g_str_equal (self->token[1].name, "in"))
-        {
-          self->token += 2;
-          op = LLM_JINJA_OP_NOT_IN;
-        }
       if (op == LLM_JINJA_OP_NONE)
         return compare != NULL ? compare : first;
       if (compare == NULL)
@@ -518,7 +483,7 @@ parse_comparison (LlmJinjaParser *self)
           add_item (self, compare, first);
         }
       /* a node around it, as it may be part of no other comparison */
-      side = new_node (self, LLM_JINJA_NODE_SCOPE, parse_sum (self), NULL);
+      side = new_node (self, LLM_JINJA_NODE_SCOPE, parse_binary (self, SUMS), NULL);
       side->op = op;
       side->at = at;
       add_item (self, compare, side);
@@ -542,12 +507,11 @@ parse_not (LlmJinjaParser *self)
 
 /* “a and b and c” is a row of items: it may be long. */
 static LlmJinjaNode *
-parse_row (LlmJinjaParser  *self,
-           const char      *word,
-           LlmJinjaNodeKind kind,
-           LlmJinjaNode    *(*parse_side) (LlmJinjaParser *self))
+parse_row (LlmJinjaParser *self, LlmJinjaNodeKind kind)
 {
-  LlmJinjaNode *first = parse_side (self);
+  gboolean is_or = kind == LLM_JINJA_NODE_OR;
+  LlmJinjaNode *first = is_or ? parse_row (self, LLM_JINJA_NODE_AND) : parse_not (self);
+  const char *word = is_or ? "or" : "and";
   LlmJinjaNode *row;
 
   if (!is_name (self, word))
@@ -555,36 +519,23 @@ parse_row (LlmJinjaParser  *self,
   row = llm_jinja_node_new (self, kind);
   add_item (self, row, first);
   while (llm_jinja_parser_skip (self, LLM_JINJA_TOKEN_NAME, word))
-    add_item (self, row, parse_side (self));
+    add_item (self, row, is_or ? parse_row (self, LLM_JINJA_NODE_AND) : parse_not (self));
   return row;
 }
 
-static LlmJinjaNode *
-parse_and (LlmJinjaParser *self)
-{
-  return parse_row (self, "and", LLM_JINJA_NODE_AND, parse_not);
-}
-
-static LlmJinjaNode *
-parse_or (LlmJinjaParser *self)
-{
-  return parse_row (self, "or", LLM_JINJA_NODE_OR, parse_and);
-}
-
 LlmJinjaNode *
-llm_jinja_parse_expression (LlmJinjaParser *self,
-                            gboolean        with_condition)
+llm_jinja_parse_expression (LlmJinjaParser *self, gboolean with_condition)
 {
   LlmJinjaNode *node;
 
   llm_jinja_enter (self->jinja);
-  node = parse_or (self);
+  node = parse_row (self, LLM_JINJA_NODE_OR);
   while (with_condition && is_name (self, "if"))
     {
       LlmJinjaNode *choice = new_node (self, LLM_JINJA_NODE_IF_ELSE, node, NULL);
 
       self->token++;
-      choice->b = parse_or (self);
+      choice->b = parse_row (self, LLM_JINJA_NODE_OR);
       if (llm_jinja_parser_skip (self, LLM_JINJA_TOKEN_NAME, "else"))
         choice->c = llm_jinja_parse_expression (self, TRUE);
       node = choice;
@@ -594,8 +545,7 @@ llm_jinja_parse_expression (LlmJinjaParser *self,
 }
 
 LlmJinjaNode *
-llm_jinja_parse_tuple (LlmJinjaParser *self,
-                       gboolean        with_condition)
+llm_jinja_parse_tuple (LlmJinjaParser *self, gboolean with_condition)
 {
   LlmJinjaNode *first = llm_jinja_parse_expression (self, with_condition);
   LlmJinjaNode *tuple;

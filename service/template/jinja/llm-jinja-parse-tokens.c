@@ -2,13 +2,10 @@
 
 /* What both parts of the parser do with tokens. */
 
-#include "template/jinja/llm-jinja-private.h"
-
-#include <string.h>
+#include "template/jinja/llm-jinja-parse.h"
 
 LlmJinjaNode *
-llm_jinja_node_new (LlmJinjaParser  *self,
-                    LlmJinjaNodeKind kind)
+llm_jinja_node_new (LlmJinjaParser *self, LlmJinjaNodeKind kind)
 {
   LlmJinjaNode *node = llm_jinja_alloc (self->jinja, sizeof *node);
 
@@ -18,17 +15,13 @@ llm_jinja_node_new (LlmJinjaParser  *self,
 }
 
 gboolean
-llm_jinja_parser_is (LlmJinjaParser   *self,
-                     LlmJinjaTokenKind kind,
-                     const char       *name)
+llm_jinja_parser_is (LlmJinjaParser *self, LlmJinjaTokenKind kind, const char *name)
 {
   return self->token->kind == kind && (name == NULL || g_str_equal (self->token->name, name));
 }
 
 gboolean
-llm_jinja_parser_skip (LlmJinjaParser   *self,
-                       LlmJinjaTokenKind kind,
-                       const char       *name)
+llm_jinja_parser_skip (LlmJinjaParser *self, LlmJinjaTokenKind kind, const char *name)
 {
   if (!llm_jinja_parser_is (self, kind, name))
     return FALSE;
@@ -37,14 +30,18 @@ llm_jinja_parser_skip (LlmJinjaParser   *self,
 }
 
 void
-llm_jinja_parser_fail (LlmJinjaParser *self,
-                       const char     *wanted)
+llm_jinja_parser_fail (LlmJinjaParser *self, const char *format, ...)
 {
   static const char *const kinds[] = { "the end of the template", "text", "“{{”", "“}}”", "“{%”",
                                        "“%}”", NULL, "a string", "a number", "a number", NULL };
   const LlmJinjaToken *token = self->token;
   const char *kind = kinds[token->kind];
+  char wanted[120];
+  va_list args;
 
+  va_start (args, format);
+  g_vsnprintf (wanted, sizeof wanted, format, args);
+  va_end (args);
   self->jinja->at = token->at;
   if (kind != NULL)
     llm_jinja_fail (self->jinja, "%s was expected, but here is %s", wanted, kind);
@@ -52,22 +49,11 @@ llm_jinja_parser_fail (LlmJinjaParser *self,
 }
 
 void
-llm_jinja_parser_expect (LlmJinjaParser   *self,
-                         LlmJinjaTokenKind kind,
-                         const char       *name)
+llm_jinja_parser_expect (LlmJinjaParser *self, LlmJinjaTokenKind kind, const char *name)
 {
-  if (!llm_jinja_parser_skip (self, kind, name))
-    {
-      g_autofree char *wanted = NULL;
-      char *copy;
-
-      if (name == NULL)
-        llm_jinja_parser_fail (self,
-                               kind == LLM_JINJA_TOKEN_NAME ? "a name" : "the end of the tag");
-      wanted = g_strdup_printf ("“%s”", name);
-      copy = llm_jinja_alloc (self->jinja, strlen (wanted) + 1);
-      strcpy (copy, wanted);
-      g_clear_pointer (&wanted, g_free);
-      llm_jinja_parser_fail (self, copy);
-    }
+  if (llm_jinja_parser_skip (self, kind, name))
+    return;
+  if (name != NULL)
+    llm_jinja_parser_fail (self, "“%s”", name);
+  llm_jinja_parser_fail (self, "%s", kind == LLM_JINJA_TOKEN_NAME ? "a name" : "the end of the tag");
 }

@@ -2,7 +2,7 @@
 
 /* Statements, and the text between them. */
 
-#include "template/jinja/llm-jinja-private.h"
+#include "template/jinja/llm-jinja-parse.h"
 
 #include <string.h>
 
@@ -17,16 +17,14 @@ end_block (LlmJinjaParser *self)
 }
 
 static gboolean
-skip_word (LlmJinjaParser *self,
-           const char     *word)
+skip_word (LlmJinjaParser *self, const char *word)
 {
   return llm_jinja_parser_skip (self, LLM_JINJA_TOKEN_NAME, word);
 }
 
 /* A name, ns.name, or several of them. */
 static LlmJinjaNode *
-parse_target (LlmJinjaParser *self,
-              gboolean        with_namespace)
+parse_target (LlmJinjaParser *self, gboolean with_namespace)
 {
   LlmJinjaNode *tuple = NULL;
 
@@ -71,8 +69,7 @@ parse_target (LlmJinjaParser *self,
 }
 
 static void
-parse_for (LlmJinjaParser *self,
-           LlmJinjaNode   *node)
+parse_for (LlmJinjaParser *self, LlmJinjaNode *node)
 {
   static const char *const middles[] = { "else", "endfor", NULL };
 
@@ -98,8 +95,7 @@ parse_for (LlmJinjaParser *self,
 }
 
 static void
-parse_if (LlmJinjaParser *self,
-          LlmJinjaNode   *node)
+parse_if (LlmJinjaParser *self, LlmJinjaNode *node)
 {
   static const char *const ends[] = { "elif", "else", "endif", NULL };
 
@@ -128,9 +124,7 @@ parse_if (LlmJinjaParser *self,
 
 /* A body whose text is taken apart is no part of the loops around it. */
 static void
-parse_own_body (LlmJinjaParser *self,
-                LlmJinjaNode   *node,
-                const char     *end)
+parse_own_body (LlmJinjaParser *self, LlmJinjaNode *node, const char *end)
 {
   const char *const ends[] = { end, NULL };
   guint n_loops = self->n_loops;
@@ -143,8 +137,7 @@ parse_own_body (LlmJinjaParser *self,
 }
 
 static void
-parse_set (LlmJinjaParser *self,
-           LlmJinjaNode   *node)
+parse_set (LlmJinjaParser *self, LlmJinjaNode *node)
 {
   node->a = parse_target (self, TRUE);
   if (llm_jinja_parser_skip (self, LLM_JINJA_TOKEN_OPERATOR, "="))
@@ -161,8 +154,7 @@ parse_set (LlmJinjaParser *self,
 
 /* (name, name=default) */
 static void
-parse_parameters (LlmJinjaParser *self,
-                  LlmJinjaNode   *node)
+parse_parameters (LlmJinjaParser *self, LlmJinjaNode *node)
 {
   guint n_room = 0;
 
@@ -183,8 +175,7 @@ parse_parameters (LlmJinjaParser *self,
 }
 
 static void
-parse_macro (LlmJinjaParser *self,
-             LlmJinjaNode   *node)
+parse_macro (LlmJinjaParser *self, LlmJinjaNode *node)
 {
   guint n_varargs = self->n_varargs;
   guint n_kwargs = self->n_kwargs;
@@ -199,8 +190,7 @@ parse_macro (LlmJinjaParser *self,
 }
 
 static void
-parse_call_block (LlmJinjaParser *self,
-                  LlmJinjaNode   *node)
+parse_call_block (LlmJinjaParser *self, LlmJinjaNode *node)
 {
   node->kind = LLM_JINJA_NODE_CALL_BLOCK;
   node->name = llm_jinja_intern (self->jinja, "caller", strlen ("caller"));
@@ -213,8 +203,7 @@ parse_call_block (LlmJinjaParser *self,
 }
 
 static void
-parse_filter_block (LlmJinjaParser *self,
-                    LlmJinjaNode   *node)
+parse_filter_block (LlmJinjaParser *self, LlmJinjaNode *node)
 {
   node->kind = LLM_JINJA_NODE_FILTER_BLOCK;
   node->a = llm_jinja_parse_filters (self, NULL, TRUE);
@@ -222,8 +211,7 @@ parse_filter_block (LlmJinjaParser *self,
 }
 
 static void
-parse_with (LlmJinjaParser *self,
-            LlmJinjaNode   *node)
+parse_with (LlmJinjaParser *self, LlmJinjaNode *node)
 {
   static const char *const ends[] = { "endwith", NULL };
 
@@ -243,16 +231,14 @@ parse_with (LlmJinjaParser *self,
 
 /* Of transformers: marks what a model is trained to say, and prints it. */
 static void
-parse_generation (LlmJinjaParser *self,
-                  LlmJinjaNode   *node)
+parse_generation (LlmJinjaParser *self, LlmJinjaNode *node)
 {
   node->kind = LLM_JINJA_NODE_SCOPE;
   parse_own_body (self, node, "endgeneration");
 }
 
 static void
-parse_jump (LlmJinjaParser *self,
-            LlmJinjaNode   *node)
+parse_jump (LlmJinjaParser *self, LlmJinjaNode *node)
 {
   gboolean is_break = g_str_equal (self->token[-1].name, "break");
 
@@ -301,8 +287,7 @@ parse_statement (LlmJinjaParser *self)
 }
 
 static gboolean
-is_end (LlmJinjaParser    *self,
-        const char *const *ends)
+is_end (LlmJinjaParser *self, const char *const *ends)
 {
   if (self->token->kind != LLM_JINJA_TOKEN_BLOCK_BEGIN
       || self->token[1].kind != LLM_JINJA_TOKEN_NAME)
@@ -315,9 +300,7 @@ is_end (LlmJinjaParser    *self,
 
 /* Up to the name of one of @ends, which is the next token then. */
 static void
-parse_body (LlmJinjaParser    *self,
-            LlmJinjaNodes     *body,
-            const char *const *ends)
+parse_body (LlmJinjaParser *self, LlmJinjaNodes *body, const char *const *ends)
 {
   while (!is_end (self, ends))
     {
@@ -344,14 +327,7 @@ parse_body (LlmJinjaParser    *self,
         default:
           if (ends[0] == NULL)
             return;
-          {
-            g_autofree char *wanted = g_strdup_printf ("“{%% %s %%}”", ends[0]);
-            char *copy = llm_jinja_alloc (self->jinja, strlen (wanted) + 1);
-
-            strcpy (copy, wanted);
-            g_clear_pointer (&wanted, g_free);
-            llm_jinja_parser_fail (self, copy);
-          }
+          llm_jinja_parser_fail (self, "“{%% %s %%}”", ends[0]);
         }
       llm_jinja_nodes_add (self->jinja, body, node);
     }
@@ -359,8 +335,7 @@ parse_body (LlmJinjaParser    *self,
 }
 
 void
-llm_jinja_parse (LlmJinja      *self,
-                 LlmJinjaNodes *body)
+llm_jinja_parse (LlmJinja *self, LlmJinjaNodes *body)
 {
   static const char *const ends[] = { NULL };
   guint n_tokens;

@@ -1,15 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/*
- * Inside the Jinja interpreter; for llm-jinja-*.c only.
+/* Inside the Jinja interpreter.
  *
- * All that a parse or a rendering makes lies in one arena, whose bytes are
- * limited. A failure leaves by longjmp() to the entry point, which frees the
- * arena: nothing below holds memory, locks or files of its own.
- *
- * A string carries the origin of each of its bytes, so that text of an app
- * stays known as such through every operation. One thread at a time.
- */
+ * All that a parse or a rendering makes lies in one arena of limited size. A failure leaves by
+ * longjmp() to the entry point, which frees the arena: nothing here has memory of its own. A string
+ * carries the origin of each of its bytes, so that text of an app stays known as such. */
 
 #pragma once
 
@@ -28,16 +23,8 @@ typedef struct _LlmJinjaLoop LlmJinjaLoop;
 
 typedef enum
 {
-  LLM_JINJA_UNDEFINED,
-  LLM_JINJA_NONE,
-  LLM_JINJA_BOOL,
-  LLM_JINJA_INT,
-  LLM_JINJA_FLOAT,
-  LLM_JINJA_STRING,
-  LLM_JINJA_LIST,
-  LLM_JINJA_DICT,
-  LLM_JINJA_NAMESPACE,
-  LLM_JINJA_FUNCTION,
+  LLM_JINJA_UNDEFINED, LLM_JINJA_NONE, LLM_JINJA_BOOL, LLM_JINJA_INT, LLM_JINJA_FLOAT,
+  LLM_JINJA_STRING, LLM_JINJA_LIST, LLM_JINJA_DICT, LLM_JINJA_NAMESPACE, LLM_JINJA_FUNCTION,
 } LlmJinjaType;
 
 /* Text that grows. What lies before its length never changes, so strings are views of it. */
@@ -125,15 +112,12 @@ typedef struct
 } LlmJinjaArgs;
 
 typedef struct _LlmJinja LlmJinja;
-
-typedef LlmJinjaValue (*LlmJinjaBuiltin) (LlmJinja            *self,
-                                          const LlmJinjaValue *subject,
-                                          const LlmJinjaArgs  *args);
+typedef struct _LlmJinjaBuiltin LlmJinjaBuiltin;
 
 struct _LlmJinjaFunction
 {
   const char *name;
-  LlmJinjaBuiltin builtin;  /* (nullable) */
+  const LlmJinjaBuiltin *builtin; /* (nullable) */
   LlmJinjaValue subject;    /* what the method belongs to */
   const LlmJinjaNode *node; /* (nullable): a macro, or a call block's body */
   LlmJinjaScope *scope;     /* where that was defined */
@@ -216,21 +200,10 @@ struct _LlmJinjaNode
 typedef enum
 {
   LLM_JINJA_OP_NONE,
-  LLM_JINJA_OP_ADD,
-  LLM_JINJA_OP_SUB,
-  LLM_JINJA_OP_MUL,
-  LLM_JINJA_OP_DIV,
-  LLM_JINJA_OP_FLOORDIV,
-  LLM_JINJA_OP_MOD,
-  LLM_JINJA_OP_POW,
-  LLM_JINJA_OP_EQ,
-  LLM_JINJA_OP_NE,
-  LLM_JINJA_OP_LT,
-  LLM_JINJA_OP_LE,
-  LLM_JINJA_OP_GT,
-  LLM_JINJA_OP_GE,
-  LLM_JINJA_OP_IN,
-  LLM_JINJA_OP_NOT_IN,
+  LLM_JINJA_OP_ADD, LLM_JINJA_OP_SUB, LLM_JINJA_OP_MUL, LLM_JINJA_OP_DIV, LLM_JINJA_OP_FLOORDIV,
+  LLM_JINJA_OP_MOD, LLM_JINJA_OP_POW,
+  LLM_JINJA_OP_EQ, LLM_JINJA_OP_NE, LLM_JINJA_OP_LT, LLM_JINJA_OP_LE, LLM_JINJA_OP_GT,
+  LLM_JINJA_OP_GE, LLM_JINJA_OP_IN, LLM_JINJA_OP_NOT_IN,
 } LlmJinjaOp;
 
 /* --- a parse or a rendering --- */
@@ -262,9 +235,6 @@ struct _LlmJinja
   jmp_buf leave;
 
   GHashTable *names;        /* (unowned): the interned ones, of the template */
-  /* Loops and macros go back to these, so that the files that run a tree are no circle. */
-  LlmJinjaValue (*evaluate) (LlmJinja *self, const LlmJinjaNode *node);
-  LlmJinjaFlow (*execute) (LlmJinja *self, const LlmJinjaNodes *body);
   LlmJinjaScope *scope;     /* at work */
   LlmJinjaText *out;        /* where output goes */
   LlmJinjaValue hole;       /* what the filters of a block are applied to */
@@ -273,171 +243,74 @@ struct _LlmJinja
   gboolean has_raised;      /* the failure is the template's own word */
 };
 
-/* --- llm-jinja-memory.c --- */
+/* --- memory and limits --- */
 
-/* (transfer none): zeroed. */
-void         *llm_jinja_alloc           (LlmJinja       *self,
-                                         gsize           n_bytes);
-void          llm_jinja_clear           (LlmJinja       *self);
-/* UNSUPPORTED with line and column of @at. Does not return. */
-G_NORETURN
-void          llm_jinja_fail            (LlmJinja       *self,
-                                         const char     *format,
-                                         ...) G_GNUC_PRINTF (2, 3);
-/* Counts @n units of work, so that nothing runs without end: a node, an entry, LLM_JINJA_STEP_BYTES of a
- * text. */
+/* Work that is counted as one step. */
 #define LLM_JINJA_STEP_BYTES 64
-void          llm_jinja_step            (LlmJinja       *self,
-                                         gsize           n);
+
+void *llm_jinja_alloc (LlmJinja *self, gsize n_bytes); /* (transfer none): zeroed */
+void llm_jinja_clear (LlmJinja *self);
+/* UNSUPPORTED with line and column of @at. Does not return. */
+G_NORETURN void llm_jinja_fail (LlmJinja *self, const char *format, ...) G_GNUC_PRINTF (2, 3);
+/* Counts a node, an entry or LLM_JINJA_STEP_BYTES of a text, so that nothing runs without end. */
+void llm_jinja_step (LlmJinja *self, gsize n);
 /* Counts the texts among @values, which are given to a builtin. */
-void          llm_jinja_charge          (LlmJinja            *self,
-                                         const LlmJinjaValue *values,
-                                         guint                n_values);
-void          llm_jinja_enter           (LlmJinja       *self);
+void llm_jinja_charge (LlmJinja *self, const LlmJinjaValue *values, guint n_values);
+/* Around whatever calls itself. */
+void llm_jinja_enter (LlmJinja *self);
+
 static inline void
 llm_jinja_leave (LlmJinja *self)
 {
   self->depth--;
 }
+
 /* (transfer none): the one address of this name. */
-const char   *llm_jinja_intern          (LlmJinja       *self,
-                                         const char     *name,
-                                         gsize           length);
+const char *llm_jinja_intern (LlmJinja *self, const char *name, gsize length);
 /* Room for one more of @size; returns its new capacity. */
-void         *llm_jinja_grow            (LlmJinja       *self,
-                                         void           *items,
-                                         guint           n_items,
-                                         guint          *n_room,
-                                         gsize           size);
-void          llm_jinja_nodes_add       (LlmJinja       *self,
-                                         LlmJinjaNodes  *nodes,
-                                         LlmJinjaNode   *node);
+void *llm_jinja_grow (LlmJinja *self, void *items, guint n_items, guint *n_room, gsize size);
+void llm_jinja_nodes_add (LlmJinja *self, LlmJinjaNodes *nodes, LlmJinjaNode *node);
 
-/* --- llm-jinja-lexer.c --- */
+/* --- texts --- */
 
-typedef enum
-{
-  LLM_JINJA_TOKEN_END,
-  LLM_JINJA_TOKEN_DATA,
-  LLM_JINJA_TOKEN_VARIABLE_BEGIN,
-  LLM_JINJA_TOKEN_VARIABLE_END,
-  LLM_JINJA_TOKEN_BLOCK_BEGIN,
-  LLM_JINJA_TOKEN_BLOCK_END,
-  LLM_JINJA_TOKEN_NAME,
-  LLM_JINJA_TOKEN_STRING,
-  LLM_JINJA_TOKEN_INTEGER,
-  LLM_JINJA_TOKEN_FLOAT,
-  LLM_JINJA_TOKEN_OPERATOR, /* its text, in name */
-} LlmJinjaTokenKind;
-
-typedef struct
-{
-  LlmJinjaTokenKind kind;
-  guint32 at;
-  const char *name;         /* interned */
-  LlmJinjaValue value;
-} LlmJinjaToken;
-
-/* (transfer none) (array length=n_tokens): of @self's source, END at the end. */
-LlmJinjaToken *llm_jinja_lex            (LlmJinja       *self,
-                                         guint          *n_tokens);
-
-/* --- llm-jinja-parser.c, -parse-expression.c --- */
-
-typedef struct
-{
-  LlmJinja *jinja;
-  const LlmJinjaToken *token; /* the next one */
-  guint n_loops;              /* around what is parsed */
-  guint n_varargs;          /* how often the special variables of macros were named */
-  guint n_kwargs;
-} LlmJinjaParser;
-
-void          llm_jinja_parse            (LlmJinja       *self,
-                                          LlmJinjaNodes  *body);
-LlmJinjaNode *llm_jinja_parse_expression (LlmJinjaParser *self,
-                                          gboolean        with_condition);
-/* An expression or a tuple of them. */
-LlmJinjaNode *llm_jinja_parse_tuple      (LlmJinjaParser *self,
-                                          gboolean        with_condition);
-/* Filters behind @node (nullable); @is_chain: the first without its “|”. */
-LlmJinjaNode *llm_jinja_parse_filters    (LlmJinjaParser *self,
-                                          LlmJinjaNode   *node,
-                                          gboolean        is_chain);
-void          llm_jinja_parse_arguments  (LlmJinjaParser *self,
-                                          LlmJinjaNode   *node);
-LlmJinjaNode *llm_jinja_node_new         (LlmJinjaParser *self,
-                                          LlmJinjaNodeKind kind);
-gboolean      llm_jinja_parser_is        (LlmJinjaParser *self,
-                                          LlmJinjaTokenKind kind,
-                                          const char     *name);
-/* Skips that token if it is next. */
-gboolean      llm_jinja_parser_skip      (LlmJinjaParser *self,
-                                          LlmJinjaTokenKind kind,
-                                          const char     *name);
-void          llm_jinja_parser_expect    (LlmJinjaParser *self,
-                                          LlmJinjaTokenKind kind,
-                                          const char     *name);
-G_NORETURN
-void          llm_jinja_parser_fail      (LlmJinjaParser *self,
-                                          const char     *wanted);
-
-/* --- llm-jinja-text.c: strings --- */
-
-LlmJinjaText *llm_jinja_text_new         (LlmJinja             *self);
-void          llm_jinja_text_add         (LlmJinja             *self,
-                                          LlmJinjaText         *text,
-                                          const LlmJinjaString *string);
-void          llm_jinja_text_add_bytes   (LlmJinja             *self,
-                                          LlmJinjaText         *text,
-                                          const char           *bytes,
-                                          gsize                 length,
-                                          LlmJinjaOrigin        origin);
-LlmJinjaValue llm_jinja_text_end         (LlmJinjaText         *text);
-LlmJinjaValue llm_jinja_string_new       (LlmJinja             *self,
-                                          const char           *bytes,
-                                          gsize                 length,
-                                          LlmJinjaOrigin        origin);
+LlmJinjaText *llm_jinja_text_new (LlmJinja *self);
+void llm_jinja_text_add (LlmJinja *self, LlmJinjaText *text, const LlmJinjaString *string);
+void llm_jinja_text_add_bytes (LlmJinja *self, LlmJinjaText *text, const char *bytes, gsize length,
+                               LlmJinjaOrigin origin);
+LlmJinjaValue llm_jinja_text_end (LlmJinjaText *text);
+LlmJinjaValue llm_jinja_string_new (LlmJinja *self, const char *bytes, gsize length,
+                                    LlmJinjaOrigin origin);
+LlmJinjaValue llm_jinja_spaces (LlmJinja *self, gint64 n);
+/* (transfer none): with a NUL at its end. */
+char *llm_jinja_copy (LlmJinja *self, const LlmJinjaString *string);
 /* A view of some of its bytes. */
-LlmJinjaValue llm_jinja_string_cut       (const LlmJinjaString *string,
-                                          gsize                 start,
-                                          gsize                 end);
-LlmJinjaValue llm_jinja_string_join      (LlmJinja             *self,
-                                          const LlmJinjaString *a,
-                                          const LlmJinjaString *b);
-gboolean      llm_jinja_string_is        (const LlmJinjaString *string,
-                                          const char           *text);
-/* G_MAXSIZE: it is not there. */
-gsize         llm_jinja_string_find      (LlmJinja             *self,
-                                          const LlmJinjaString *string,
-                                          const LlmJinjaString *part,
-                                          gsize                 from);
-/* Where the last occurrence that ends at or before @end begins; G_MAXSIZE: there is none. */
-gsize         llm_jinja_string_find_last (LlmJinja             *self,
-                                          const LlmJinjaString *string,
-                                          const LlmJinjaString *part,
-                                          gsize                 end);
-gsize         llm_jinja_string_count     (const LlmJinjaString *string);
-/* The byte of character @index; the length where there are not so many. */
-gsize         llm_jinja_string_offset    (const LlmJinjaString *string,
-                                          gsize                 index);
+LlmJinjaValue llm_jinja_string_cut (const LlmJinjaString *string, gsize start, gsize end);
+LlmJinjaValue llm_jinja_string_join (LlmJinja *self, const LlmJinjaString *a,
+                                     const LlmJinjaString *b);
+gboolean llm_jinja_string_is (const LlmJinjaString *string, const char *text);
+/* G_MAXSIZE: it is not there. The last one ends at or before @end. */
+gsize llm_jinja_string_find (LlmJinja *self, const LlmJinjaString *string,
+                             const LlmJinjaString *part, gsize from);
+gsize llm_jinja_string_find_last (LlmJinja *self, const LlmJinjaString *string,
+                                  const LlmJinjaString *part, gsize end);
+/* In characters. */
+gsize llm_jinja_string_count (const LlmJinjaString *string);
+/* The byte behind the character at @at. */
+gsize llm_jinja_next_character (const LlmJinjaString *string, gsize at);
+/* The byte of character @index; the length where it has fewer. */
+gsize llm_jinja_string_offset (const LlmJinjaString *string, gsize index);
 /* Without characters of @set (nullable: spaces) at its ends. */
-LlmJinjaValue llm_jinja_string_trim      (const LlmJinjaString *string,
-                                          const LlmJinjaString *set,
-                                          gboolean              at_start,
-                                          gboolean              at_end);
+LlmJinjaValue llm_jinja_string_trim (const LlmJinjaString *string, const LlmJinjaString *set,
+                                     gboolean at_start, gboolean at_end);
 /* At most @max times, all where it is negative. */
-LlmJinjaValue llm_jinja_string_replace   (LlmJinja             *self,
-                                          const LlmJinjaString *string,
-                                          const LlmJinjaString *old,
-                                          const LlmJinjaString *with,
-                                          gint64                max);
-gboolean      llm_jinja_is_space         (gunichar              c);
+LlmJinjaValue llm_jinja_string_replace (LlmJinja *self, const LlmJinjaString *string,
+                                        const LlmJinjaString *old, const LlmJinjaString *with,
+                                        gint64 max);
+gboolean llm_jinja_is_space (gunichar c);
 /* With & < > " ' as HTML writes them, unless it is safe already. */
-LlmJinjaValue llm_jinja_string_escape    (LlmJinja             *self,
-                                          const LlmJinjaValue  *value);
+LlmJinjaValue llm_jinja_string_escape (LlmJinja *self, const LlmJinjaValue *value);
 
-/* --- llm-jinja-value.c --- */
+/* --- values --- */
 
 static inline LlmJinjaValue
 llm_jinja_none (void)
@@ -471,246 +344,129 @@ llm_jinja_float (double         number,
   return (LlmJinjaValue) { .type = LLM_JINJA_FLOAT, .origin = origin, .number = number };
 }
 
-LlmJinjaValue llm_jinja_list_new         (LlmJinja            *self,
-                                          LlmJinjaListKind     kind);
-void          llm_jinja_list_add         (LlmJinja            *self,
-                                          LlmJinjaList        *list,
-                                          LlmJinjaValue        value);
-LlmJinjaValue llm_jinja_dict_new         (LlmJinja            *self);
-/* (nullable) */
-LlmJinjaValue *llm_jinja_dict_get        (LlmJinja            *self,
-                                          const LlmJinjaDict  *dict,
-                                          const LlmJinjaValue *key);
-LlmJinjaValue *llm_jinja_dict_get_name   (LlmJinja            *self,
-                                          const LlmJinjaDict  *dict,
-                                          const char          *name);
-void          llm_jinja_dict_set         (LlmJinja            *self,
-                                          LlmJinjaDict        *dict,
-                                          LlmJinjaValue        key,
-                                          LlmJinjaValue        value);
-void          llm_jinja_dict_set_name    (LlmJinja            *self,
-                                          LlmJinjaDict        *dict,
-                                          const char          *name,
-                                          LlmJinjaValue        value);
-gboolean      llm_jinja_is_true          (const LlmJinjaValue *value);
-gboolean      llm_jinja_is_number        (const LlmJinjaValue *value); /* and bool, as in Python */
-double        llm_jinja_get_number       (const LlmJinjaValue *value);
-gboolean      llm_jinja_equal            (LlmJinja            *self,
-                                          const LlmJinjaValue *a,
-                                          const LlmJinjaValue *b);
+/* Of the text that is written for it, by its first byte. */
+static inline LlmJinjaOrigin
+llm_jinja_get_origin (const LlmJinjaValue *value)
+{
+  return value->type == LLM_JINJA_STRING && value->string.length > 0 ? value->string.origins[0]
+                                                                     : value->origin;
+}
+
+LlmJinjaValue llm_jinja_list_new (LlmJinja *self, LlmJinjaListKind kind);
+void llm_jinja_list_add (LlmJinja *self, LlmJinjaList *list, LlmJinjaValue value);
+void llm_jinja_list_add_all (LlmJinja *self, LlmJinjaList *list, const LlmJinjaList *more);
+void llm_jinja_list_reverse (LlmJinjaList *list);
+LlmJinjaValue llm_jinja_dict_new (LlmJinja *self);
+/* (nullable), as the next. */
+LlmJinjaValue *llm_jinja_dict_get (LlmJinja *self, const LlmJinjaDict *dict,
+                                   const LlmJinjaValue *key);
+LlmJinjaValue *llm_jinja_dict_get_name (LlmJinja *self, const LlmJinjaDict *dict, const char *name);
+void llm_jinja_dict_set (LlmJinja *self, LlmJinjaDict *dict, LlmJinjaValue key,
+                         LlmJinjaValue value);
+void llm_jinja_dict_set_name (LlmJinja *self, LlmJinjaDict *dict, const char *name,
+                              LlmJinjaValue value);
+/* @builtin (nullable): else a macro or a loop, which the caller sets. */
+LlmJinjaValue llm_jinja_new_method (LlmJinja *self, const char *name,
+                                    const LlmJinjaBuiltin *builtin, const LlmJinjaValue *subject);
+gboolean llm_jinja_is_true (const LlmJinjaValue *value);
+gboolean llm_jinja_is_number (const LlmJinjaValue *value); /* and bool, as in Python */
+double llm_jinja_get_number (const LlmJinjaValue *value);
+gboolean llm_jinja_equal (LlmJinja *self, const LlmJinjaValue *a, const LlmJinjaValue *b);
 /* Negative, 0, positive; fails where they have no order. */
-int           llm_jinja_compare          (LlmJinja            *self,
-                                          const LlmJinjaValue *a,
-                                          const LlmJinjaValue *b);
-gboolean      llm_jinja_contains         (LlmJinja            *self,
-                                          const LlmJinjaValue *value,
-                                          const LlmJinjaValue *part);
+int llm_jinja_compare (LlmJinja *self, const LlmJinjaValue *a, const LlmJinjaValue *b);
+/* Of a comparison. */
+gboolean llm_jinja_holds (LlmJinja *self, LlmJinjaOp op, const LlmJinjaValue *a,
+                          const LlmJinjaValue *b);
 /* What a loop walks over: items of a list, keys, characters. Takes all of a generator. */
-LlmJinjaList *llm_jinja_iterate          (LlmJinja            *self,
-                                          const LlmJinjaValue *value);
+LlmJinjaList *llm_jinja_iterate (LlmJinja *self, const LlmJinjaValue *value);
 /* For messages, as Python's or Jinja's own name of the type. */
-const char   *llm_jinja_type_name        (const LlmJinjaValue *value);
+const char *llm_jinja_type_name (const LlmJinjaValue *value);
 /* FALSE where it has none. */
-gboolean      llm_jinja_get_length       (LlmJinja            *self,
-                                          const LlmJinjaValue *value,
-                                          gint64              *length);
+gboolean llm_jinja_get_length (LlmJinja *self, const LlmJinjaValue *value, gint64 *length);
+/* By key, equal ones in the order they have. */
+void llm_jinja_sort (LlmJinja *self, LlmJinjaEntry *entries, guint n_entries, gboolean is_reverse);
 
-/* --- llm-jinja-print.c --- */
+/* --- values as text --- */
 
-/* str() of Python. */
-LlmJinjaValue llm_jinja_to_string        (LlmJinja            *self,
-                                          const LlmJinjaValue *value);
-/* repr() of Python. */
-void          llm_jinja_print_repr       (LlmJinja            *self,
-                                          LlmJinjaText        *text,
-                                          const LlmJinjaValue *value);
 /* json.dumps() of Python. */
 typedef struct
 {
   gboolean is_ascii;
   gboolean sorts_keys;
-  LlmJinjaValue indent;       /* undefined: on one line; else a string */
+  LlmJinjaValue indent;       /* no string: on one line */
   LlmJinjaString item_separator;
   LlmJinjaString key_separator;
 } LlmJinjaJsonStyle;
 
-void          llm_jinja_print_json       (LlmJinja                *self,
-                                          LlmJinjaText            *text,
-                                          const LlmJinjaValue     *value,
-                                          const LlmJinjaJsonStyle *style);
-char         *llm_jinja_format_float     (double                   number,
-                                          char                     out[40]);
+/* str() and repr() of Python. */
+LlmJinjaValue llm_jinja_to_string (LlmJinja *self, const LlmJinjaValue *value);
+void llm_jinja_print_repr (LlmJinja *self, LlmJinjaText *text, const LlmJinjaValue *value);
+void llm_jinja_print_json (LlmJinja *self, LlmJinjaText *text, const LlmJinjaValue *value,
+                           const LlmJinjaJsonStyle *style);
+/* FALSE if it is no JSON; values and keys get @origin. */
+gboolean llm_jinja_read_json (LlmJinja *self, const char *text, LlmJinjaOrigin origin,
+                              LlmJinjaValue *value);
 
-/* --- llm-jinja-args.c: arguments of calls --- */
+/* --- builtins --- */
 
-/* Takes what was given by position or by name; fails for others. @names: NULL at the end, the
- * first @n_needed must be there. @out is undefined with a NULL name where none was given. */
-void          llm_jinja_args_take        (LlmJinja            *self,
-                                          const char          *function,
-                                          const LlmJinjaArgs  *args,
-                                          guint                n_needed,
-                                          const char *const   *names,
-                                          LlmJinjaValue       *out);
-gboolean      llm_jinja_arg_given        (const LlmJinjaValue *value);
-gint64        llm_jinja_need_int         (LlmJinja            *self,
-                                          const char          *function,
-                                          const LlmJinjaValue *value);
-const LlmJinjaString *llm_jinja_need_string (LlmJinja            *self,
-                                             const char          *function,
+/* What the template left out is undefined without a name. */
+gboolean llm_jinja_arg_given (const LlmJinjaValue *value);
+gint64 llm_jinja_need_int (LlmJinja *self, const char *function, const LlmJinjaValue *value);
+const LlmJinjaString *llm_jinja_need_string (LlmJinja *self, const char *function,
                                              const LlmJinjaValue *value);
+LlmJinjaValue llm_jinja_run_builtin (LlmJinja *self, const LlmJinjaBuiltin *builtin,
+                                     const LlmJinjaValue *subject, const LlmJinjaArgs *args);
+LlmJinjaValue llm_jinja_run_filter (LlmJinja *self, const char *name, const LlmJinjaValue *subject,
+                                    const LlmJinjaArgs *args);
+gboolean llm_jinja_run_test (LlmJinja *self, const char *name, const LlmJinjaValue *subject,
+                             const LlmJinjaArgs *args);
+/* A method of a value, undefined where it has none; fails where Python has one that templates
+ * can't call here. */
+LlmJinjaValue llm_jinja_find_method (LlmJinja *self, const LlmJinjaValue *value, const char *name);
+void llm_jinja_add_globals (LlmJinja *self, LlmJinjaScope *scope);
+/* The operator %. */
+LlmJinjaValue llm_jinja_format_percent (LlmJinja *self, const LlmJinjaString *format,
+                                        const LlmJinjaArgs *args);
 
-/* --- llm-jinja-sort.c --- */
+/* --- operators --- */
 
-/* By key, equal ones in the order they have. */
-void          llm_jinja_sort             (LlmJinja            *self,
-                                          LlmJinjaEntry       *entries,
-                                          guint                n_entries,
-                                          gboolean             is_reverse);
-/* What “attribute” asks for: names and indexes with dots between them, undefined: @value itself. */
-LlmJinjaValue llm_jinja_get_path         (LlmJinja            *self,
-                                          const LlmJinjaValue *value,
-                                          const LlmJinjaValue *attribute);
-/* The entries to sort of @over by that, in lower case unless @minds_case. */
-LlmJinjaEntry *llm_jinja_key_entries     (LlmJinja            *self,
-                                          const LlmJinjaList  *over,
-                                          const LlmJinjaValue *attribute,
-                                          gboolean             minds_case);
-
-/* --- llm-jinja-case.c --- */
-
-typedef enum
-{
-  LLM_JINJA_CASE_LOWER,
-  LLM_JINJA_CASE_UPPER,
-  LLM_JINJA_CASE_CAPITAL,   /* the first character is upper case, others lower */
-  LLM_JINJA_CASE_WORDS,     /* str.title() */
-  LLM_JINJA_CASE_TITLE,     /* the filter “title” */
-} LlmJinjaCase;
-
-LlmJinjaValue llm_jinja_change_case      (LlmJinja             *self,
-                                          const LlmJinjaString *string,
-                                          LlmJinjaCase          way);
-/* Without their ends. */
-LlmJinjaList *llm_jinja_split_lines      (LlmJinja             *self,
-                                          const LlmJinjaString *string);
-
-/* --- llm-jinja-filters*.c, -tests.c, -methods.c, -globals.c --- */
-
-typedef struct
-{
-  const char *name;
-  LlmJinjaBuiltin run;
-} LlmJinjaBuiltinEntry;
-
-extern const LlmJinjaBuiltinEntry llm_jinja_filters_of_lists[];
-extern const LlmJinjaBuiltinEntry llm_jinja_filters_of_picks[];
-extern const LlmJinjaBuiltinEntry llm_jinja_filters_of_text[];
-extern const LlmJinjaBuiltinEntry llm_jinja_filters_of_values[];
-
-LlmJinjaValue llm_jinja_run_filter       (LlmJinja            *self,
-                                          const char          *name,
-                                          const LlmJinjaValue *subject,
-                                          const LlmJinjaArgs  *args);
-gboolean      llm_jinja_run_test         (LlmJinja            *self,
-                                          const char          *name,
-                                          const LlmJinjaValue *subject,
-                                          const LlmJinjaArgs  *args);
-/* A method of a value, undefined where there is none; fails where Python has one that
- * templates can't call here. */
-LlmJinjaValue llm_jinja_find_method      (LlmJinja            *self,
-                                          const LlmJinjaValue *value,
-                                          const char          *name);
-extern const LlmJinjaBuiltinEntry llm_jinja_methods_of_text[];
-extern const LlmJinjaBuiltinEntry llm_jinja_methods_of_splits[];
-void          llm_jinja_add_globals      (LlmJinja            *self,
-                                          LlmJinjaScope       *scope);
-/* str.format() and the operator %. */
-LlmJinjaValue llm_jinja_format           (LlmJinja            *self,
-                                          const LlmJinjaValue *subject,
-                                          const LlmJinjaArgs  *args);
-LlmJinjaValue llm_jinja_format_percent   (LlmJinja             *self,
-                                          const LlmJinjaString *format,
-                                          const LlmJinjaArgs   *args);
-
-/* --- llm-jinja-operators.c --- */
-
-LlmJinjaValue llm_jinja_calculate        (LlmJinja            *self,
-                                          LlmJinjaOp           op,
-                                          const LlmJinjaValue *a,
-                                          const LlmJinjaValue *b);
-LlmJinjaValue llm_jinja_concat           (LlmJinja            *self,
-                                          const LlmJinjaValue *values,
-                                          guint                n_values);
+LlmJinjaValue llm_jinja_calculate (LlmJinja *self, LlmJinjaOp op, const LlmJinjaValue *a,
+                                   const LlmJinjaValue *b);
+LlmJinjaValue llm_jinja_concat (LlmJinja *self, const LlmJinjaValue *values, guint n_values);
 /* a.name and a['name'] differ in what comes first, methods or items. */
-LlmJinjaValue llm_jinja_get_attribute    (LlmJinja            *self,
-                                          const LlmJinjaValue *value,
-                                          const char          *name);
-LlmJinjaValue llm_jinja_get_item         (LlmJinja            *self,
-                                          const LlmJinjaValue *value,
-                                          const LlmJinjaValue *key);
+LlmJinjaValue llm_jinja_get_attribute (LlmJinja *self, const LlmJinjaValue *value,
+                                       const char *name);
+LlmJinjaValue llm_jinja_get_item (LlmJinja *self, const LlmJinjaValue *value,
+                                  const LlmJinjaValue *key);
 /* @bounds: start, end, step; none where left out. */
-LlmJinjaValue llm_jinja_get_slice        (LlmJinja            *self,
-                                          const LlmJinjaValue *value,
-                                          const LlmJinjaValue *bounds);
+LlmJinjaValue llm_jinja_get_slice (LlmJinja *self, const LlmJinjaValue *value,
+                                   const LlmJinjaValue *bounds);
 
-/* --- llm-jinja-evaluate.c, -execute.c, -loop.c, -macro.c --- */
+/* --- running a tree: these call each other, as deep as llm_jinja_enter() lets them --- */
 
 /* Flags in a macro's op. */
 #define LLM_JINJA_HAS_VARARGS 1
 #define LLM_JINJA_HAS_KWARGS 2
 
-/* Of a macro or a call block. */
-LlmJinjaValue llm_jinja_run_macro        (LlmJinja            *self,
-                                          const LlmJinjaFunction *function,
-                                          const LlmJinjaArgs  *args);
-
-LlmJinjaValue llm_jinja_evaluate         (LlmJinja            *self,
-                                          const LlmJinjaNode  *node);
-LlmJinjaValue llm_jinja_call             (LlmJinja            *self,
-                                          const LlmJinjaValue *function,
-                                          const LlmJinjaArgs  *args);
+LlmJinjaValue llm_jinja_evaluate (LlmJinja *self, const LlmJinjaNode *node);
 /* The call @node with @caller (nullable) as one more argument of this name. */
-LlmJinjaValue llm_jinja_evaluate_call    (LlmJinja            *self,
-                                          const LlmJinjaNode  *node,
-                                          const LlmJinjaValue *caller);
-LlmJinjaValue llm_jinja_new_method       (LlmJinja            *self,
-                                          const char          *name,
-                                          LlmJinjaBuiltin      builtin,
-                                          const LlmJinjaValue *subject);
-
-LlmJinjaFlow  llm_jinja_execute          (LlmJinja            *self,
-                                          const LlmJinjaNodes *body);
-/* The text of @body. */
-LlmJinjaValue llm_jinja_capture          (LlmJinja            *self,
-                                          const LlmJinjaNodes *body);
-LlmJinjaFlow  llm_jinja_run_loop         (LlmJinja            *self,
-                                          const LlmJinjaNode  *node,
-                                          const LlmJinjaValue *over,
-                                          guint                depth);
+LlmJinjaValue llm_jinja_evaluate_call (LlmJinja *self, const LlmJinjaNode *node,
+                                       const LlmJinjaValue *caller);
+LlmJinjaFlow llm_jinja_execute (LlmJinja *self, const LlmJinjaNodes *body);
+/* Of a macro or a call block. */
+LlmJinjaValue llm_jinja_run_macro (LlmJinja *self, const LlmJinjaFunction *function,
+                                   const LlmJinjaArgs *args);
+LlmJinjaFlow llm_jinja_run_loop (LlmJinja *self, const LlmJinjaNode *node,
+                                 const LlmJinjaValue *over, guint depth);
 /* loop.name */
-LlmJinjaValue llm_jinja_loop_get         (LlmJinja            *self,
-                                          LlmJinjaLoop        *loop,
-                                          const char          *name);
+LlmJinjaValue llm_jinja_loop_get (LlmJinja *self, LlmJinjaLoop *loop, const char *name);
 /* loop (over), in a recursive one: the text of that round. */
-LlmJinjaValue llm_jinja_loop_call        (LlmJinja            *self,
-                                          LlmJinjaLoop        *loop,
-                                          const LlmJinjaArgs  *args);
-void          llm_jinja_assign           (LlmJinja            *self,
-                                          const LlmJinjaNode  *target,
-                                          LlmJinjaValue        value);
-LlmJinjaScope *llm_jinja_scope_new       (LlmJinja            *self,
-                                          LlmJinjaScope       *parent);
-void          llm_jinja_scope_set        (LlmJinja            *self,
-                                          LlmJinjaScope       *scope,
-                                          const char          *name,
-                                          LlmJinjaValue        value);
-LlmJinjaValue llm_jinja_scope_get        (LlmJinja            *self,
-                                          const char          *name);
+LlmJinjaValue llm_jinja_loop_call (LlmJinja *self, LlmJinjaLoop *loop, const LlmJinjaArgs *args);
 
-/* --- llm-jinja-json.c --- */
+/* --- variables --- */
 
-/* FALSE if it is no JSON; values and keys get @origin. */
-gboolean      llm_jinja_read_json        (LlmJinja            *self,
-                                          const char          *text,
-                                          LlmJinjaOrigin       origin,
-                                          LlmJinjaValue       *value);
+void llm_jinja_assign (LlmJinja *self, const LlmJinjaNode *target, LlmJinjaValue value);
+LlmJinjaScope *llm_jinja_scope_new (LlmJinja *self, LlmJinjaScope *parent);
+void llm_jinja_scope_set (LlmJinja *self, LlmJinjaScope *scope, const char *name,
+                          LlmJinjaValue value);
+LlmJinjaValue llm_jinja_scope_get (LlmJinja *self, const char *name);

@@ -6,11 +6,8 @@
 
 #include "template/jinja/llm-jinja-private.h"
 
-#include <string.h>
-
 LlmJinjaScope *
-llm_jinja_scope_new (LlmJinja      *self,
-                     LlmJinjaScope *parent)
+llm_jinja_scope_new (LlmJinja *self, LlmJinjaScope *parent)
 {
   LlmJinjaScope *scope = llm_jinja_alloc (self, sizeof *scope);
 
@@ -19,10 +16,7 @@ llm_jinja_scope_new (LlmJinja      *self,
 }
 
 void
-llm_jinja_scope_set (LlmJinja      *self,
-                     LlmJinjaScope *scope,
-                     const char    *name,
-                     LlmJinjaValue  value)
+llm_jinja_scope_set (LlmJinja *self, LlmJinjaScope *scope, const char *name, LlmJinjaValue value)
 {
   guint n_room = scope->n_room;
 
@@ -40,8 +34,7 @@ llm_jinja_scope_set (LlmJinja      *self,
 }
 
 LlmJinjaValue
-llm_jinja_scope_get (LlmJinja   *self,
-                     const char *name)
+llm_jinja_scope_get (LlmJinja *self, const char *name)
 {
   for (const LlmJinjaScope *scope = self->scope; scope != NULL; scope = scope->parent)
     for (guint i = 0; i < scope->n_names; i++)
@@ -51,9 +44,7 @@ llm_jinja_scope_get (LlmJinja   *self,
 }
 
 void
-llm_jinja_assign (LlmJinja           *self,
-                  const LlmJinjaNode *target,
-                  LlmJinjaValue       value)
+llm_jinja_assign (LlmJinja *self, const LlmJinjaNode *target, LlmJinjaValue value)
 {
   self->at = target->at;
   if (target->kind == LLM_JINJA_NODE_NAME)
@@ -79,20 +70,4 @@ llm_jinja_assign (LlmJinja           *self,
       for (guint i = 0; i < list->n_items; i++)
         llm_jinja_assign (self, target->items.items[i], list->items[i]);
     }
-}
-
-LlmJinjaValue
-llm_jinja_capture (LlmJinja            *self,
-                   const LlmJinjaNodes *body)
-{
-  LlmJinjaText *out = self->out;
-  LlmJinjaText *text = llm_jinja_text_new (self);
-  LlmJinjaScope *scope = self->scope;
-
-  self->out = text;
-  self->scope = llm_jinja_scope_new (self, scope);
-  self->execute (self, body);
-  self->scope = scope;
-  self->out = out;
-  return llm_jinja_text_end (text);
 }

@@ -7,11 +7,7 @@
 #include <string.h>
 
 static void
-merge (LlmJinja      *self,
-       LlmJinjaEntry *entries,
-       LlmJinjaEntry *spare,
-       guint          n,
-       gboolean       is_reverse)
+merge (LlmJinja *self, LlmJinjaEntry *entries, LlmJinjaEntry *spare, guint n, gboolean is_reverse)
 {
   guint half = n / 2;
   guint left = 0, right = half;
@@ -39,10 +35,7 @@ merge (LlmJinja      *self,
 }
 
 void
-llm_jinja_sort (LlmJinja      *self,
-                LlmJinjaEntry *entries,
-                guint          n_entries,
-                gboolean       is_reverse)
+llm_jinja_sort (LlmJinja *self, LlmJinjaEntry *entries, guint n_entries, gboolean is_reverse)
 {
   if (n_entries > 1)
     merge (self, entries, llm_jinja_alloc (self, n_entries * sizeof *entries), n_entries,

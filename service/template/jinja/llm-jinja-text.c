@@ -8,7 +8,8 @@
 
 #include "tokenizer/llm-utf8.h"
 
-/* Work that is counted as one step. */
+/* Of an indentation. */
+#define MAX_SPACES 1024
 #define STEP_BYTES LLM_JINJA_STEP_BYTES
 
 LlmJinjaText *
@@ -18,9 +19,7 @@ llm_jinja_text_new (LlmJinja *self)
 }
 
 static void
-reserve (LlmJinja     *self,
-         LlmJinjaText *text,
-         gsize         n)
+reserve (LlmJinja *self, LlmJinjaText *text, gsize n)
 {
   gsize room;
   char *bytes;
@@ -44,9 +43,7 @@ reserve (LlmJinja     *self,
 }
 
 void
-llm_jinja_text_add (LlmJinja             *self,
-                    LlmJinjaText         *text,
-                    const LlmJinjaString *string)
+llm_jinja_text_add (LlmJinja *self, LlmJinjaText *text, const LlmJinjaString *string)
 {
   gsize n = string->length;
 
@@ -90,10 +87,7 @@ llm_jinja_text_end (LlmJinjaText *text)
 }
 
 LlmJinjaValue
-llm_jinja_string_new (LlmJinja       *self,
-                      const char     *bytes,
-                      gsize           length,
-                      LlmJinjaOrigin  origin)
+llm_jinja_string_new (LlmJinja *self, const char *bytes, gsize length, LlmJinjaOrigin origin)
 {
   LlmJinjaOrigin *origins = llm_jinja_alloc (self, length * sizeof *origins);
   char *copy = llm_jinja_alloc (self, length);
@@ -108,9 +102,26 @@ llm_jinja_string_new (LlmJinja       *self,
 }
 
 LlmJinjaValue
-llm_jinja_string_cut (const LlmJinjaString *string,
-                      gsize                 start,
-                      gsize                 end)
+llm_jinja_spaces (LlmJinja *self, gint64 n)
+{
+  char spaces[MAX_SPACES];
+
+  memset (spaces, ' ', sizeof spaces);
+  return llm_jinja_string_new (self, spaces, (gsize) CLAMP (n, 0, MAX_SPACES), 0);
+}
+
+char *
+llm_jinja_copy (LlmJinja *self, const LlmJinjaString *string)
+{
+  char *copy = llm_jinja_alloc (self, string->length + 1);
+
+  if (string->length > 0)
+    memcpy (copy, string->bytes, string->length);
+  return copy;
+}
+
+LlmJinjaValue
+llm_jinja_string_cut (const LlmJinjaString *string, gsize start, gsize end)
 {
   LlmJinjaValue value = { .type = LLM_JINJA_STRING };
 
@@ -124,9 +135,7 @@ llm_jinja_string_cut (const LlmJinjaString *string,
 }
 
 LlmJinjaValue
-llm_jinja_string_join (LlmJinja             *self,
-                       const LlmJinjaString *a,
-                       const LlmJinjaString *b)
+llm_jinja_string_join (LlmJinja *self, const LlmJinjaString *a, const LlmJinjaString *b)
 {
   LlmJinjaText *text = a->text;
 
@@ -151,8 +160,7 @@ llm_jinja_string_join (LlmJinja             *self,
 }
 
 gboolean
-llm_jinja_string_is (const LlmJinjaString *string,
-                     const char           *text)
+llm_jinja_string_is (const LlmJinjaString *string, const char *text)
 {
   gsize n = strlen (text);
 
@@ -202,18 +210,21 @@ llm_jinja_string_count (const LlmJinjaString *string)
 }
 
 gsize
-llm_jinja_string_offset (const LlmJinjaString *string,
-                         gsize                 index)
+llm_jinja_next_character (const LlmJinjaString *string, gsize at)
+{
+  at++;
+  while (at < string->length && ((guint8) string->bytes[at] & 0xc0) == 0x80)
+    at++;
+  return at;
+}
+
+gsize
+llm_jinja_string_offset (const LlmJinjaString *string, gsize index)
 {
   gsize at = 0;
 
-  while (index > 0 && at < string->length)
-    {
-      at++;
-      while (at < string->length && ((guint8) string->bytes[at] & 0xc0) == 0x80)
-        at++;
-      index--;
-    }
+  for (; index > 0 && at < string->length; index--)
+    at = llm_jinja_next_character (string, at);
   return at;
 }
 
@@ -225,10 +236,7 @@ llm_jinja_is_space (gunichar c)
 }
 
 static gboolean
-is_trimmed (const LlmJinjaString *set,
-            const char           *at,
-            gsize                 n,
-            gunichar              c)
+is_trimmed (const LlmJinjaString *set, const char *at, gsize n, gunichar c)
 {
   return set == NULL ? llm_jinja_is_space (c)
                      : set->length > 0 && memmem (set->bytes, set->length, at, n) != NULL;
@@ -267,6 +275,14 @@ llm_jinja_string_trim (const LlmJinjaString *string,
   return llm_jinja_string_cut (string, start, end);
 }
 
+static void
+add_part (LlmJinja *self, LlmJinjaText *text, const LlmJinjaString *string, gsize start, gsize end)
+{
+  LlmJinjaValue part = llm_jinja_string_cut (string, start, end);
+
+  llm_jinja_text_add (self, text, &part.string);
+}
+
 LlmJinjaValue
 llm_jinja_string_replace (LlmJinja             *self,
                           const LlmJinjaString *string,
@@ -275,37 +291,23 @@ llm_jinja_string_replace (LlmJinja             *self,
                           gint64                max)
 {
   LlmJinjaText *text = llm_jinja_text_new (self);
-  gsize at = 0;
+  gsize at = 0, found, next;
 
-  for (; max != 0; max -= max > 0)
+  for (; max != 0; max--)
     {
-      gsize found = llm_jinja_string_find (self, string, old, at);
-      LlmJinjaValue before;
-
+      found = llm_jinja_string_find (self, string, old, at);
       if (found == G_MAXSIZE)
         break;
-      before = llm_jinja_string_cut (string, at, found);
-      llm_jinja_text_add (self, text, &before.string);
+      add_part (self, text, string, at, found);
       llm_jinja_text_add (self, text, with);
       at = found + old->length;
-      if (old->length == 0)
-        {
-          /* between all characters */
-          LlmJinjaValue rest = llm_jinja_string_cut (string, at, string->length);
-          LlmJinjaValue character;
-
-          if (rest.string.length == 0)
-            break;
-          character = llm_jinja_string_cut (&rest.string, 0,
-                                            llm_jinja_string_offset (&rest.string, 1));
-          llm_jinja_text_add (self, text, &character.string);
-          at += character.string.length;
-        }
+      if (old->length == 0 && at == string->length)
+        break;
+      /* nothing is found before each character, and at the end */
+      next = old->length == 0 ? llm_jinja_next_character (string, at) : at;
+      add_part (self, text, string, at, next);
+      at = next;
     }
-  {
-    LlmJinjaValue rest = llm_jinja_string_cut (string, at, string->length);
-
-    llm_jinja_text_add (self, text, &rest.string);
-  }
+  add_part (self, text, string, at, string->length);
   return llm_jinja_text_end (text);
 }

@@ -11,8 +11,7 @@
 #define MANY_ENTRIES 8
 
 LlmJinjaValue
-llm_jinja_list_new (LlmJinja         *self,
-                    LlmJinjaListKind  kind)
+llm_jinja_list_new (LlmJinja *self, LlmJinjaListKind kind)
 {
   LlmJinjaValue value = { .type = LLM_JINJA_LIST };
 
@@ -22,14 +21,34 @@ llm_jinja_list_new (LlmJinja         *self,
 }
 
 void
-llm_jinja_list_add (LlmJinja      *self,
-                    LlmJinjaList  *list,
-                    LlmJinjaValue  value)
+llm_jinja_list_add (LlmJinja *self, LlmJinjaList *list, LlmJinjaValue value)
 {
   llm_jinja_step (self, 1);
   list->items = llm_jinja_grow (self, list->items, list->n_items, &list->n_room,
                                 sizeof *list->items);
   list->items[list->n_items++] = value;
+}
+
+/* @more may be the list itself. */
+void
+llm_jinja_list_add_all (LlmJinja *self, LlmJinjaList *list, const LlmJinjaList *more)
+{
+  guint n = more->n_items;
+
+  for (guint i = 0; i < n; i++)
+    llm_jinja_list_add (self, list, more->items[i]);
+}
+
+void
+llm_jinja_list_reverse (LlmJinjaList *list)
+{
+  for (guint i = 0; i < list->n_items / 2; i++)
+    {
+      LlmJinjaValue item = list->items[i];
+
+      list->items[i] = list->items[list->n_items - 1 - i];
+      list->items[list->n_items - 1 - i] = item;
+    }
 }
 
 LlmJinjaValue
@@ -44,7 +63,7 @@ llm_jinja_dict_new (LlmJinja *self)
 LlmJinjaValue
 llm_jinja_new_method (LlmJinja            *self,
                       const char          *name,
-                      LlmJinjaBuiltin      builtin,
+                      const LlmJinjaBuiltin *builtin,
                       const LlmJinjaValue *subject)
 {
   LlmJinjaValue value = { .type = LLM_JINJA_FUNCTION };
@@ -79,9 +98,7 @@ hash_key (const LlmJinjaValue *key)
 }
 
 static guint
-find_slot (LlmJinja            *self,
-           const LlmJinjaDict  *dict,
-           const LlmJinjaValue *key)
+find_slot (LlmJinja *self, const LlmJinjaDict *dict, const LlmJinjaValue *key)
 {
   guint slot = hash_key (key) % dict->n_table;
 
@@ -95,17 +112,14 @@ find_slot (LlmJinja            *self,
 }
 
 static void
-check_key (LlmJinja            *self,
-           const LlmJinjaValue *key)
+check_key (LlmJinja *self, const LlmJinjaValue *key)
 {
   if (key->type != LLM_JINJA_STRING && key->type != LLM_JINJA_NONE && !llm_jinja_is_number (key))
     llm_jinja_fail (self, "a key of a dict can't be of type %s", llm_jinja_type_name (key));
 }
 
 LlmJinjaValue *
-llm_jinja_dict_get (LlmJinja            *self,
-                    const LlmJinjaDict  *dict,
-                    const LlmJinjaValue *key)
+llm_jinja_dict_get (LlmJinja *self, const LlmJinjaDict *dict, const LlmJinjaValue *key)
 {
   check_key (self, key);
   llm_jinja_charge (self, key, 1);
@@ -122,9 +136,7 @@ llm_jinja_dict_get (LlmJinja            *self,
 }
 
 LlmJinjaValue *
-llm_jinja_dict_get_name (LlmJinja           *self,
-                         const LlmJinjaDict *dict,
-                         const char         *name)
+llm_jinja_dict_get_name (LlmJinja *self, const LlmJinjaDict *dict, const char *name)
 {
   LlmJinjaValue key = { .type = LLM_JINJA_STRING };
 
@@ -134,8 +146,7 @@ llm_jinja_dict_get_name (LlmJinja           *self,
 }
 
 static void
-rehash (LlmJinja     *self,
-        LlmJinjaDict *dict)
+rehash (LlmJinja *self, LlmJinjaDict *dict)
 {
   dict->n_table = dict->n_room * 2 + 1;
   dict->table = llm_jinja_alloc (self, dict->n_table * sizeof *dict->table);
@@ -144,10 +155,7 @@ rehash (LlmJinja     *self,
 }
 
 void
-llm_jinja_dict_set (LlmJinja      *self,
-                    LlmJinjaDict  *dict,
-                    LlmJinjaValue  key,
-                    LlmJinjaValue  value)
+llm_jinja_dict_set (LlmJinja *self, LlmJinjaDict *dict, LlmJinjaValue key, LlmJinjaValue value)
 {
   LlmJinjaValue *known = llm_jinja_dict_get (self, dict, &key);
   guint n_room = dict->n_room;
@@ -168,10 +176,7 @@ llm_jinja_dict_set (LlmJinja      *self,
 }
 
 void
-llm_jinja_dict_set_name (LlmJinja      *self,
-                         LlmJinjaDict  *dict,
-                         const char    *name,
-                         LlmJinjaValue  value)
+llm_jinja_dict_set_name (LlmJinja *self, LlmJinjaDict *dict, const char *name, LlmJinjaValue value)
 {
   llm_jinja_dict_set (self, dict, llm_jinja_string_new (self, name, strlen (name), 0), value);
 }
@@ -184,23 +189,15 @@ llm_jinja_is_true (const LlmJinjaValue *value)
     case LLM_JINJA_UNDEFINED:
     case LLM_JINJA_NONE:
       return FALSE;
-    case LLM_JINJA_BOOL:
-      return value->boolean;
-    case LLM_JINJA_INT:
-      return value->integer != 0;
-    case LLM_JINJA_FLOAT:
-      return value->number != 0;
     case LLM_JINJA_STRING:
       return value->string.length > 0;
     case LLM_JINJA_LIST:
       return value->list->kind == LLM_JINJA_LIST_GENERATOR || value->list->n_items > 0;
     case LLM_JINJA_DICT:
       return value->dict->n_entries > 0;
-    case LLM_JINJA_NAMESPACE:
-    case LLM_JINJA_FUNCTION:
-      return TRUE;
+    default:
+      return !llm_jinja_is_number (value) || llm_jinja_get_number (value) != 0;
     }
-  g_assert_not_reached ();
 }
 
 gboolean
@@ -218,16 +215,21 @@ llm_jinja_get_number (const LlmJinjaValue *value)
   return value->type == LLM_JINJA_BOOL ? value->boolean : (double) value->integer;
 }
 
-static gint64
-get_integer (const LlmJinjaValue *value)
+#define COMPARE(a, b) (((a) > (b)) - ((a) < (b)))
+
+/* What is no number (nan) equals nothing, and comes before all. */
+static int
+compare_numbers (const LlmJinjaValue *a, const LlmJinjaValue *b)
 {
-  return value->type == LLM_JINJA_BOOL ? value->boolean : value->integer;
+  double left = llm_jinja_get_number (a), right = llm_jinja_get_number (b);
+
+  if (a->type == LLM_JINJA_INT && b->type == LLM_JINJA_INT)
+    return COMPARE (a->integer, b->integer);
+  return left == right ? 0 : left > right ? 1 : -1;
 }
 
 static gboolean
-are_lists_equal (LlmJinja           *self,
-                 const LlmJinjaList *a,
-                 const LlmJinjaList *b)
+are_lists_equal (LlmJinja *self, const LlmJinjaList *a, const LlmJinjaList *b)
 {
   if (a->kind != b->kind || a->kind == LLM_JINJA_LIST_GENERATOR || a->n_items != b->n_items)
     return a == b;
@@ -238,9 +240,7 @@ are_lists_equal (LlmJinja           *self,
 }
 
 static gboolean
-are_dicts_equal (LlmJinja           *self,
-                 const LlmJinjaDict *a,
-                 const LlmJinjaDict *b)
+are_dicts_equal (LlmJinja *self, const LlmJinjaDict *a, const LlmJinjaDict *b)
 {
   if (a->n_entries != b->n_entries)
     return FALSE;
@@ -254,99 +254,86 @@ are_dicts_equal (LlmJinja           *self,
   return TRUE;
 }
 
-gboolean
-llm_jinja_equal (LlmJinja            *self,
-                 const LlmJinjaValue *a,
-                 const LlmJinjaValue *b)
+static gboolean
+are_equal (LlmJinja *self, const LlmJinjaValue *a, const LlmJinjaValue *b)
 {
-  gboolean is_equal = FALSE;
+  switch ((LlmJinjaType) a->type)
+    {
+    case LLM_JINJA_STRING:
+      llm_jinja_step (self, a->string.length / LLM_JINJA_STEP_BYTES);
+      return a->string.length == b->string.length
+             && (a->string.length == 0
+                 || memcmp (a->string.bytes, b->string.bytes, a->string.length) == 0);
+    case LLM_JINJA_LIST:
+      return are_lists_equal (self, a->list, b->list);
+    case LLM_JINJA_DICT:
+      return are_dicts_equal (self, a->dict, b->dict);
+    case LLM_JINJA_NAMESPACE:
+      return a->dict == b->dict;
+    case LLM_JINJA_FUNCTION:
+      return a->function == b->function;
+    default:
+      return TRUE;
+    }
+}
+
+gboolean
+llm_jinja_equal (LlmJinja *self, const LlmJinjaValue *a, const LlmJinjaValue *b)
+{
+  gboolean is_equal;
 
   llm_jinja_step (self, 1);
   if (llm_jinja_is_number (a) && llm_jinja_is_number (b))
-    return a->type != LLM_JINJA_FLOAT && b->type != LLM_JINJA_FLOAT
-             ? get_integer (a) == get_integer (b)
-             : llm_jinja_get_number (a) == llm_jinja_get_number (b);
+    return compare_numbers (a, b) == 0;
   if (a->type != b->type)
     return FALSE;
-
   llm_jinja_enter (self);
-  switch ((LlmJinjaType) a->type)
-    {
-    case LLM_JINJA_UNDEFINED:
-    case LLM_JINJA_NONE:
-      is_equal = TRUE;
-      break;
-    case LLM_JINJA_STRING:
-      llm_jinja_step (self, a->string.length / 64);
-      is_equal = a->string.length == b->string.length
-                 && (a->string.length == 0
-                     || memcmp (a->string.bytes, b->string.bytes, a->string.length) == 0);
-      break;
-    case LLM_JINJA_LIST:
-      is_equal = are_lists_equal (self, a->list, b->list);
-      break;
-    case LLM_JINJA_DICT:
-      is_equal = are_dicts_equal (self, a->dict, b->dict);
-      break;
-    case LLM_JINJA_NAMESPACE:
-      is_equal = a->dict == b->dict;
-      break;
-    case LLM_JINJA_FUNCTION:
-      is_equal = a->function == b->function;
-      break;
-    default:
-      g_assert_not_reached ();
-    }
+  is_equal = are_equal (self, a, b);
   llm_jinja_leave (self);
   return is_equal;
 }
 
+static int
+compare_strings (LlmJinja *self, const LlmJinjaString *a, const LlmJinjaString *b)
+{
+  gsize n = MIN (a->length, b->length);
+  int order = n > 0 ? memcmp (a->bytes, b->bytes, n) : 0;
+
+  llm_jinja_step (self, 1 + n / LLM_JINJA_STEP_BYTES);
+  /* the order of UTF-8's bytes is that of characters */
+  return order != 0 ? order : COMPARE (a->length, b->length);
+}
+
+static int
+compare_lists (LlmJinja *self, const LlmJinjaList *a, const LlmJinjaList *b)
+{
+  int order = 0;
+
+  llm_jinja_enter (self);
+  for (guint i = 0; order == 0 && i < MIN (a->n_items, b->n_items); i++)
+    if (!llm_jinja_equal (self, &a->items[i], &b->items[i]))
+      order = llm_jinja_compare (self, &a->items[i], &b->items[i]);
+  llm_jinja_leave (self);
+  return order != 0 ? order : COMPARE (a->n_items, b->n_items);
+}
+
 int
-llm_jinja_compare (LlmJinja            *self,
-                   const LlmJinjaValue *a,
-                   const LlmJinjaValue *b)
+llm_jinja_compare (LlmJinja *self, const LlmJinjaValue *a, const LlmJinjaValue *b)
 {
   llm_jinja_step (self, 1);
   if (llm_jinja_is_number (a) && llm_jinja_is_number (b))
-    {
-      if (a->type != LLM_JINJA_FLOAT && b->type != LLM_JINJA_FLOAT)
-        return (get_integer (a) > get_integer (b)) - (get_integer (a) < get_integer (b));
-      return (llm_jinja_get_number (a) > llm_jinja_get_number (b))
-             - (llm_jinja_get_number (a) < llm_jinja_get_number (b));
-    }
+    return compare_numbers (a, b);
   if (a->type == LLM_JINJA_STRING && b->type == LLM_JINJA_STRING)
-    {
-      gsize n = MIN (a->string.length, b->string.length);
-      int order = n > 0 ? memcmp (a->string.bytes, b->string.bytes, n) : 0;
-
-      llm_jinja_step (self, 1 + n / 64);
-      /* the order of UTF-8's bytes is that of characters */
-      return order != 0 ? order
-                        : (a->string.length > b->string.length)
-                            - (a->string.length < b->string.length);
-    }
+    return compare_strings (self, &a->string, &b->string);
   if (a->type == LLM_JINJA_LIST && b->type == LLM_JINJA_LIST && a->list->kind == b->list->kind
       && a->list->kind <= LLM_JINJA_LIST_TUPLE)
-    {
-      int order = 0;
-
-      llm_jinja_enter (self);
-      for (guint i = 0; order == 0 && i < MIN (a->list->n_items, b->list->n_items); i++)
-        if (!llm_jinja_equal (self, &a->list->items[i], &b->list->items[i]))
-          order = llm_jinja_compare (self, &a->list->items[i], &b->list->items[i]);
-      llm_jinja_leave (self);
-      return order != 0 ? order
-                        : (a->list->n_items > b->list->n_items)
-                          - (a->list->n_items < b->list->n_items);
-    }
+    return compare_lists (self, a->list, b->list);
   llm_jinja_fail (self, "%s and %s can't be compared", llm_jinja_type_name (a),
                   llm_jinja_type_name (b));
 }
 
-gboolean
-llm_jinja_contains (LlmJinja            *self,
-                    const LlmJinjaValue *value,
-                    const LlmJinjaValue *part)
+static gboolean
+contains (LlmJinja *self, const LlmJinjaValue *value, const LlmJinjaValue *part)
 {
   if (value->type == LLM_JINJA_STRING)
     {
@@ -375,9 +362,32 @@ llm_jinja_contains (LlmJinja            *self,
   llm_jinja_fail (self, "nothing can be “in” a value of type %s", llm_jinja_type_name (value));
 }
 
+gboolean
+llm_jinja_holds (LlmJinja *self, LlmJinjaOp op, const LlmJinjaValue *a, const LlmJinjaValue *b)
+{
+  switch (op)
+    {
+    case LLM_JINJA_OP_EQ:
+      return llm_jinja_equal (self, a, b);
+    case LLM_JINJA_OP_NE:
+      return !llm_jinja_equal (self, a, b);
+    case LLM_JINJA_OP_LT:
+      return llm_jinja_compare (self, a, b) < 0;
+    case LLM_JINJA_OP_LE:
+      return llm_jinja_compare (self, a, b) <= 0;
+    case LLM_JINJA_OP_GT:
+      return llm_jinja_compare (self, a, b) > 0;
+    case LLM_JINJA_OP_GE:
+      return llm_jinja_compare (self, a, b) >= 0;
+    case LLM_JINJA_OP_IN:
+      return contains (self, b, a);
+    default:
+      return !contains (self, b, a);
+    }
+}
+
 LlmJinjaList *
-llm_jinja_iterate (LlmJinja            *self,
-                   const LlmJinjaValue *value)
+llm_jinja_iterate (LlmJinja *self, const LlmJinjaValue *value)
 {
   LlmJinjaValue result;
 
@@ -399,11 +409,10 @@ llm_jinja_iterate (LlmJinja            *self,
     {
       for (gsize at = 0; at < value->string.length;)
         {
-          LlmJinjaValue rest = llm_jinja_string_cut (&value->string, at, value->string.length);
-          gsize n = llm_jinja_string_offset (&rest.string, 1);
+          gsize next = llm_jinja_next_character (&value->string, at);
 
-          llm_jinja_list_add (self, result.list, llm_jinja_string_cut (&rest.string, 0, n));
-          at += n;
+          llm_jinja_list_add (self, result.list, llm_jinja_string_cut (&value->string, at, next));
+          at = next;
         }
     }
   else if (value->type != LLM_JINJA_UNDEFINED)
@@ -414,9 +423,7 @@ llm_jinja_iterate (LlmJinja            *self,
 }
 
 gboolean
-llm_jinja_get_length (LlmJinja            *self,
-                      const LlmJinjaValue *value,
-                      gint64              *length)
+llm_jinja_get_length (LlmJinja *self, const LlmJinjaValue *value, gint64 *length)
 {
   *length = 0;
   switch ((LlmJinjaType) value->type)

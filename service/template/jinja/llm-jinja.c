@@ -7,7 +7,7 @@
 #include "base/llm-clock.h"
 #include "base/llm-fail.h"
 #include "common/llmsvc-error.h"
-#include "template/jinja/llm-jinja-private.h"
+#include "template/jinja/llm-jinja-parse.h"
 
 /* Of a template; the largest that are published have 40 KiB. */
 #define MAX_SOURCE (1024 * 1024)
@@ -29,10 +29,7 @@ struct _LlmJinjaTemplate
 };
 
 static void
-init (LlmJinja         *self,
-      LlmJinjaTemplate *template,
-      gsize             max_bytes,
-      guint64           max_steps)
+init (LlmJinja *self, LlmJinjaTemplate *template, gsize max_bytes, guint64 max_steps)
 {
   *self = (LlmJinja) {
     .blocks = g_ptr_array_new_with_free_func (g_free),
@@ -47,8 +44,7 @@ init (LlmJinja         *self,
 
 /* As Jinja does: line ends are \n, and one at the end of the source is dropped. */
 static void
-take_source (LlmJinjaTemplate *self,
-             const char       *source)
+take_source (LlmJinjaTemplate *self, const char *source)
 {
   GString *text = g_string_new (NULL);
 
@@ -66,8 +62,7 @@ take_source (LlmJinjaTemplate *self,
 
 /* Apart from what has cleanups of its own: a failure jumps here. */
 static gboolean
-try_parse (LlmJinja         *jinja,
-           LlmJinjaTemplate *self)
+try_parse (LlmJinja *jinja, LlmJinjaTemplate *self)
 {
   if (setjmp (jinja->leave) != 0)
     return FALSE;
@@ -76,8 +71,7 @@ try_parse (LlmJinja         *jinja,
 }
 
 LlmJinjaTemplate *
-llm_jinja_template_new (const char  *source,
-                        GError     **error)
+llm_jinja_template_new (const char *source, GError **error)
 {
   g_autoptr(LlmJinjaTemplate) self = g_new0 (LlmJinjaTemplate, 1);
   LlmJinja jinja;
@@ -110,9 +104,20 @@ llm_jinja_template_free (LlmJinjaTemplate *self)
 
 /* --- rendering --- */
 
+/* @what is not so: the caller's JSON is no object. */
+static LlmJinjaDict *
+read_object (LlmJinja *self, const char *json, LlmJinjaOrigin origin, const char *what)
+{
+  LlmJinjaValue value;
+
+  if (llm_jinja_read_json (self, json, origin, &value) && value.type == LLM_JINJA_DICT)
+    return value.dict;
+  self->has_raised = TRUE;
+  llm_jinja_fail (self, "%s", what);
+}
+
 static LlmJinjaValue
-new_message (LlmJinja              *self,
-             const LlmJinjaMessage *message)
+new_message (LlmJinja *self, const LlmJinjaMessage *message)
 {
   LlmJinjaValue value = llm_jinja_dict_new (self);
 
@@ -124,26 +129,19 @@ new_message (LlmJinja              *self,
                                                  message->text_origin));
   if (message->extras != NULL)
     {
-      LlmJinjaValue extras;
+      const LlmJinjaDict *extras =
+        read_object (self, message->extras, message->extras_origin,
+                     "what a message holds besides its text is no JSON object");
 
-      if (!llm_jinja_read_json (self, message->extras, message->extras_origin, &extras)
-          || extras.type != LLM_JINJA_DICT)
-        {
-          self->has_raised = TRUE;
-          llm_jinja_fail (self, "what a message holds besides its text is no JSON object");
-        }
-      for (guint i = 0; i < extras.dict->n_entries; i++)
-        if (!llm_jinja_string_is (&extras.dict->entries[i].key.string, "role"))
-          llm_jinja_dict_set (self, value.dict, extras.dict->entries[i].key,
-                              extras.dict->entries[i].value);
+      for (guint i = 0; i < extras->n_entries; i++)
+        if (!llm_jinja_string_is (&extras->entries[i].key.string, "role"))
+          llm_jinja_dict_set (self, value.dict, extras->entries[i].key, extras->entries[i].value);
     }
   return value;
 }
 
 static void
-set_global (LlmJinja     *self,
-            const char   *name,
-            LlmJinjaValue value)
+set_global (LlmJinja *self, const char *name, LlmJinjaValue value)
 {
   const char *known = g_hash_table_lookup (self->names, name);
 
@@ -153,38 +151,24 @@ set_global (LlmJinja     *self,
 }
 
 static void
-set_members (LlmJinja            *self,
-             const LlmJinjaInput *input)
+set_members (LlmJinja *self, const LlmJinjaInput *input)
 {
-  LlmJinjaValue members;
+  const LlmJinjaDict *members;
 
   if (input->members == NULL)
     return;
-  if (!llm_jinja_read_json (self, input->members, input->members_origin, &members)
-      || members.type != LLM_JINJA_DICT)
-    {
-      self->has_raised = TRUE;
-      llm_jinja_fail (self, "the variables of the call are no JSON object");
-    }
-  for (guint i = 0; i < members.dict->n_entries; i++)
-    {
-      const LlmJinjaString *key = &members.dict->entries[i].key.string;
-      char *name = llm_jinja_alloc (self, key->length + 1);
-
-      memcpy (name, key->bytes, key->length);
-      set_global (self, name, members.dict->entries[i].value);
-    }
+  members = read_object (self, input->members, input->members_origin,
+                         "the variables of the call are no JSON object");
+  for (guint i = 0; i < members->n_entries; i++)
+    set_global (self, llm_jinja_copy (self, &members->entries[i].key.string),
+                members->entries[i].value);
 }
 
 static void
-render (LlmJinja            *self,
-        LlmJinjaTemplate    *template,
-        const LlmJinjaInput *input)
+render (LlmJinja *self, LlmJinjaTemplate *template, const LlmJinjaInput *input)
 {
   LlmJinjaValue messages = llm_jinja_list_new (self, LLM_JINJA_LIST_LIST);
 
-  self->evaluate = llm_jinja_evaluate;
-  self->execute = llm_jinja_execute;
   self->scope = llm_jinja_scope_new (self, NULL);
   set_members (self, input);
   llm_jinja_add_globals (self, self->scope);
@@ -214,9 +198,7 @@ render (LlmJinja            *self,
 }
 
 static gboolean
-try_render (LlmJinja            *jinja,
-            LlmJinjaTemplate    *self,
-            const LlmJinjaInput *input)
+try_render (LlmJinja *jinja, LlmJinjaTemplate *self, const LlmJinjaInput *input)
 {
   if (setjmp (jinja->leave) != 0)
     return FALSE;

@@ -2,8 +2,9 @@
 
 /* Functions that every template has: Jinja's, and those that transformers adds. */
 
-#include "template/jinja/llm-jinja-private.h"
+#include "template/jinja/builtins/llm-jinja-builtins.h"
 
+#include <locale.h>
 #include <string.h>
 #include <time.h>
 
@@ -13,11 +14,10 @@
 #define MAX_RANGE 100000
 
 static LlmJinjaValue
-global_range (LlmJinja            *self,
-              const LlmJinjaValue *subject,
-              const LlmJinjaArgs  *args)
+run_range (LlmJinja *self, LlmJinjaCall *call)
 {
   LlmJinjaValue list = llm_jinja_list_new (self, LLM_JINJA_LIST_RANGE);
+  const LlmJinjaArgs *args = call->args;
   gint64 bounds[3] = { 0, 0, 1 };
 
   if (args->n_values < 1 || args->n_values > 3 || args->n_names > 0)
@@ -39,15 +39,14 @@ global_range (LlmJinja            *self,
 
 /* From pairs or another dict, then names. */
 static LlmJinjaValue
-new_dict (LlmJinja           *self,
-          const char         *function,
-          const LlmJinjaArgs *args)
+run_dict (LlmJinja *self, LlmJinjaCall *call)
 {
+  const LlmJinjaArgs *args = call->args;
   LlmJinjaValue dict = llm_jinja_dict_new (self);
   guint n_positions = args->n_values - args->n_names;
 
   if (n_positions > 1)
-    llm_jinja_fail (self, "“%s” takes one dict or list of pairs", function);
+    llm_jinja_fail (self, "“%s” takes one dict or list of pairs", call->builtin->name);
   if (n_positions == 1 && args->values[0].type == LLM_JINJA_DICT)
     {
       for (guint i = 0; i < args->values[0].dict->n_entries; i++)
@@ -63,7 +62,7 @@ new_dict (LlmJinja           *self,
           const LlmJinjaList *pair = llm_jinja_iterate (self, &pairs->items[i]);
 
           if (pair->n_items != 2)
-            llm_jinja_fail (self, "“%s” needs pairs", function);
+            llm_jinja_fail (self, "“%s” needs pairs", call->builtin->name);
           llm_jinja_dict_set (self, dict.dict, pair->items[0], pair->items[1]);
         }
     }
@@ -73,19 +72,9 @@ new_dict (LlmJinja           *self,
 }
 
 static LlmJinjaValue
-global_dict (LlmJinja            *self,
-             const LlmJinjaValue *subject,
-             const LlmJinjaArgs  *args)
+run_namespace (LlmJinja *self, LlmJinjaCall *call)
 {
-  return new_dict (self, "dict", args);
-}
-
-static LlmJinjaValue
-global_namespace (LlmJinja            *self,
-                  const LlmJinjaValue *subject,
-                  const LlmJinjaArgs  *args)
-{
-  LlmJinjaValue value = new_dict (self, "namespace", args);
+  LlmJinjaValue value = run_dict (self, call);
 
   value.type = LLM_JINJA_NAMESPACE;
   return value;
@@ -93,16 +82,14 @@ global_namespace (LlmJinja            *self,
 
 /* What the template has against the conversation. */
 static LlmJinjaValue
-global_raise_exception (LlmJinja            *self,
-                        const LlmJinjaValue *subject,
-                        const LlmJinjaArgs  *args)
+run_raise_exception (LlmJinja *self, LlmJinjaCall *call)
 {
   LlmJinjaValue message = { .type = LLM_JINJA_STRING };
   char text[400];
   gsize n;
 
-  if (args->n_values > 0)
-    message = llm_jinja_to_string (self, &args->values[0]);
+  if (call->args->n_values > 0)
+    message = llm_jinja_to_string (self, &call->args->values[0]);
   n = MIN (message.string.length, sizeof text - 1);
   while (n > 0 && n < message.string.length && ((guint8) message.string.bytes[n] & 0xc0) == 0x80)
     n--;
@@ -115,97 +102,29 @@ global_raise_exception (LlmJinja            *self,
 
 /* In English, whatever the process speaks: templates were written for that. */
 static void
-add_time (LlmJinja        *self,
-          LlmJinjaText    *text,
-          const struct tm *now,
-          char             field)
+add_time (LlmJinja *self, LlmJinjaText *text, const struct tm *now, char field)
 {
-  static const char *const days[] = { "Sunday", "Monday", "Tuesday", "Wednesday", "Thursday",
-                                      "Friday", "Saturday" };
-  static const char *const months[] = { "January", "February", "March", "April", "May", "June",
-                                        "July", "August", "September", "October", "November",
-                                        "December" };
+  const char format[] = { '%', field, '\0' };
   char buffer[32];
-  guint hour = (guint) now->tm_hour;
+  locale_t english;
+  gsize n;
 
-  switch (field)
-    {
-    case 'A':
-      g_strlcpy (buffer, days[now->tm_wday], sizeof buffer);
-      break;
-    case 'a':
-      g_strlcpy (buffer, days[now->tm_wday], 4);
-      break;
-    case 'B':
-      g_strlcpy (buffer, months[now->tm_mon], sizeof buffer);
-      break;
-    case 'b':
-    case 'h':
-      g_strlcpy (buffer, months[now->tm_mon], 4);
-      break;
-    case 'd':
-      g_snprintf (buffer, sizeof buffer, "%02d", now->tm_mday);
-      break;
-    case 'e':
-      g_snprintf (buffer, sizeof buffer, "%2d", now->tm_mday);
-      break;
-    case 'm':
-      g_snprintf (buffer, sizeof buffer, "%02d", now->tm_mon + 1);
-      break;
-    case 'Y':
-      g_snprintf (buffer, sizeof buffer, "%d", now->tm_year + 1900);
-      break;
-    case 'y':
-      g_snprintf (buffer, sizeof buffer, "%02d", now->tm_year % 100);
-      break;
-    case 'H':
-      g_snprintf (buffer, sizeof buffer, "%02u", hour);
-      break;
-    case 'I':
-      g_snprintf (buffer, sizeof buffer, "%02u", hour % 12 == 0 ? 12 : hour % 12);
-      break;
-    case 'M':
-      g_snprintf (buffer, sizeof buffer, "%02d", now->tm_min);
-      break;
-    case 'S':
-      g_snprintf (buffer, sizeof buffer, "%02d", now->tm_sec);
-      break;
-    case 'p':
-      g_strlcpy (buffer, hour < 12 ? "AM" : "PM", sizeof buffer);
-      break;
-    case 'j':
-      g_snprintf (buffer, sizeof buffer, "%03d", now->tm_yday + 1);
-      break;
-    case 'F':
-      g_snprintf (buffer, sizeof buffer, "%d-%02d-%02d", now->tm_year + 1900, now->tm_mon + 1,
-                  now->tm_mday);
-      break;
-    case 'T':
-      g_snprintf (buffer, sizeof buffer, "%02u:%02d:%02d", hour, now->tm_min, now->tm_sec);
-      break;
-    case '%':
-      g_strlcpy (buffer, "%", sizeof buffer);
-      break;
-    default:
-      llm_jinja_fail (self, "the field %%%c of “strftime_now” is not supported", field);
-    }
-  llm_jinja_text_add_bytes (self, text, buffer, strlen (buffer), 0);
+  if (field == '\0' || strchr ("AaBbhdemYyHIMSpjFT%", field) == NULL)
+    llm_jinja_fail (self, "the field %%%c of “strftime_now” is not supported", field);
+  english = newlocale (LC_ALL_MASK, "C", (locale_t) 0);
+  n = strftime_l (buffer, sizeof buffer, format, now, english);
+  freelocale (english);
+  llm_jinja_text_add_bytes (self, text, buffer, n, 0);
 }
 
 static LlmJinjaValue
-global_strftime_now (LlmJinja            *self,
-                     const LlmJinjaValue *subject,
-                     const LlmJinjaArgs  *args)
+run_strftime_now (LlmJinja *self, LlmJinjaCall *call)
 {
-  static const char *const names[] = { "format", NULL };
-  LlmJinjaValue arg[G_N_ELEMENTS (names)];
   LlmJinjaText *text = llm_jinja_text_new (self);
   time_t now = (time_t) self->now_s;
   struct tm fields;
-  const LlmJinjaString *format;
+  const LlmJinjaString *format = &call->arg[0].string;
 
-  llm_jinja_args_take (self, "strftime_now", args, 1, names, arg);
-  format = llm_jinja_need_string (self, "strftime_now", &arg[0]);
   if (localtime_r (&now, &fields) == NULL)
     llm_jinja_fail (self, "the time of day is not known");
   for (gsize i = 0; i < format->length; i++)
@@ -220,22 +139,15 @@ global_strftime_now (LlmJinja            *self,
   return llm_jinja_text_end (text);
 }
 
-static LlmJinjaValue
-refuse (LlmJinja            *self,
-        const LlmJinjaValue *subject,
-        const LlmJinjaArgs  *args)
-{
-  llm_jinja_fail (self, "“cycler”, “joiner” and “lipsum” are not supported");
-}
-
 void
-llm_jinja_add_globals (LlmJinja      *self,
-                       LlmJinjaScope *scope)
+llm_jinja_add_globals (LlmJinja *self, LlmJinjaScope *scope)
 {
-  static const LlmJinjaBuiltinEntry globals[] = {
-    { "range", global_range }, { "dict", global_dict }, { "namespace", global_namespace },
-    { "raise_exception", global_raise_exception }, { "strftime_now", global_strftime_now },
-    { "cycler", refuse }, { "joiner", refuse }, { "lipsum", refuse },
+  static const LlmJinjaBuiltin globals[] = {
+    { "dict", LLM_JINJA_TAKES_ALL, run_dict, 0, { { NULL, 0, 0 } } },
+    { "namespace", LLM_JINJA_TAKES_ALL, run_namespace, 0, { { NULL, 0, 0 } } },
+    { "raise_exception", LLM_JINJA_TAKES_ALL, run_raise_exception, 0, { { NULL, 0, 0 } } },
+    { "range", LLM_JINJA_TAKES_ALL, run_range, 0, { { NULL, 0, 0 } } },
+    { "strftime_now", 0, run_strftime_now, 0, { { "format", LLM_JINJA_TAKE_TEXT, 0 } } },
   };
 
   for (guint i = 0; i < G_N_ELEMENTS (globals); i++)
@@ -245,6 +157,6 @@ llm_jinja_add_globals (LlmJinja      *self,
       /* what the template does not name it can't ask for */
       if (name != NULL)
         llm_jinja_scope_set (self, scope, name,
-                             llm_jinja_new_method (self, name, globals[i].run, NULL));
+                             llm_jinja_new_method (self, name, &globals[i], NULL));
     }
 }

@@ -2,7 +2,6 @@
 
 #include "contexts/bench-contexts.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "contexts/bench-replay.h"

@@ -4,7 +4,6 @@
 
 #include "policies/bench-growths.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include <json-glib/json-glib.h>

@@ -7,7 +7,6 @@
 #include "common/llmsvc-i18n.h"
 
 #include <libintl.h>
-#include <stdlib.h>
 
 /* A translation is a format, so who names its folder could make a program with
  * more rights print what lies in its memory. */

@@ -11,7 +11,6 @@
 #include "calls/llmsvc-make.h"
 #include "common/llmsvc-names.h"
 #include "context/llmsvc-turn.h"
-#include "llmsvc-error.h"
 #include "values/llmsvc-message-private.h"
 #include "values/llmsvc-options-private.h"
 

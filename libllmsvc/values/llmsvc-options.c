@@ -10,7 +10,6 @@
 
 #include "common/llmsvc-i18n.h"
 #include "common/llmsvc-option-value.h"
-#include "llmsvc-error.h"
 
 #define KEY_REQUIRE "require"
 

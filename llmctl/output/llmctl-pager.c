@@ -6,11 +6,9 @@
 
 #include "llmctl/output/llmctl-pager.h"
 
-#include <fcntl.h>
 #include <glib-unix.h>
 #include <signal.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 

@@ -59,8 +59,6 @@ llm_stage_is_exit (const LlmStage *stage)
   return stage->x == G_STRUCT_OFFSET (LlmScratch, hidden);
 }
 
-/* Whether the output of half a layer goes to the residual stream as it is, so that a product can add
- * it; it has no norm and no scale of its own. */
 /* The layer of the running stage. */
 static inline const LlmLayer *
 llm_step_get_layer (LlmStep *self)

@@ -2,7 +2,6 @@
 
 #include "io/llm-file-sum.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <sys/uio.h>
 #include <unistd.h>

@@ -7,8 +7,6 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "base/llm-fail.h"
-#include "common/llmsvc-error.h"
 #include "io/llm-cache-folder.h"
 
 /* More than any file of ours for a machine has. */

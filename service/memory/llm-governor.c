@@ -4,7 +4,6 @@
 
 #include "memory/llm-governor.h"
 
-#include "base/llm-clock.h"
 #include "memory/llm-pressure-source.h"
 
 /* A trigger for tasks that waited 150 ms in two seconds: without privileges the window is a

@@ -2,7 +2,6 @@
 
 #include "memory/llm-memory-groups.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* A kernel without a limit says a number close to the greatest. */

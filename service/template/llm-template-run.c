@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/llm-clock.h"
-#include "base/llm-fail.h"
 #include "base/llm-json.h"
 
 /* What its reasoning is called in the extras of a message. */

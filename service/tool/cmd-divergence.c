@@ -3,7 +3,6 @@
 #include "tool.h"
 
 #include <glib/gi18n.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 

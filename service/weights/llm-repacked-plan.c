@@ -5,7 +5,6 @@
 #include <string.h>
 #include <xxhash.h>
 
-#include "common/llmsvc-error.h"
 #include "io/llm-cache-folder.h"
 #include "kernels/llk-panel.h"
 

@@ -4,7 +4,6 @@
  * llm-weight-stream.h, in the order of a pass. */
 
 #include <fcntl.h>
-#include <unistd.h>
 
 #include "common/llmsvc-error.h"
 #include "weights/llm-weights-file-private.h"

@@ -8,8 +8,6 @@
 #include "forward/forward-rig.h"
 #include "support/llm-test-gguf.h"
 
-#include <string.h>
-
 #define N_CHUNKS 3
 #define CHUNK 8
 

@@ -44,8 +44,7 @@ get_deviation (const float *values,
 
 /* --- files --- */
 
-/* Logits depend on all tokens, and are of ordinary size. */
-/* @scale: of the model's logits */
+/* Logits depend on all tokens, and are of ordinary size. @scale: of the model's logits */
 static void
 check_runs (double scale)
 {

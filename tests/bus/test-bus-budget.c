@@ -7,7 +7,6 @@
 #include <glib/gstdio.h>
 #include <signal.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "bus-rig.h"
 #include "support/llm-test-folder.h"

@@ -3,7 +3,6 @@
 /* The parts that need no daemon: tables, texts, the stream over a pipe, and the
  * bouncer against a polkit of our own. */
 
-#include <errno.h>
 #include <fcntl.h>
 #include <gio/gio.h>
 #include <glib-unix.h>

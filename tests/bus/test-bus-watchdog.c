@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <gio/gio.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ptrace.h>

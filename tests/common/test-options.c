@@ -4,7 +4,6 @@
 
 #include "common/llm-call-options.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "common/llmsvc-error.h"

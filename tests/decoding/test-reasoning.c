@@ -5,7 +5,6 @@
 
 #include "decoding/llm-decoder.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "constraints/llm-gbnf.h"

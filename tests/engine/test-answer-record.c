@@ -12,7 +12,6 @@
 #include "common/llmsvc-error.h"
 #include "engine/engine-rig.h"
 #include "engine/llm-engine-private.h"
-#include "support/llm-test-folder.h"
 
 /* Nobody else would write these words. */
 #define SECRET      "Zanzibarine"

@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "common/llmsvc-error.h"
-#include "support/llm-test-folder.h"
 
 static const char *const questions[] = {
   "I want a restaurant in San Jose, with a table outside for four people at seven.",

@@ -579,7 +579,6 @@ test_full (Fixture      *fixture,
   g_assert_cmpuint (llm_context_get_tokens (context), <=, 41);
 }
 
-/* Texts of later turns are compared: see set_up_floats(). */
 /* A letter with its accent is one name, written as one character or as two; and what joins letters is
  * part of a name. */
 static void

@@ -4,7 +4,6 @@
 
 #include "engine-rig.h"
 
-#include "common/llmsvc-error.h"
 #include "support/llm-test-folder.h"
 #include "support/llm-test-gguf.h"
 

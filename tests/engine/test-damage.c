@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "common/llmsvc-error.h"
-#include "support/llm-test-folder.h"
 
 #define QUESTION "I want a restaurant in San Jose."
 #define NEXT "Italian food, please."

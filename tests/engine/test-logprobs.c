@@ -9,7 +9,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "common/llmsvc-error.h"
 #include "common/llmsvc-option-table.h"
 #include "forward/llm-forward.h"
 #include "weights/llm-repacked-cache.h"

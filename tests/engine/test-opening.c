@@ -8,11 +8,9 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdarg.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "common/llmsvc-error.h"
-#include "support/llm-test-folder.h"
 
 ssize_t __real_pread64 (int fd, void *bytes, size_t length, off64_t offset);
 int     __real_openat64 (int folder, const char *name, int flags, ...);

@@ -8,8 +8,6 @@
 
 #include <sys/stat.h>
 
-#include "support/llm-test-folder.h"
-
 /* Hot, so that numbers that are a little wrong give another word soon. */
 #define HOT \
   "{'temperature': <1.5>, 'top-k': <uint32 0>, 'top-p': <1.0>, 'min-p': <0.0>, " \

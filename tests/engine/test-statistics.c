@@ -3,7 +3,6 @@
 /* Every figure that administrators are told: what moves it is done, and it moves. A figure that no
  * case here names fails the test. */
 
-#include <fcntl.h>
 #include <glib/gstdio.h>
 #include <string.h>
 #include <unistd.h>

@@ -7,7 +7,6 @@
  */
 
 #include <math.h>
-#include <string.h>
 
 #include "forward-rig.h"
 #include "forward/llm-attention.h"

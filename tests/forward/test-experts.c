@@ -5,7 +5,6 @@
  * times broken, with poisoned slots, with two steps at once, and with slots that go and come back
  * between their stages. */
 
-#include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <unistd.h>

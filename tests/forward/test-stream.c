@@ -5,7 +5,6 @@
  * buffers that are poisoned after use, with two steps at once, and with memory that comes and
  * goes. */
 
-#include <errno.h>
 #include <string.h>
 
 #include "common/llmsvc-error.h"

@@ -5,7 +5,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "common/llmsvc-names.h"
 #include "common/llmsvc-option-table.h"
 
 /* The bus refuses messages with more levels than 32 of arrays and 32 of structs, and closes the

@@ -2,8 +2,6 @@
 
 #include "fuzz/fuzz-bus-world.h"
 
-#include <string.h>
-
 #include <gio/gunixfdlist.h>
 
 #include "common/llmsvc-names.h"

@@ -12,7 +12,6 @@
 #include "fuzz/fuzz-bus-call.h"
 #include "fuzz/fuzz-bus-daemon.h"
 
-#include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>

@@ -6,7 +6,6 @@
 
 #include <stddef.h>
 #include <stdint.h>
-#include <string.h>
 
 #include "common/llmsvc-error.h"
 #include "constraints/llm-constraint-cache.h"

@@ -2,9 +2,6 @@
 
 #include "products-rig.h"
 
-#include <math.h>
-#include <string.h>
-
 void
 prepare_row (Problem *p,
              gsize    r,

@@ -3,7 +3,6 @@
 /* Panels: what products see of a file's weights, how near it is to them, the layout byte
  * by byte, and panels of a part of the inputs. */
 
-#include <float.h>
 #include <math.h>
 #include <string.h>
 

@@ -3,7 +3,6 @@
 #include "kv-rig.h"
 
 #include <glib/gstdio.h>
-#include <math.h>
 #include <string.h>
 
 #include "base/llm-clock.h"

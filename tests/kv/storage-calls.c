@@ -3,8 +3,6 @@
 /* A few calls of the system, which can be made to fail, or to be slow. */
 
 #include <errno.h>
-#include <fcntl.h>
-#include <unistd.h>
 
 #include "storage-rig.h"
 #include "support/llm-test-pace.h"

@@ -2,8 +2,6 @@
 
 #include "storage-rig.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 

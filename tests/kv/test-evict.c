@@ -2,7 +2,6 @@
 
 /* Whose chunks go first and who comes back first (L8), in small cases. */
 
-#include "base/llm-clock.h"
 #include "kv-rig.h"
 #include "kv/llm-kv-private.h"
 

@@ -7,7 +7,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/llm-clock.h"
 #include "common/llmsvc-error.h"
 #include "kernels/llk.h"
 #include "kv-rig.h"

@@ -8,7 +8,6 @@
 
 #include <string.h>
 
-#include "base/llm-clock.h"
 #include "kernels/llk.h"
 #include "kv-rig.h"
 

@@ -12,7 +12,6 @@
 
 #include "common/llmsvc-error.h"
 #include "storage-rig.h"
-#include "support/llm-test-folder.h"
 
 static guint
 read_context (StorageRig *rig,

@@ -7,10 +7,8 @@
 #include <glib/gstdio.h>
 #include <unistd.h>
 
-#include "common/llmsvc-error.h"
 #include "kv/disk/llm-kv-storage-private.h"
 #include "storage-rig.h"
-#include "support/llm-test-folder.h"
 
 static void
 test_write_and_read (StorageRig    *rig,

@@ -3,7 +3,6 @@
 /* Finding the service, and the client's view of it. */
 
 #include <signal.h>
-#include <string.h>
 
 #include "client-rig.h"
 

@@ -2,7 +2,6 @@
 
 /* Contexts, of the shipped model. */
 
-#include <signal.h>
 #include <string.h>
 
 #include "client-rig.h"

@@ -6,12 +6,10 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <glib/gstdio.h>
 
 #include "prepared-rig.h"
-#include "support/llm-test-folder.h"
 
 static const char *program;
 

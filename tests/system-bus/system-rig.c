@@ -3,7 +3,6 @@
 #include "system-rig.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <glib/gstdio.h>
 #include <sched.h>
 #include <signal.h>

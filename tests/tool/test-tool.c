@@ -438,7 +438,6 @@ test_inspect_summary (void)
   g_assert_cmpint (json_object_get_int_member (object, "token-bytes"), >, 0);
 }
 
-/* Every fault has its status and says what is wrong. */
 /* Docs are made from it: every option is there, with a name for each call that takes it. */
 static void
 test_options (void)
@@ -496,6 +495,7 @@ test_statistics (void)
   g_assert_nonnull (strstr (list.out, "stall-ms (counter, ms)"));
 }
 
+/* Every fault has its status and says what is wrong. */
 static void
 test_faults (void)
 {

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "base/llm-fail.h"
-#include "common/llmsvc-names.h"
 
 #define POLKIT_NAME "org.freedesktop.PolicyKit1"
 #define POLKIT_PATH "/org/freedesktop/PolicyKit1/Authority"

@@ -11,7 +11,6 @@
 #include <glib/gstdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #define MAX_INFO_BYTES (64 * 1024)
 /* Some thousand mounts. */

@@ -10,7 +10,6 @@
 #include <glib/gstdio.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #define RELAY_KEY "llm-bus-relay"
 /* Read at once: of what goes out, of what is skipped, and of a message with its head. */

@@ -13,7 +13,6 @@
 #include "bus/identity/llm-bus-caller.h"
 #include "bus/llm-bus-translate.h"
 #include "common/llmsvc-error-private.h"
-#include "common/llmsvc-names.h"
 #include "decoding/llm-buffer-sink.h"
 #include "llm-bus-resource.h"
 

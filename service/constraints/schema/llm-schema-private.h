@@ -293,7 +293,7 @@ typedef struct
   guint n_states;        /* of the rules of terms */
 } LlmRules;
 
-/* --- llm-schema-rule-find.c --- */
+/* --- llm-schema-rules.c --- */
 
 /* The rule of a term. */
 guint32          llm_rules_find           (LlmRules            *self,

@@ -147,7 +147,6 @@ void     llm_engine_script_exit  (LlmEngine  *self,
 
 /* --- contexts from the inside --- */
 
-/* Says whose memory @request uses. */
 /* Stores them, if they change. */
 void             llm_context_set_traits  (LlmContext         *self,
                                           LlmContextTraits    traits);
@@ -177,8 +176,6 @@ void             llm_context_stop_ahead  (LlmContext         *self);
 void             llm_context_leave       (LlmContext         *self,
                                           const char         *reason);
 
-/* (transfer full): what tells the tokens of @self that an answer settled, by @model and with @tools
- * (nullable) and @thinking: with others they are others from the start. */
 /* (nullable): the template that the call's messages are written with. */
 LlmTemplate     *llm_call_get_template (const LlmCall  *self);
 /* (transfer full): what the tokens of its turn are valid for: the model, and what of the options

@@ -6,8 +6,6 @@
 
 #include <string.h>
 
-#include "base/llm-clock.h"
-#include "common/llmsvc-error.h"
 #include "common/llmsvc-json.h"
 #include "engine/calls/llm-call.h"
 #include "engine/calls/llm-engine-calls.h"

@@ -4,7 +4,6 @@
 
 #include "engine/calls/llm-generation-private.h"
 
-#include "base/llm-clock.h"
 #include "common/llmsvc-error-private.h"
 
 /* Ended answers that can still be asked for their state or be cancelled in vain. */

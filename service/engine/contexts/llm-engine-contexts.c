@@ -10,7 +10,6 @@
 
 #include <string.h>
 
-#include "base/llm-clock.h"
 #include "common/llmsvc-error-private.h"
 #include "engine/calls/llm-generation-private.h"
 

@@ -9,7 +9,6 @@
 
 #include "engine/calls/llm-call.h"
 
-#include "common/llmsvc-error.h"
 #include "engine/apps/llm-engine-apps.h"
 #include "engine/calls/llm-generation-private.h"
 #include "engine/contexts/llm-engine-contexts.h"

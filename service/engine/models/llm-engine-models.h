@@ -76,15 +76,6 @@ gboolean       llm_engine_choose_sub_model      (LlmEngine            *self,
                                                  LlmRequest           *request,
                                                  LlmCallOptions       *options,
                                                  GError              **error);
-
-/* llm-engine-lowering.c */
-/* The share of the model, in percent, that has to answer a call which says nothing of it. */
-guint          llm_engine_get_least_sub_model   (const LlmRequest     *request,
-                                                 LlmCallOptions       *options);
-/* While memory is short: has a smaller sub-model answer the call, if it may: not below its
- * least_sub_model. The model is loaded. */
-void           llm_engine_lower_call            (LlmEngine            *self,
-                                                 LlmRequest           *request);
 /* What of the weights stays in memory for the calls that are lowered, or all. */
 void           llm_engine_keep_level            (LlmEngine            *self);
 /* What the governor says about it. */

@@ -1,16 +1,27 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* The sub-models of the model that is loaded, and which of them answers a call. */
+/*
+ * What of the model answers a call: a sub-model that the call names, or the whole one; while memory is
+ * short (E11, S4) a smaller one for new calls that run in the background, then for those that can wait
+ * a little; or the whole model with a part of the weights left out for each token (A1), only where a
+ * call asks for it. A call that has begun keeps what it began with.
+ */
 
 #define G_LOG_DOMAIN "llm-engine"
 
 #include "base/llm-fail.h"
-#include "engine/models/llm-engine-models.h"
-
 #include "common/llmsvc-error.h"
+#include "engine/models/llm-engine-models.h"
 
 /* As of “least-sub-model”. */
 #define LEAST_PERCENT 20
+
+/* The share of the model that a call without the option has at least, by its class. */
+static const guint least_of_class[LLM_N_SLO_CLASSES] = {
+  [LLM_SLO_INTERACTIVE] = 100,
+  [LLM_SLO_RESPONSIVE] = 70,
+  [LLM_SLO_BACKGROUND] = 40,
+};
 
 void
 llm_engine_take_levels (LlmEngine       *self,
@@ -31,9 +42,9 @@ llm_engine_take_levels (LlmEngine       *self,
 const LlmSubModels *
 llm_engine_get_sub_models (const LlmEngine *self)
 {
-  return self->use.companion != NULL && self->use.companion->has_sub_models
-    ? self->use.companion->sub_models
-                                                                    : NULL;
+  const LlmCompanion *companion = self->use.companion;
+
+  return companion != NULL && companion->has_sub_models ? companion->sub_models : NULL;
 }
 
 GStrv
@@ -53,6 +64,111 @@ llm_engine_list_sub_models (LlmEngine          *self,
   return g_strv_builder_end (names);
 }
 
+/* --- while memory is short --- */
+
+/* The call of a tool and what a schema holds have no place for a word that is nearly right. */
+static guint
+get_least_sub_model (const LlmRequest *request,
+                     LlmCallOptions   *options)
+{
+  static const LlmsvcOption strict[] = {
+    LLMSVC_OPTION_TOOLS, LLMSVC_OPTION_SCHEMA, LLMSVC_OPTION_GRAMMAR, LLMSVC_OPTION_REGEX,
+  };
+  const char *format =
+    llm_call_options_get_string (options, LLMSVC_OPTION_RESPONSE_FORMAT, "text");
+
+  for (guint i = 0; i < G_N_ELEMENTS (strict); i++)
+    if (llm_call_options_has (options, strict[i]))
+      return 100;
+  return g_str_equal (format, "text") ? least_of_class[request->slo.class] : 100;
+}
+
+static gboolean
+is_lowered (const LlmEngine  *self,
+            const LlmRequest *request)
+{
+  switch (request->slo.class)
+    {
+    case LLM_SLO_BACKGROUND:
+      return self->memory.lowered >= LLM_LOWERED_BACKGROUND;
+    case LLM_SLO_RESPONSIVE:
+      return self->memory.lowered >= LLM_LOWERED_RESPONSIVE;
+    case LLM_SLO_INTERACTIVE:
+    default:
+      return FALSE;
+    }
+}
+
+/* The smallest level of @percent or more that solves about as many tasks as the whole model; in percent.
+ * Perplexity does not tell: a level that costs 6 % of it may make no valid call of a tool, and what a
+ * prompt asks for in words nobody sees. */
+static guint
+find_harmless (const LlmEngine *self,
+               guint            percent)
+{
+  const LlmSubModels *table = llm_engine_get_sub_models (self);
+  guint level;
+
+  if (table == NULL)
+    return 100;
+  level = llm_sub_models_find_level (table, percent);
+  while (level + 1 < table->n_levels
+         && self->use.companion->task_losses[level] > LLM_COMPANION_MAX_TASK_LOSS)
+    level++;
+  return table->percent[level];
+}
+
+static void
+lower_call (LlmEngine  *self,
+            LlmRequest *request)
+{
+  guint percent;
+
+  if (!is_lowered (self, request))
+    return;
+  percent = find_harmless (self, MAX (least_of_class[request->slo.class], request->model.least_sub_model));
+  if (percent >= request->model.sub_model)
+    return;
+  request->model.sub_model = percent;
+  self->counters.lowered_calls++;
+}
+
+guint
+llm_engine_get_held_sub_model (LlmEngine          *self,
+                               const LlmModelInfo *info)
+{
+  return info == self->use.active && self->use.model != NULL
+    ? llm_engine_get_figures (self).sub_model : 0;
+}
+
+void
+llm_engine_keep_level (LlmEngine *self)
+{
+  llm_executor_keep_level (self->executor,
+                           self->memory.lowered == LLM_LOWERED_NONE
+                             ? 100 : find_harmless (self, least_of_class[LLM_SLO_BACKGROUND]));
+}
+
+void
+llm_engine_set_lowered (LlmEngine       *self,
+                        LlmMemoryLowered lowered)
+{
+  if (lowered == self->memory.lowered)
+    return;
+  if (find_harmless (self, least_of_class[LLM_SLO_BACKGROUND]) == 100)
+    g_debug ("Calls that may have a sub-model: level %u, and the model has none that is known to solve "
+             "tasks as well", lowered);
+  else if (lowered == LLM_LOWERED_NONE)
+    g_message ("Memory is no longer short: new calls have the whole model again");
+  else
+    g_message ("Memory is short: new calls%s in the background are answered by less of the model",
+               lowered >= LLM_LOWERED_RESPONSIVE ? " of the class “responsive” and those" : "");
+  self->memory.lowered = lowered;
+  llm_engine_keep_level (self);
+}
+
+/* --- what a call asks for --- */
+
 gboolean
 llm_engine_choose_sub_model (LlmEngine       *self,
                              LlmRequest      *request,
@@ -61,8 +177,7 @@ llm_engine_choose_sub_model (LlmEngine       *self,
 {
   guint percent = (guint) llm_call_options_get_uint (options, LLMSVC_OPTION_SUB_MODEL, 0);
   guint least = (guint) llm_call_options_get_uint (options, LLMSVC_OPTION_LEAST_SUB_MODEL,
-                                                   llm_engine_get_least_sub_model (request,
-                                                                                   options));
+                                                   get_least_sub_model (request, options));
   const LlmSubModels *table;
 
   if (percent != 0 && percent < LEAST_PERCENT)
@@ -76,7 +191,7 @@ llm_engine_choose_sub_model (LlmEngine       *self,
                      "one chosen, or least-sub-model to have that one", percent, least);
   request->model.sub_model = percent != 0 ? percent : 100;
   request->model.least_sub_model = percent != 0 ? percent : least;
-  llm_engine_lower_call (self, request);
+  lower_call (self, request);
   if (request->model.sub_model == 100 || self->settings->script != NULL)
     return TRUE;
   if (self->use.companion == NULL && self->use.levels_error != NULL)
@@ -91,5 +206,35 @@ llm_engine_choose_sub_model (LlmEngine       *self,
   request->model.sub_model =
     table->percent[llm_sub_models_find_level (table, request->model.sub_model)];
   request->model.least_sub_model = request->model.sub_model;
+  return TRUE;
+}
+
+gboolean
+llm_engine_choose_sparsity (LlmEngine       *self,
+                            LlmRequest      *request,
+                            LlmCallOptions  *options,
+                            GError         **error)
+{
+  guint percent = (guint) llm_call_options_get_uint (options, LLMSVC_OPTION_ACTIVE, 0);
+  guint sub_model = (guint) llm_call_options_get_uint (options, LLMSVC_OPTION_SUB_MODEL, 0);
+
+  if (percent == 0 || self->settings->script != NULL)
+    return TRUE;
+  if ((sub_model != 0 && sub_model != 100)
+      || llm_call_options_get_uint (options, LLMSVC_OPTION_LEAST_SUB_MODEL, 100) != 100)
+    return llm_fail (error, LLMSVC_ERROR_INVALID_OPTION,
+                     "active is %u percent beside a sub-model: a call can have one of them, leave "
+                     "the other out", percent);
+  if (self->use.companion == NULL && self->use.levels_error != NULL)
+    return llm_fail (error, LLMSVC_ERROR_UNSUPPORTED,
+                     "active: the thresholds of the model “%s” can't be used: %s; leave the option "
+                     "out", self->use.active->id, self->use.levels_error->message);
+  if (self->use.companion == NULL || self->use.companion->thresholds == NULL)
+    return llm_fail (error, LLMSVC_ERROR_UNSUPPORTED,
+                     "active: the model “%s” has no activation thresholds; calibrate it with "
+                     "llmsvc-active, or leave the option out", self->use.active->id);
+  request->model.sparsity = llm_thresholds_choose (self->use.companion->thresholds, percent);
+  /* what it asked for is all that is given up: neither memory nor a target lowers it further */
+  request->model.sub_model = request->model.least_sub_model = 100;
   return TRUE;
 }

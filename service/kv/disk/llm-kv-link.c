@@ -9,7 +9,6 @@
 #include "kv/disk/llm-kv-storage-private.h"
 
 #include <errno.h>
-#include <string.h>
 #include <unistd.h>
 
 static LlmKvLink *

@@ -15,7 +15,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/llmsvc-error.h"
 #include "io/llm-cache-folder.h"
 
 typedef struct

@@ -8,8 +8,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "common/llmsvc-error.h"
-
 /* As Jinja's sandbox has it. */
 #define MAX_RANGE 100000
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* A journal that was written over: SQLite takes it for one that ends there, and what was
- * acknowledged after it would be gone without a word. Database thread.
- *
+/* A journal that was overwritten: SQLite takes it for one that ends there, and what was
+ * acknowledged after it would be lost without a message. Database thread.
+ * 
  * The format is that of https://www.sqlite.org/fileformat2.html#walformat: a header, and frames of
- * one page each, whose checksums go on from frame to frame. A journal is written from its beginning
- * again when all of it is in the database, with another salt; what it had before may lie behind its
- * end, and a crash leaves there what nobody was told is stored. Neither is damage. */
+ * one page each, whose checksums go on from frame to frame. When the database has all of a journal,
+ * it is written from its beginning again, with another salt. Old frames may follow its end, and a
+ * crash may leave frames there whose transaction was never acknowledged. Neither is damage. */
 
 #define G_LOG_DOMAIN "llm-engine"
 

@@ -212,7 +212,7 @@ run_transactions (LlmDb   *self,
   return is_good && moved == NULL;
 }
 
-/* Nobody hears of his own before all are there. */
+/* Reports results only when all transactions of the batch have run. */
 static void
 run_waiting (LlmDb *self)
 {

@@ -121,7 +121,7 @@ sqlite3_stmt *llm_db_query   (sqlite3    *db,
 gboolean      llm_db_next    (sqlite3_stmt *statement,
                               GError      **error);
 
-/* Values of a row that nobody vouches for: a damaged one may have any type and any value. */
+/* Values of a row that may be damaged: they may have any type and any value. */
 
 /* (nullable): NULL for what is no text, no UTF-8, or has a NUL inside. Good until the next row. */
 const char   *llm_db_get_text   (sqlite3_stmt *row,

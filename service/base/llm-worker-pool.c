@@ -34,7 +34,7 @@ struct _LlmWorkerPool
   gpointer data;
   guint n_items;
   guint grain;
-  guint next;            /* atomic: first item nobody took yet */
+  guint next;            /* atomic: the first item that is not taken */
   LlmWorkerTimes *times; /* (nullable) */
 };
 
@@ -114,7 +114,7 @@ await_round (LlmWorkerPool *self,
   return round;
 }
 
-/* Whether nobody took part in the round who is not through with it. */
+/* Whether all items are taken and every worker that took one has left the round. */
 static gboolean
 is_round_done (LlmWorkerPool *self)
 {

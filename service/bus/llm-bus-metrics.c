@@ -212,8 +212,8 @@ wait_for_client (LlmBusMetrics *self)
 
 /* --- the socket --- */
 
-/* Removes a socket at the address that a process which has ended left. One that is answered, or
- * whose queue is full, belongs to somebody. */
+/* Removes the socket that a process which has ended left at the address. A socket that answers, or
+ * whose queue is full, belongs to a running process. */
 static void
 remove_left_over (const struct sockaddr_un *address)
 {

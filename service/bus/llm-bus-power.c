@@ -258,7 +258,7 @@ on_logind_signal (GDBusProxy *proxy,
     end_sleep (data);
 }
 
-/* Without logind, nobody is there to say that the machine is awake again. */
+/* Without logind, the service would not hear that the machine is awake again. */
 static void
 follow_logind (LlmBusPower *self)
 {

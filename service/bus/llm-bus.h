@@ -39,7 +39,7 @@ LlmBus *llm_bus_new              (void);
 LlmBus *llm_bus_ref              (LlmBus *self);
 void    llm_bus_unref            (LlmBus *self);
 
-/* @connection has @context in use from now on: it, and nobody else, is told when it ends. */
+/* @connection uses @context from now on: only this connection is told when the context ends. */
 void    llm_bus_hold_context     (LlmBus            *self,
                                   LlmContext        *context,
                                   const char        *connection);

@@ -84,7 +84,7 @@ void     llm_sink_finish (LlmSink            *self,
                           GVariant           *results,
                           const GError       *error);
 
-/* Whom to tell, instead of those before; (nullable): nobody. */
+/* Sets the listener, which replaces the one before; (nullable): no listener. */
 void     llm_sink_listen (LlmSink            *self,
                           LlmSinkFunc         on_drained,
                           LlmSinkFunc         on_closed,

@@ -120,8 +120,8 @@ void               llm_engine_prewarm_async    (LlmEngine          *self,
 
 /* --- power --- */
 
-/* What is done of calls that nobody waits for follows from these and the settings. @saves: the
- * user wants to save power. */
+/* How background requests run follows from these and the settings. @saves: the user wants to save
+ * power. */
 void               llm_engine_set_power        (LlmEngine   *self,
                                                 gboolean     is_on_battery,
                                                 gboolean     saves);

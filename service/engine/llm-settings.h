@@ -28,7 +28,7 @@ typedef struct
   gboolean is_exact;       /* compute with the file's own weights in floats: slow, for
                             * comparisons */
   guint n_threads;         /* 0: as many as the machine gives */
-  guint n_background_threads; /* for calls that nobody waits for; 0: half as many */
+  guint n_background_threads; /* for background requests; 0: half as many */
   guint background_niceness;
   char *scheduler;         /* "deadline" or "fifo" */
   guint overload_factor;   /* a call that would begin so much later than it asked for is refused; 0:
@@ -45,7 +45,7 @@ typedef struct
   guint short_wait_s;      /* how long a call may find no room because of that; 0: for ever */
   char *root;              /* (nullable): stands for / when memory is looked at; for tests, no
                             * key */
-  guint pace_on_battery;   /* LlmPace of calls that nobody waits for */
+  guint pace_on_battery;   /* LlmPace of background requests */
   guint pace_on_power_saver; /* the same while the user saves power */
   guint longest_wait_s;    /* with LLM_PACE_WAIT: then they are slow */
   guint context_ratio;     /* percent: bytes of a context, of its bytes with 8 bits; 0: floats */

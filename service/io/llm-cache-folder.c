@@ -66,8 +66,8 @@ llm_cache_folder_make (const char  *folder,
 {
   if (g_mkdir_with_parents (folder, is_shared ? 0755 : 0700) < 0)
     return fail (error, folder, errno);
-  /* The mask of a service takes away what others need; a folder of somebody else
-   * stays as it is. */
+  /* The mask of a service removes the rights that others need; a folder of another user stays as it
+   * is. */
   if (is_shared)
     (void) !chmod (folder, 0755);
   return TRUE;

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * A folder of large files that can be made again at any time: room is made for new
- * ones by removing those that were used least recently, a file appears under its
- * name when it is whole, and whoever likes may remove any of them. Several
- * processes may use one folder. Any thread.
+ * A folder of large files that can be made again at any time: the least recently used are removed
+ * for new ones, a file appears under its name when it is whole, and any of them may be removed from
+ * outside. Several processes may use one folder. Any thread.
  */
 
 #pragma once

@@ -23,7 +23,7 @@ typedef struct
   guint64 size;
   gint64 modified_s;
   gint64 modified_ns;
-  gint64 changed_s;      /* ctime: nobody can set it back */
+  gint64 changed_s;      /* ctime: no program can set it back */
   gint64 changed_ns;
   guint32 uid;
   guint32 mode;

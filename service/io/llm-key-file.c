@@ -89,7 +89,7 @@ read_line (const char *path,
   return found != NULL ? g_steal_pointer (&found) : g_strdup ("");
 }
 
-/* A hash: the machine's own number is nobody's business. */
+/* A hash: the machine's own number stays private. */
 static char *
 get_machine (void)
 {

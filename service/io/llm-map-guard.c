@@ -41,8 +41,8 @@ pass_on_signal (int        number,
     }
   else if (info->si_code > 0 || previous_action.sa_handler == SIG_DFL)
     {
-      /* The access is tried again when we return and then ends the process; a
-       * signal that somebody sent has to be sent again. */
+      /* The access is tried again when we return and then ends the process; a signal that a process
+       * sent has to be sent again. */
       struct sigaction action = { .sa_handler = SIG_DFL };
 
       sigaction (number, &action, NULL);

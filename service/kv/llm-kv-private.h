@@ -448,7 +448,7 @@ void        llm_kv_work_let_leave    (LlmKvStore *store,
                                       LlmKvChunk *chunk);
 /* Submits an extent. FALSE when there was nothing to write; what was to leave then has left. */
 gboolean    llm_kv_work_write        (LlmKvSeq   *self);
-/* The sequence goes, and its folder is closed: nobody answers any more. */
+/* The sequence ends and its folder is closed: writes under way report nothing any more. */
 void        llm_kv_work_cancel_writes (LlmKvSeq  *self);
 
 G_END_DECLS

@@ -205,7 +205,7 @@ write_head (LlmKvStore  *store,
     }
 }
 
-/* There is no way to fail: room was made when slots were appended or a call began, only a fork made
+/* Can't fail: memory was reserved when slots were appended or a request began; only a fork made
  * since then costs a copy here. */
 void
 llm_kv_seq_begin_write (LlmKvSeq *self,
@@ -217,7 +217,7 @@ llm_kv_seq_begin_write (LlmKvSeq *self,
 
   g_return_if_fail (slot < self->length);
 
-  /* Whoever shares a chunk that is computed again wants the same in it. */
+  /* Sequences that share a chunk which is computed again want the same values in it. */
   chunk = llm_kv_seq_hold (self, at)->chunk;
   if (chunk->state != LLM_KV_COMPUTING || chunk->restorer != self)
     chunk = llm_kv_seq_make_writable (self, at);

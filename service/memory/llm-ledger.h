@@ -22,10 +22,10 @@ typedef enum
   LLM_HOLDER_CONSTRAINTS,    /* compiled schemas and grammars, and their masks of tokens */
   LLM_N_HOLDERS,
 
-  /* Marks on what is counted already. Memory of files, which the kernel can take by itself and
-   * read again: that it is held presses nobody. What of it is not in memory now, as the kernel
-   * says (part of LLM_HOLDER_WEIGHTS): what is shown leaves it out, while budget and room go by
-   * what is counted, as it comes back when it is used. */
+  /* Marks on what is counted already. BACKED: memory of files, which the kernel can reclaim by
+   * itself and read again; it causes no memory pressure. ABSENT: what of it is not in memory now,
+   * as the kernel says (part of LLM_HOLDER_WEIGHTS). Figures for users leave it out; budget and
+   * room include it, as it comes back when it is used. */
   LLM_LEDGER_BACKED = LLM_N_HOLDERS,
   LLM_LEDGER_ABSENT,
   LLM_N_LEDGER_ENTRIES,

@@ -243,9 +243,8 @@ grow (LlmMemoryPolicy     *self,
     self->cut = G_MAXUINT64;
 }
 
-/* File pages go when there is not even room for them, or when the group has nothing unused and
- * somebody stalls: without us the kernel would look for them page by page, while the others
- * wait. */
+/* File pages to release when they do not fit, or when the group has no unused memory and a process
+ * stalls: otherwise the kernel would look for them page by page, while others wait. */
 static guint64
 get_backed_to_give (const LlmMemoryHeld *held,
                     const Bound         *group,
@@ -269,8 +268,8 @@ get_fit (const Bound *bound)
   return bound->limit == 0 ? G_MAXUINT64 : subtract (bound->room, bound->reserve);
 }
 
-/* Pages that are read ahead must not be why pages have to go: twice the reserve stays, beside what
- * is in memory, and in a group of what is unused, as its other file pages are somebody's. */
+/* Read-ahead must not cause other pages to be reclaimed: twice the reserve stays, beside what is in
+ * memory. In a group only unused memory counts, because its other file pages are in use. */
 static guint64
 get_room_ahead (const LlmMemoryHeld *held,
                 const Bound         *machine,

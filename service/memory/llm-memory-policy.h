@@ -26,7 +26,7 @@ typedef struct
   guint64 reserve;          /* bytes to leave free under the tightest limit, 0 for a share of it */
   gboolean is_deaf;         /* only what is allowed counts */
   gboolean is_busy;         /* calls run */
-  gboolean is_trimmed;      /* somebody holds a trim: no growth */
+  gboolean is_trimmed;      /* a caller holds a trim: no growth */
 } LlmMemoryHeld;
 
 /* Which new calls get a smaller sub-model: one class after the other, never interactive calls. */

@@ -14,7 +14,7 @@
 #include "model/llm-thresholds.h"
 
 #define LLM_COMPANION_SUFFIX ".llmsvc.gguf"
-/* A level that loses more of the tasks answers those who asked for it, and nobody else. */
+/* A level that loses more of the tasks answers only requests that ask for it. */
 #define LLM_COMPANION_MAX_TASK_LOSS 0.05
 
 typedef struct

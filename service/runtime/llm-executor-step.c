@@ -324,7 +324,7 @@ fail_step (LlmQueueStep *step,
     llm_request_end (llm_request_of (step->budgets[i].entry), LLM_FINISH_FAILED, error);
 }
 
-/* There is no room for rows of @request: another request is preempted for it, or it for the others.
+/* Preempts another request when rows of @request do not fit, or @request in favour of the others.
  * FALSE when it is alone. */
 static gboolean
 make_way (LlmRequest   *request,

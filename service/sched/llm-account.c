@@ -120,7 +120,7 @@ llm_account_get_served (const LlmAccount *self,
 {
   double served = self != NULL ? self->served_us[slo_class] : 0;
 
-  /* There are no arrears for who did not ask. */
+  /* An account that had no requests gets no credit for the time without. */
   return self != NULL && self->n_active[slo_class] > 0
            ? served
            : MAX (served, parent->virtual_us[slo_class]);

@@ -15,8 +15,8 @@
 
 /* Who is ahead of others by so much goes behind them, whatever is due. */
 #define LEAD_US 250e3
-/* The same on fast machines, in tokens of an answer; and who is over its share. A prompt is read in
- * the time of so many tokens that nobody need notice much of it, as long as more don't follow. */
+/* The same on fast machines, in generated tokens, and for accounts over their share. A prefill that
+ * takes the time of so many tokens is hardly noticed, as long as more don't follow. */
 #define LEAD_TOKENS 12
 #define BURST_TOKENS 48
 

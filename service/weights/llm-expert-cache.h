@@ -23,10 +23,10 @@
 
 typedef struct _LlmExpertCache LlmExpertCache;
 
-/* @ranges: (copied) [n_layers × n_experts × LLM_EXPERT_PARTS]. @n_used: experts of a row; so many
- * slots there are at least while there are any. @fd is not closed, and outlives it; @name (copied)
- * is for messages. There is no slot at first. Slots are counted in @ledger (nullable) as
- * LLM_HOLDER_WEIGHTS. NULL where the system has no addresses for them. */
+/* @ranges: (copied) [n_layers × n_experts × LLM_EXPERT_PARTS]. @n_used: experts of a row, and the
+ * least number of slots while the cache has any. @fd is not closed, and outlives the cache; @name
+ * (copied) is for messages. The cache starts without slots. Slots are counted in @ledger (nullable)
+ * as LLM_HOLDER_WEIGHTS. NULL where the system has no addresses for them. */
 LlmExpertCache *llm_expert_cache_new     (const LlmWeightSource *source,
                                           const LlmStreamConfig *config,
                                           int                    fd,

@@ -17,10 +17,9 @@
 
 typedef struct _LlmRepackedCache LlmRepackedCache;
 
-/* @folder: (nullable): where new files go, made when it is needed; NULL keeps none.
- * @is_shared: all users may read it. @system_folder: (nullable): one that somebody
- * else fills, looked into first. @limit: bytes that @folder may hold, 0 for half of
- * what the disk has free. */
+/* @folder: (nullable): where new files go, made when it is needed; NULL keeps none. @is_shared: all
+ * users may read it. @system_folder: (nullable): one that is filled from outside, searched first.
+ * @limit: bytes that @folder may hold, 0 for half of what the disk has free. */
 LlmRepackedCache *llm_repacked_cache_new    (const char        *folder,
                                              gboolean           is_shared,
                                              const char        *system_folder,

@@ -53,8 +53,8 @@ typedef struct
   guint *places;            /* [n_layers × LLM_N_OPS × n_segments]: index in matrices + 1, 0 for
                              * none */
   guint n_segments;
-  GArray *rows;             /* (element-type LlmRepackedRows): what nobody reads once it is packed;
-                             * not those of the embedding, which are still read */
+  GArray *rows;             /* (element-type LlmRepackedRows): source data that is not read any more
+                             * once it is repacked; not the embedding, which still is */
   guint64 bytes;            /* of all matrices, with the gaps between segments */
   guint n_pieces;
   guint64 data_offset;      /* of the first matrix in the file */
@@ -113,7 +113,7 @@ gboolean         llm_repacked_head_check (const LlmRepackedPlan *self,
 /* Names this start of the machine. */
 guint64          llm_repacked_get_boot   (void);
 
-/* --- llm-repacked-pack.c: packs on several threads; whoever calls it waits --- */
+/* --- llm-repacked-pack.c: repacks on several threads; the caller waits --- */
 
 /* Packs into @memory, of plan->bytes bytes, 64-byte aligned, what is from @first to @end, and
  * writes nothing else. @n_threads: 0 for as many as the machine gives. Fails only when the model
@@ -161,7 +161,7 @@ typedef struct
 
   GMutex lock;
   GCond woken;
-  gboolean is_closing;         /* guarded by lock: nobody uses it any more */
+  gboolean is_closing;         /* guarded by lock: not used any more */
   gboolean keeps_cache;        /* likewise */
   gboolean is_dropped;         /* likewise: reading it now would bring back what was reclaimed */
 } LlmRepacked;
@@ -220,9 +220,9 @@ LlmRepacked     *llm_repacked_cache_get  (LlmRepackedCache      *self,
                                           LlmLedger             *ledger,
                                           GError               **error) G_GNUC_WARN_UNUSED_RESULT;
 
-/* Whether weights may be read from a file of @owner with @mode: nobody but @self,
- * the administrator or, for the system's files, the user of the service can have
- * written it. @service: (uid_t) -1 for none. */
+/* Whether weights may be read from a file of @owner with @mode: only @self, the administrator or,
+ * for the system's files, the user of the service can have written it. @service: (uid_t) -1 for
+ * none. */
 gboolean         llm_repacked_is_trusted (uid_t                  owner,
                                           mode_t                 mode,
                                           uid_t                  self,

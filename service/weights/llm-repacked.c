@@ -200,8 +200,8 @@ llm_repacked_await (LlmRepacked  *self,
 
 /* --- the thread --- */
 
-/* Waits for so long, and then, with @until_taken, while the memory is dropped. FALSE when nobody
- * uses it any more. @is_dropped: (out) (optional): whether it is dropped now. */
+/* Waits for so long, and then, with @until_taken, while the memory is dropped. FALSE when the
+ * weights are not used any more. @is_dropped: (out) (optional): whether it is dropped now. */
 static gboolean
 wait_a_while (LlmRepacked *self,
               gint64       duration_us,

@@ -559,7 +559,7 @@ new_weights (LlmGguf             *gguf,
   self->first_panel = self->ranges.bytes;
   if (repacked != NULL)
     add_all_panels (self);
-  /* in memory, as long as nobody has asked the kernel */
+  /* in memory, until the kernel is asked */
   llm_weight_ranges_end (&self->ranges, repacked != NULL ? gguf->map : NULL);
   self->parent.bytes = self->keeps = self->ranges.bytes;
   tell_held (self, 0);

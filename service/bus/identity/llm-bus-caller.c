@@ -139,7 +139,7 @@ make_app_id (Entry *entry)
   return g_strdup (entry->app_id != NULL ? entry->app_id : "");
 }
 
-/* @error: (nullable): why nobody knows. */
+/* @error: (nullable): why the application is unknown. */
 static void
 end_lookup (Entry        *entry,
             const GError *error)
@@ -382,7 +382,7 @@ void
 llm_bus_callers_free (LlmBusCallers *self)
 {
   g_dbus_connection_signal_unsubscribe (self->connection, self->subscription);
-  /* look-ups under way find nobody who waits */
+  /* look-ups under way then have no calls to answer */
   g_hash_table_remove_all (self->entries);
   g_hash_table_remove_all (self->users);
   g_rc_box_release_full (self, clear_callers);

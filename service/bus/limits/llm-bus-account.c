@@ -105,7 +105,7 @@ llm_bus_account_limit (LlmBusAccount      *app,
 {
   guint user_rate = MIN (limits->default_rate, G_MAXUINT / USER_RATE) * USER_RATE;
 
-  /* whoever has no limit, or a high one, is not held back by that of the user */
+  /* an application with no limit, or a high one, is not held back by that of the user */
   if (limits->rate == 0 || limits->default_rate == 0)
     user_rate = 0;
   else

@@ -21,7 +21,7 @@
 #define REPLY_BYTES_PER_CALL 4096
 /* Messages in a second of one connection that are no calls; they count like calls. */
 #define MAX_OTHERS 1000
-/* Refusals that wait, by user; those of connections that nobody knows yet count as one's. */
+/* Refusals that wait, by user; connections whose user is not known yet count as one user. */
 #define MAX_WITHHELD 128
 
 /* Atomically reference-counted, because the filter may run, and refusals wait, when it is freed. */
@@ -148,7 +148,8 @@ check_call (LlmBusGate  *self,
                    "wait a second [retry-after-ms=%u]", app->bucket.rate, LLM_BUS_GATE_REFUSAL_MS);
 }
 
-/* Signals and answers from others than the bus: few are ours, and small, and nobody counts them. */
+/* Signals and answers from connections other than the bus. The service expects few and small ones,
+ * so they have a rate limit of their own and count in no account. */
 static gboolean
 admit_other (LlmBusGate *self,
              Sender     *sender,
@@ -324,7 +325,7 @@ llm_bus_gate_admit (LlmBusGate *self,
   if (g_hash_table_contains (sender->calls, GUINT_TO_POINTER (head->serial)))
     return FALSE;
 
-  /* no method takes descriptors, and they are few: whoever sends some must hear of it */
+  /* no method takes descriptors, and a process may have few: the caller gets an error */
   if (check_call (self, sender, head->n_counted, &error) &&
       head->n_fds > 0)
     llm_fail (&error, LLMSVC_ERROR_INVALID_ARGUMENT,

@@ -440,9 +440,9 @@ on_late (gpointer data)
   return G_SOURCE_REMOVE;
 }
 
-/* Until GDBus has sent all it has, or a while has passed: of a bus that reads nothing any more, and
- * because GDBus waits for ever for messages that a filter took away while they were queued. What
- * is called back later finds nobody who iterates the context. */
+/* Waits until GDBus has sent all it has, but not for ever: the bus may have stopped reading, and
+ * GDBus never ends a flush while it waits for messages that a filter removed from its queue. A
+ * later callback does nothing, because its context is not iterated any more. */
 static void
 flush_or_leave (Relay           *self,   /* (nullable) */
                 GDBusConnection *connection)
@@ -479,7 +479,7 @@ llm_bus_relay_close (GDBusConnection *connection)
     return;
 
   /* GDBus calls a connection closed that it can't read from, and leaves its socket open: the bus
-   * would keep the service's name for somebody who hears nothing */
+   * would keep the service's name for a connection that reads nothing */
   __atomic_store_n (&self->until_us, g_get_monotonic_time () + DRAIN_US, __ATOMIC_RELAXED);
   shutdown (self->peer, SHUT_RDWR);
   g_thread_join (g_steal_pointer (&self->out));

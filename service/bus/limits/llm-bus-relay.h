@@ -2,13 +2,12 @@
 
 /*
  * Two threads between the bus's socket and GDBus, one for each direction. GDBus takes some twenty
- * microseconds to read a message before anybody may look at it, which is longer than a bus takes
- * to bring the next: a flood piles up in the bus, and whoever calls then waits behind it. And a
- * message that GDBus can't parse, though it is well formed, ends the connection, which any
- * application could use to end the service. Here only the head of a message from the bus is read,
- * LlmBusGate is asked about those that other connections sent, and what it refuses goes no
- * further; what is let in is parsed once for a trial. A side that does not read is waited for.
- * Main thread.
+ * microseconds to read a message before a filter can look at it, which is longer than a bus takes
+ * to bring the next: a flood piles up in the bus, and other callers wait behind it. And a message
+ * that GDBus can't parse, though it is well formed, ends the connection, which any application
+ * could use to end the service. Here only the head of a message from the bus is read, LlmBusGate is
+ * asked about those that other connections sent, and what it refuses goes no further; what it
+ * admits is parsed once for a trial. The relay waits for a side that does not read. Main thread.
  */
 
 #pragma once

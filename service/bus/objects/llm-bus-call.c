@@ -375,8 +375,8 @@ llm_bus_call_begin (LlmBus                *bus,
   options = get_options (self);
   self->locale = llm_call_options_peek_locale (options);
 
-  /* what the bus's own methods tell of is the same for all, outside of trees: nobody need know
-   * who calls */
+  /* outside of trees, the bus's own methods answer all callers alike: the caller need not be
+   * known */
   if (tree == NULL && method->call == 0)
     on_decided (NULL, self);
   else

@@ -24,15 +24,15 @@ G_BEGIN_DECLS
 
 typedef struct _LlmBusCall LlmBusCall;
 
-/* Who may call a method; what does not say, nobody may. That an object is the caller's was found
- * before. */
+/* Who may call a method. A method without a demand is refused. Whether the object is the caller's
+ * was checked before. */
 typedef enum
 {
   LLM_BUS_NOBODY,
   LLM_BUS_EVERYONE,
   LLM_BUS_OUTSIDE_SANDBOXES, /* not applications that are in one, or may be */
-  LLM_BUS_ACTION,            /* who polkit lets; never from a sandbox */
-  LLM_BUS_SILENT_ACTION,     /* the same, and nobody is ever asked for a password */
+  LLM_BUS_ACTION,            /* callers that polkit admits; never from a sandbox */
+  LLM_BUS_SILENT_ACTION,     /* the same, but polkit never asks for a password */
 } LlmBusDemand;
 
 typedef struct

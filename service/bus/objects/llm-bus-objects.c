@@ -67,7 +67,7 @@ find_interface (const LlmBusTreeKind *tree,
 
 /* --- the bus's own interfaces --- */
 
-/* (transfer floating): what nobody lists, nobody may read. */
+/* (transfer floating): a property that the interface does not list can't be read. */
 static GVariant *
 list_properties (LlmBusCall *call)
 {

@@ -37,9 +37,8 @@ typedef struct
   guint watch_linger;   /* source, 0 unless finished with something pending */
 } LlmBusStream;
 
-/* (element-type LlmBusStream) (unowned): finished with something pending, the
- * oldest first. Descriptors are few, so nobody may fill them with answers that
- * nobody reads. */
+/* (element-type LlmBusStream) (unowned): finished with something pending, the oldest first. Their
+ * number is limited, because unread answers would use up the descriptors of the process. */
 static GQueue lingering = G_QUEUE_INIT;
 
 /* Removing the sources may drop the last reference: callers hold one. */
@@ -126,9 +125,9 @@ on_room (int          fd,
   return G_SOURCE_REMOVE;
 }
 
-/* Nobody waits for the reader any more, who may read later all the same: how it ended is for the
- * pipe to keep. It is full, and takes more when it is made larger; what it takes it has until it is
- * read or closed, without a descriptor or memory of the service. */
+/* Closes a stream whose reader is late. The pipe is full: it is made larger, so that it takes the
+ * last line, and the reader may read it later. The kernel keeps its content until it is read or
+ * closed; the service keeps no descriptor or memory. */
 static void
 close_unread (LlmBusStream *self)
 {

@@ -9,8 +9,8 @@
 /* Applications to remember of which there is nothing but what they once did. */
 #define MAX_UNNEEDED_APPS 64
 
-/* Makes room for another application, unless few are there: whoever registers under ever
- * new names must not fill the table. */
+/* Forgets an unneeded application when many are remembered, so that a caller that registers under
+ * ever new names can't fill the table. */
 static void
 forget_unneeded_app (LlmEngine *self)
 {

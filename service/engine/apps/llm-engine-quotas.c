@@ -128,7 +128,7 @@ note_caller (LlmEngine *self,
   return app;
 }
 
-/* Whoever takes ever new names must not get quotas without end. */
+/* A user that takes ever new names must not get ever more quotas. */
 static gboolean
 admit_app (LlmEngine           *self,
            const LlmAppAccount *app,
@@ -144,7 +144,7 @@ admit_app (LlmEngine           *self,
                    "one", sums->apps, limit);
 }
 
-/* Nobody may fill the queue for all others: a user may have as many places as are left. */
+/* One user may not fill the queue for all others: each has a limit, within what is left. */
 static gboolean
 admit_call (LlmEngine           *self,
             const LlmAppAccount *app,

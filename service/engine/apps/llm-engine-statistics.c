@@ -32,7 +32,7 @@ set_slo (LlmEngine *self,
       first[0] = of_class->met + of_class->missed + of_class->refused;
       first[1] = of_class->met;
       first[2] = of_class->missed;
-      /* nobody waits for background calls: they are not refused for time */
+      /* background requests have no deadline: they are not refused for time */
       if (i != LLM_SLO_BACKGROUND)
         first[3] = of_class->refused;
       values[LLMSVC_STATISTIC_SLO_MET] += of_class->met;

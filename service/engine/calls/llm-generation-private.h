@@ -15,12 +15,12 @@ void           llm_generation_start            (GTask                  *task);
 /* One that is done already: for an answer that is only repeated. (transfer full) */
 LlmGeneration *llm_generation_new_settled      (LlmCaller              *caller);
 
-/* Ends it for good: the service ends. Calls nobody back. */
+/* Ends it for good, because the service ends. Calls no callback. */
 void           llm_generation_abandon          (LlmGeneration          *self);
 /* The reader or caller has left: nothing of it is kept. */
 void           llm_generation_leave            (LlmGeneration          *self);
-/* Ends it, once: whoever waits is told. Either @error (nullable) or @results, when there is an
- * answer. */
+/* Ends it, once, and tells the waiting callers. Either @error (nullable) or @results, when there is
+ * an answer. */
 void           llm_generation_settle           (LlmGeneration          *self,
                                                 GVariant               *results,
                                                 const GError           *error);
@@ -50,7 +50,7 @@ struct _LlmGeneration
   guint progress_timer;     /* source, until there is text */
   char *progress;           /* (nullable) (owned): what was told last */
   gboolean is_admitted;     /* the call has returned it */
-  gboolean is_left;         /* nobody is there to take the rest */
+  gboolean is_left;         /* the caller has gone and takes no results */
   gboolean is_done;
   gboolean exits;           /* the script lets the service go away instead of telling the end */
 };

@@ -154,7 +154,7 @@ take_quotas (LlmEngine       *self,
 
 /* --- chunks of contexts that are not there any more --- */
 
-/* Contexts that nobody has used since the start: what was kept of them is on storage. */
+/* Contexts that were not used since the start: their cached tokens are on storage. */
 static void
 on_storage_swept (GHashTable *stored,
                   gpointer    data)
@@ -169,7 +169,7 @@ on_storage_swept (GHashTable *stored,
       context->residency = LLM_RESIDENCY_STORAGE;
 }
 
-/* Without the index nobody knows what belongs to whom: all is left as it is. */
+/* Without the index the owners are unknown: everything is left as it is. */
 static void
 sweep_storage (LlmEngine *self)
 {

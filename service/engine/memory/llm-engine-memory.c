@@ -68,7 +68,7 @@ trim_again (LlmEngine  *self,
                         on_trimmed_again, g_object_ref (self));
 }
 
-/* While somebody holds a trim, what grew during a call goes again behind it. */
+/* While a caller holds a trim, what grew during a request is reclaimed again after it. */
 void
 llm_engine_memory_request_ended (LlmEngine *self)
 {

@@ -48,9 +48,9 @@ is_lowered (const LlmEngine  *self,
     }
 }
 
-/* The smallest level of @percent or more that solves about as many tasks as the whole model; in percent.
- * Perplexity does not tell: a level that costs 6 % of it may make no valid call of a tool, and what a
- * prompt asks for in words nobody sees. */
+/* The smallest level of @percent or more that solves about as many tasks as the whole model; in
+ * percent. Perplexity does not tell: a level that costs 6 % of it may make no valid tool call. The
+ * user never sees the words that a prompt asks for. */
 static guint
 find_harmless (const LlmEngine *self,
                guint            percent)

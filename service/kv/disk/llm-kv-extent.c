@@ -283,7 +283,7 @@ llm_kv_extent_parse (const guint8      *bytes,
       || GUINT32_FROM_LE (header.n_layers) != shape->n_layers)
     return NULL;
 
-  /* What follows can only be wrong in a file that somebody made on purpose. */
+  /* Damage does not pass the checksums; only a file that was made on purpose fails here. */
   *reason = "its header contradicts itself";
   n_groups = GUINT32_FROM_LE (header.n_groups);
   n_chunks = GUINT32_FROM_LE (header.n_chunks);

@@ -81,7 +81,7 @@ write_app (int     fd,
   if (file < 0)
     return;
   g_snprintf (digits, sizeof digits, "%016" G_GINT64_MODIFIER "x", app);
-  /* What is not written counts as nobody's after a restart. */
+  /* If the write fails, the folder belongs to no application after a restart. */
   (void) !write (file, digits, APP_DIGITS);
   close (file);
 }

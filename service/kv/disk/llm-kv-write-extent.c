@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Writing an extent (L7): the areas first, then the header, then the name. There is no fsync: what
+/* Writing an extent (L7): the areas first, then the header, then the name. It needs no fsync: what
  * a power cut leaves incomplete does not pass its checksums, and is computed again. */
 
 #define G_LOG_DOMAIN "llm-kv"

@@ -32,7 +32,8 @@ is_read_beside (LlmKvSeq         *self,
   return FALSE;
 }
 
-/* Whether slots may be written where they are: not while the disk may write there as well. */
+/* Whether slots may be written in place: not while a write to storage reads the chunk, or a read
+ * fills it. */
 static gboolean
 is_writable (LlmKvSeq   *self,
              LlmKvChunk *chunk)
@@ -74,8 +75,8 @@ llm_kv_seq_make_writable (LlmKvSeq *self,
   return hold->chunk;
 }
 
-/* New chunks come before the copy of the last one, so that a failure undoes nothing but what it
- * just added. */
+/* Adds new chunks before it copies the last one, so that a failure only has to remove the new
+ * ones. */
 static gboolean
 extend (LlmKvSeq *self,
         guint     n_chunks,
@@ -139,7 +140,7 @@ llm_kv_seq_append (LlmKvSeq *self,
   return TRUE;
 }
 
-/* What is left of a chunk that is cut stays as it is until it is written on. */
+/* A chunk that is cut stays as it is until it is written to. */
 void
 llm_kv_seq_truncate (LlmKvSeq *self,
                      guint     length)
@@ -172,7 +173,7 @@ llm_kv_seq_truncate (LlmKvSeq *self,
   llm_kv_work_restart (self);
 }
 
-/* Keys go by dimension, where slots are neighbours. */
+/* Keys are stored by dimension, with slots as neighbours. */
 static void
 write_head (LlmKvStore  *store,
             guint        head_dim,

@@ -6,7 +6,7 @@
 
 #include "engine/apps/llm-engine-apps.h"
 
-/* Applications to remember of which there is nothing but what they once did. */
+/* Limit of remembered applications that hold nothing. */
 #define MAX_UNNEEDED_APPS 64
 
 /* Forgets an unneeded application when many are remembered, so that a caller that registers under

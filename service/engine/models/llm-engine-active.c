@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* How much of the weights tokens of an answer leave out (A1): only where a call asks for it, and never
- * without a word. */
+/* Sparse decode (A1): which part of the weights tokens of an answer leave out. Only where a call
+ * asks for it; its result says so. */
 
 #define G_LOG_DOMAIN "llm-engine"
 
@@ -34,7 +34,7 @@ llm_engine_choose_sparsity (LlmEngine       *self,
                      "active: the model “%s” has no activation thresholds; calibrate it with "
                      "llmsvc-active, or leave the option out", self->use.active->id);
   request->model.sparsity = llm_thresholds_choose (self->use.companion->thresholds, percent);
-  /* what it asked for is all that is given up: neither memory nor a target lowers it further */
+  /* sparsity is the only loss: neither memory pressure nor a target lowers the sub-model further */
   request->model.sub_model = request->model.least_sub_model = 100;
   return TRUE;
 }

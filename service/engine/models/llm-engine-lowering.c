@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Smaller sub-models for new calls while memory is short (E11, S4): those that run in the background
- * first, then those that can wait a little; what they don't use of the weights is given back. A call
- * that has begun keeps its sub-model. */
+/* Smaller sub-models for new calls under memory pressure (E11, S4): for background requests first,
+ * then for classes with longer targets; weights that they don't use are released. A running call
+ * keeps its sub-model. */
 
 #define G_LOG_DOMAIN "llm-engine"
 
 #include "engine/models/llm-engine-models.h"
 
-/* The share of the model that a call without the option has at least, by its class. */
+/* The smallest sub-model, in percent, of a call without the option, by its class. */
 static const guint least[LLM_N_SLO_CLASSES] = {
   [LLM_SLO_INTERACTIVE] = 100,
   [LLM_SLO_RESPONSIVE] = 70,
   [LLM_SLO_BACKGROUND] = 40,
 };
 
-/* The call of a tool and what a schema holds have no place for a word that is nearly right. */
+/* In a tool call or a constrained answer, a nearly right word is a wrong one: these have a higher
+ * limit. */
 guint
 llm_engine_get_least_sub_model (const LlmRequest *request,
                                 LlmCallOptions   *options)

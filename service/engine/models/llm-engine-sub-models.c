@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* The sub-models of the model that is loaded, and which of them answers a call. */
+/* The sub-models of the loaded model, and which of them answers a call. */
 
 #define G_LOG_DOMAIN "llm-engine"
 
@@ -9,7 +9,7 @@
 
 #include "common/llmsvc-error.h"
 
-/* As of “least-sub-model”. */
+/* The lower limit of “least-sub-model”. */
 #define LEAST_PERCENT 20
 
 void

@@ -193,7 +193,8 @@ GHashTable *llm_kv_folder_new_places   (void);
 const LlmKvPlace *llm_kv_folder_find_place (LlmKvFolder *self,
                                         guint          number,
                                         guint64        hash);
-/* Marks the chunk as dead; the second keeps it, and marks its other versions as dead. */
+/* Marks the chunk as dead; the second makes it live again, and marks the folder's other copy of it
+ * as dead. */
 void        llm_kv_folder_bury         (LlmKvFolder   *self,
                                         LlmKvLink     *link,
                                         guint          index);

@@ -50,8 +50,8 @@ is_lowered (const LlmEngine  *self,
 }
 
 /* The smallest level of @percent or more that solves about as many tasks as the whole model; in
- * percent. Perplexity does not tell: a level that costs 6 % of it may make no valid tool call. The
- * user never sees the words that a prompt asks for. */
+ * percent. Perplexity does not tell: a level that costs 6 % of it may make no valid tool call; and
+ * whether an answer follows instructions in plain words can't be checked at all. */
 static guint
 find_harmless (const LlmEngine *self,
                guint            percent)

@@ -38,7 +38,7 @@ gboolean llm_bus_bouncer_may_keep         (LlmCaller            *caller,
                                            GError              **error)
                                            G_GNUC_WARN_UNUSED_RESULT;
 
-/* Whether @caller may say which application it is: not from a sandbox. */
+/* Whether @caller may register an application id: not from a sandbox. */
 gboolean llm_bus_bouncer_may_register     (LlmCaller            *caller,
                                            GError              **error)
                                            G_GNUC_WARN_UNUSED_RESULT;

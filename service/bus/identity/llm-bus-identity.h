@@ -74,7 +74,7 @@ LlmBusFlatpak llm_bus_flatpak_read (const char *proc_root,
                                     guint32     pid,
                                     char      **app_id);
 
-/* What is known of a process. */
+/* Evidence about a process. */
 typedef struct
 {
   LlmCallerKind group;      /* as llm_bus_identity_parse_cgroup() says */
@@ -95,15 +95,15 @@ typedef struct
 LlmCallerKind llm_bus_identity_decide       (const LlmBusEvidence *evidence,
                                              char                **app_id);
 
-/* A process to ask about. */
+/* A process to identify. */
 typedef struct
 {
   const char *proc_root;               /* `/proc`, or what a test puts in its place */
   guint32 pid;
   int pidfd;                           /* of the process that connected, from the bus; -1: it has
                                         * none */
-  gint64 seen_us;                      /* its connection was there then (CLOCK_BOOTTIME); 0: not
-                                        * known */
+  gint64 seen_us;                      /* its connection existed at this time (CLOCK_BOOTTIME); 0:
+                                        * unknown */
   const char *label;                   /* (nullable): its security label, when the bus knows it */
   const char *const *desktop_folders;  /* where desktop files lie, %NULL-terminated */
 } LlmBusProcess;

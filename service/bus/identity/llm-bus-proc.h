@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * The kernel's files about a caller. Any user makes them long (mounts by the thousand in a name space of
- * its own), so none is read further than what an honest process needs. Any thread.
+ * The kernel's files about a caller. Any user can make them long (thousands of mounts in a name
+ * space of its own), so none is read further than an honest process needs. Any thread.
  */
 
 #pragma once

@@ -23,13 +23,13 @@ GDBusConnection *llm_bus_relay_connect        (gboolean         is_system,
 GDBusConnection *llm_bus_relay_connect_socket (int              fd,
                                                GError         **error) G_GNUC_WARN_UNUSED_RESULT;
 
-/* @gate: (nullable) (unowned): asked from now on; NULL: everything goes on. The one before is not
- * asked any more on return. Nothing happens when @connection has no relay. */
+/* @gate: (nullable) (unowned): asked from now on; NULL: all messages pass. The earlier gate is not
+ * asked any more on return. Does nothing when @connection has no relay. */
 void             llm_bus_relay_set_gate       (GDBusConnection *connection,
                                                LlmBusGate      *gate);
 
-/* Closes @connection when all that was sent over it has come to the bus. Blocks, but for four
- * seconds at most, should the bus read nothing any more: for the end of the process. */
+/* Closes @connection when all messages sent over it have reached the bus. Blocks, at most four
+ * seconds, if the bus has stopped reading: for the end of the process. */
 void             llm_bus_relay_close          (GDBusConnection *connection);
 
 G_END_DECLS

@@ -161,7 +161,7 @@ on_method_call (GDBusConnection       *connection,
   g_object_unref (invocation);
 }
 
-/* Properties come to on_method_call(), because there is no get_property here. */
+/* Properties come to on_method_call(), because get_property is not set. */
 static const GDBusInterfaceVTable vtable = { on_method_call, NULL, NULL, { NULL } };
 
 static char **

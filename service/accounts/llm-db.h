@@ -64,8 +64,8 @@ LlmDb   *llm_db_new        (const char          *folder,
                             const LlmDbSchema   *schema);
 /* Waits for all transactions given so far. */
 void     llm_db_free       (LlmDb               *self);
-/* Before the first transaction. One that finds the disk full is made again as long as @make_room says
- * that something came free. */
+/* Before the first transaction. One that finds the disk full is made again as long as @make_room
+ * says that something came free. */
 void     llm_db_connect    (LlmDb               *self,
                             LlmDbLost            lost,
                             LlmDbMakeRoom        make_room,

@@ -17,7 +17,8 @@ typedef struct
   gsize n_panels;
   int8_t *panels;        /* (owned), as what follows */
   float *scales;
-  float **columns;       /* [n_in]: (nullable): weights of an input, [n_out], as the view has them */
+  float **columns;       /* [n_in]: (nullable): weights of an input, [n_out], as the view has
+                          * them */
   guint64 bytes;
 } LlmW8Form;
 

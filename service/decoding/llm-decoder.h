@@ -38,8 +38,8 @@ typedef struct
   void     (*draft)      (LlmDecoder          *self,
                           const LlmDraftCosts *costs);
   /* (nullable): while the step with its rows waits, which drafting has held up by @late_us so far:
-   * goes on with guesses for the step after it (C7), for one draft step. FALSE when there is nothing
-   * to do, or not enough time. */
+   * goes on with guesses for the step after it (C7), for one draft step. FALSE when there is
+   * nothing to do, or not enough time. */
   gboolean (*draft_ahead) (LlmDecoder  *self,
                           double        late_us);
   /* The rows of the next step, within the limits of @tree. */
@@ -75,8 +75,8 @@ LlmDecoder *llm_decoder_new_constrained (const LlmSamplerConfig *config,
                                    LlmConstraint          *constraint,
                                    guint                   max_tokens);
 /* Of one of these two, before it begins: what it generates may begin with reasoning, which follows
- * the tokens and outlives the decoder. The decoder ends reasoning that is spent, and where the model
- * would end its answer within it; only what follows is held to the constraint. */
+ * the tokens and outlives the decoder. The decoder ends reasoning that is spent, and where the
+ * model would end its answer within it; only what follows is held to the constraint. */
 void        llm_decoder_set_reasoning (LlmDecoder         *self,
                                        LlmReasoning       *reasoning);
 /* Does nothing with NULL. */

@@ -2,9 +2,9 @@
 
 /*
  * The reasoning of a model before its answer: which tokens of what it generates are which, and what
- * must be generated for reasoning to end. Follows the tokens one by one. Text of the reasoning comes
- * out as whole UTF-8 characters, without its marks and the spaces around it. Owned by a request;
- * one thread at a time.
+ * must be generated for reasoning to end. Follows the tokens one by one. Text of the reasoning
+ * comes out as whole UTF-8 characters, without its marks and the spaces around it. Owned by a
+ * request; one thread at a time.
  */
 
 #pragma once

@@ -8,8 +8,8 @@
 
 #include "io/llm-disk.h"
 
-/* A request, from llm_disk_read() or llm_disk_write() until its answer. With parts, offset and length
- * are of those that are left. */
+/* A request, from llm_disk_read() or llm_disk_write() until its answer. With parts, offset and
+ * length are of those that are left. */
 typedef struct
 {
   LlmDiskClass io_class;

@@ -76,8 +76,8 @@ void        llm_disk_read      (LlmDisk      *self,
                                 gpointer      data);
 /* Reads what lies one after the other from @offset on to the @n @parts (copied), which are to stay
  * until @done, where @buffer is NULL. Where device or file system can't (O_DIRECT with larger
- * sectors, or parts that are no multiples of LLM_DISK_SECTOR), it passes through a buffer. The blocks
- * that it is in have at most LLM_DISK_MAX_BYTES. */
+ * sectors, or parts that are no multiples of LLM_DISK_SECTOR), it passes through a buffer. The
+ * blocks that it is in have at most LLM_DISK_MAX_BYTES. */
 void        llm_disk_read_parts (LlmDisk     *self,
                                 LlmDiskClass  io_class,
                                 int           fd,

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * A file mapped for reading, or several as one. Another program may cut the file while it is mapped: a
- * page that is gone then reads as zeros and marks the map as damaged, instead
- * of killing the process with SIGBUS. Any thread.
+ * A file mapped for reading, or several as one. Another program may cut the file while it is
+ * mapped: a page that is gone then reads as zeros and marks the map as damaged, instead of killing
+ * the process with SIGBUS. Any thread.
  */
 
 #pragma once

@@ -18,8 +18,8 @@ typedef struct _LlmFileSum LlmFileSum;
 /* Hexadecimal digits of a checksum (XXH3, 128 bits). */
 #define LLM_FILE_SUM_DIGITS 32
 
-/* Of the file, or of the files one behind the other, that is mapped as @map, and was not changed since. Fails with FAILED. @disk
- * (unowned) must stay until the end. */
+/* Of the file, or of the files one behind the other, that is mapped as @map, and was not changed
+ * since. Fails with FAILED. @disk (unowned) must stay until the end. */
 LlmFileSum *llm_file_sum_new  (LlmDisk     *disk,
                                LlmFileMap  *map,
                                GError     **error) G_GNUC_WARN_UNUSED_RESULT;

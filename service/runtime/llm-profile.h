@@ -35,9 +35,9 @@ gboolean       llm_profile_save     (const char          *folder,
 typedef struct _LlmProfileRun LlmProfileRun;
 
 /* Nothing is measured yet. Refers to @plan. Does not own its parts, which must live longer, but for
- * @disk, which may be freed before the run when it is not used any more. @ledger: (nullable): counts
- * the KV cache and scratch. @disk, @folder: (nullable): the queue, and a folder on the disk to be
- * timed; without them reads are left out (0), and the profile counts as not measured. */
+ * @disk, which may be freed before the run when it is not used any more. @ledger: (nullable):
+ * counts the KV cache and scratch. @disk, @folder: (nullable): the queue, and a folder on the disk
+ * to be timed; without them reads are left out (0), and the profile counts as not measured. */
 LlmProfileRun *llm_profile_run_new  (LlmPlan             *plan,
                                      LlmWorkerPool       *pool,
                                      LlmLedger           *ledger,

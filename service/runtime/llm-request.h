@@ -118,9 +118,9 @@ typedef struct
 {
   guint sub_model;       /* percent of the model: a level of its table */
   guint least_sub_model; /* likewise: what computes it has no less, where a smaller one is sooner */
-  guint sparsity;        /* percent of the layers' weights that each row of its answer leaves out, as
-                          * the model has thresholds for; the prompt's rows leave out none. 0: none;
-                          * else it is of the whole model and has no drafts */
+  guint sparsity;        /* percent of the layers' weights that each row of its answer leaves out,
+                          * as the model has thresholds for; the prompt's rows leave out none. 0:
+                          * none; else it is of the whole model and has no drafts */
   guint level;           /* the largest in the table that its rows had so far */
   GByteArray *levels;    /* (nullable) (owned): of the prompt's first tokens, which earlier turns
                           * computed: percent of the model, or LLM_LEVEL_SPARSE and a sparsity */
@@ -145,8 +145,8 @@ typedef struct
 /* Targets beside its SLO. */
 typedef struct
 {
-  double ttft_share;     /* instead of slo.ttft_ms: of what the call takes alone with the whole model; 0:
-                          * none */
+  double ttft_share;     /* instead of slo.ttft_ms: of what the call takes alone with the whole
+                          * model; 0: none */
   double tpot_share;     /* likewise */
   double call_share;     /* besides: of the time that the whole call takes; 0: none */
   gboolean names_ttft;   /* the caller named slo.ttft_ms, so it is not the default of a class: a

@@ -21,7 +21,8 @@ typedef struct
 {
   guint n_levels;                                   /* at least 1 */
   guint8 percent[LLM_LEVEL_COSTS_MAX];              /* by what lacks: falling from 100 */
-  double guesses[LLM_N_COSTS][LLM_LEVEL_COSTS_MAX]; /* real parts, as the model's companion has them */
+  double guesses[LLM_N_COSTS][LLM_LEVEL_COSTS_MAX]; /* real parts, as the model's companion has
+                                                     * them */
   double ratios[LLM_N_COSTS][LLM_LEVEL_COSTS_MAX];
   int n_seen[LLM_N_COSTS][LLM_LEVEL_COSTS_MAX];     /* steps; 0: still the guess */
   guint n_since[LLM_N_COSTS];                       /* steps since the whole model's last one */

@@ -29,7 +29,8 @@ struct _LlmBusCallers
   GStrv desktop_folders;
   guint subscription;
   GHashTable *entries;  /* (element-type utf8 Entry) (owned), by unique name */
-  GHashTable *users;    /* (element-type guint UserLookups) (owned), by uid: where some are under way */
+  GHashTable *users;    /* (element-type guint UserLookups) (owned), by uid: where some are under
+                         * way */
 };
 
 typedef struct

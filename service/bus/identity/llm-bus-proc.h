@@ -11,8 +11,8 @@
 
 G_BEGIN_DECLS
 
-/* (transfer full) (nullable): the file @name in @folder, with a zero behind it; NULL where it can't be
- * read, or has more than @max_bytes (in whole pieces of 16 KiB). */
+/* (transfer full) (nullable): the file @name in @folder, with a zero behind it; NULL where it can't
+ * be read, or has more than @max_bytes (in whole pieces of 16 KiB). */
 char *llm_bus_proc_read    (const char *folder,
                             const char *name,
                             gsize       max_bytes);

@@ -130,7 +130,8 @@ void        llm_bus_call_finish       (LlmBusCall            *self,
 const char *llm_bus_call_get_locale   (LlmBusCall            *self);
 
 /* Every role in @messages (`a(ssa{sv})`) and the options (both nullable) must be known, no message
- * may have content beside its text (UNSUPPORTED), and all text together be no longer than @limit. */
+ * may have content beside its text (UNSUPPORTED), and all text together be no longer than
+ * @limit. */
 gboolean    llm_bus_messages_check    (GVariant              *messages,
                                        const char            *prompt,
                                        const LlmCallOptions  *options,

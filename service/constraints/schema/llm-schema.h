@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * JSON Schema (draft 2020-12, older ones as far as they differ) to a grammar of the texts of its valid instances: compact JSON, with
- * a space allowed where people write one, keys that are declared first and in their order, then all
- * others. A schema is a term over sets of values: keywords are taken together by intersection,
- * union and complement, which are exact. What can't be held to is refused, or left out and named,
- * with a JSON pointer.
- * docs/structured-output.md has the list.
+ * JSON Schema (draft 2020-12, older ones as far as they differ) to a grammar of the texts of its
+ * valid instances: compact JSON, with a space allowed where people write one, keys that are
+ * declared first and in their order, then all others. A schema is a term over sets of values:
+ * keywords are taken together by intersection, union and complement, which are exact. What can't be
+ * held to is refused, or left out and named, with a JSON pointer. docs/structured-output.md has the
+ * list.
  */
 
 #pragma once
@@ -23,10 +23,11 @@ LlmGrammar *llm_schema_compile (const char *text,
                                 gboolean    is_strict,
                                 GError    **error) G_GNUC_WARN_UNUSED_RESULT;
 
-/* Adds the rules of a schema to a grammar that is being made. @syntax: (nullable): how its instances
- * are written as the arguments of a call, with control tokens as in LlmTokenTrie; NULL: as JSON.
- * @unheld: (nullable) (element-type utf8): what can't be held to is added, as "#/pointer: why"; NULL:
- * it is an error. @rule: (out): whose texts they are. */
+/* Adds the rules of a schema to a grammar that is being made. @syntax: (nullable): how its
+ * instances are written as the arguments of a call, with control tokens as in LlmTokenTrie; NULL:
+ * as JSON.
+ * @unheld: (nullable) (element-type utf8): what can't be held to is added, as "#/pointer: why";
+ * NULL: it is an error. @rule: (out): whose texts they are. */
 gboolean    llm_schema_add_rules (LlmGrammarBuilder      *builder,
                                   const char             *text,
                                   gsize                   length,

@@ -186,8 +186,9 @@ LlmTemplate     *llm_call_get_template (const LlmCall  *self);
 /* (transfer full): what the tokens of its turn are valid for: the model, and what of the options
  * changes the text of all turns. */
 char            *llm_call_get_token_identity (const LlmCall *call);
-/* The prompt for @messages (nullable) after what @self (nullable) holds, with @template (nullable: the
- * model has none), @tools (nullable) and @thinking. @counts_system: the tokens of the system messages that all begins with are counted. */
+/* The prompt for @messages (nullable) after what @self (nullable) holds, with @template (nullable:
+ * the model has none), @tools (nullable) and @thinking. @counts_system: the tokens of the system
+ * messages that all begins with are counted. */
 LlmPrepareInput *llm_context_make_input  (LlmContext         *self,
                                           LlmModel           *model,
                                           LlmTemplate        *template,

@@ -3,8 +3,8 @@
 /*
  * The format of an extent: a header of whole blocks, then an area for each group of layers with
  * that group's bytes of all chunks, one chunk behind the other. Areas begin at whole blocks, and
- * what a chunk has of one at whole sectors (LLM_DISK_SECTOR): it is read right to the chunk's memory.
- * All numbers of the header are little-endian:
+ * what a chunk has of one at whole sectors (LLM_DISK_SECTOR): it is read right to the chunk's
+ * memory. All numbers of the header are little-endian:
  *
  *     8 bytes "LLMKVEXT" · u32 version · u32 bytes of the header · u64 XXH3 of the header with
  *     this field 0 · u64 identity · u64 bytes of the file · u32 slots of a chunk · u32 layers ·

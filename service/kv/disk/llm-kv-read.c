@@ -360,7 +360,8 @@ compare_requests (gconstpointer a,
   return (x->order > y->order) - (x->order < y->order);
 }
 
-/* The request for the pieces from @first on that begins at @at, or in the gap before the next one. */
+/* The request for the pieces from @first on that begins at @at, or in the gap before the next
+ * one. */
 static Request
 make_request (LlmKvRead *self,
               guint64    at,

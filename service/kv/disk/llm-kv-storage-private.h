@@ -2,9 +2,9 @@
 
 /*
  * The insides of chunk storage, from below: llm-kv-folder.c: files, their names in contexts'
- * folders, which chunks are where. llm-kv-link.c: files that folders share. llm-kv-room.c: limits, and what is removed. llm-kv-open.c,
- * llm-kv-read.c, llm-kv-write-extent.c: what the disk's queue does for a folder. llm-kv-storage.c:
- * all folders. The executor's thread owns all of it.
+ * folders, which chunks are where. llm-kv-link.c: files that folders share. llm-kv-room.c: limits,
+ * and what is removed. llm-kv-open.c, llm-kv-read.c, llm-kv-write-extent.c: what the disk's queue
+ * does for a folder. llm-kv-storage.c: all folders. The executor's thread owns all of it.
  */
 
 #pragma once
@@ -17,8 +17,8 @@ G_BEGIN_DECLS
 typedef struct _LlmKvWrite LlmKvWrite;
 typedef struct _LlmKvOpening LlmKvOpening;
 
-/* --- llm-kv-cleaner.c: a thread that gives blocks back to file systems, which can take longer than a
- * call should wait: the last close of a removed file, and holes where chunks are dead --- */
+/* --- llm-kv-cleaner.c: a thread that gives blocks back to file systems, which can take longer than
+ * a call should wait: the last close of a removed file, and holes where chunks are dead --- */
 
 typedef struct _LlmKvCleaner LlmKvCleaner;
 

@@ -11,7 +11,7 @@
 #include "common/llmsvc-error.h"
 #include "io/llm-cache-folder.h"
 
-/* More than any file of ours for a machine has. */
+/* More than any of our files for a machine has. */
 #define MACHINE_BYTES 8192
 #define GROUP_FOR "for"
 

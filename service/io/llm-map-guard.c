@@ -25,7 +25,7 @@ static GMutex guards_lock;
 static uintptr_t page_size;
 static struct sigaction previous_action;
 
-/* What would have happened without us. */
+/* Restores the default action. */
 static void
 pass_on_signal (int        number,
                 siginfo_t *info,
@@ -51,9 +51,9 @@ pass_on_signal (int        number,
     }
 }
 
-/* A file that was cut has lost all that follows, and after an error of the disk
- * the rest is of no use either: so everything from here on becomes zeros, in
- * one call, rather than a mapping and a signal for each page. */
+/* A truncated file has lost all that follows, and after a disk error the rest is useless, too: so
+ * everything from here on becomes zeros, in one call, rather than a mapping and a signal for each
+ * page. */
 static void
 on_bus_error (int        number,
               siginfo_t *info,

@@ -133,7 +133,6 @@ llm_engine_get_models (LlmEngine *self)
 /* --- loading --- */
 
 /* The thread that loads reads the settings, which do not change, and counts in the ledger. */
-
 typedef struct
 {
   LlmModelInfo *info;      /* (owned) */

@@ -158,7 +158,7 @@ llm_db_check_journal (const char *path,
   g_warning ("The journal of the context database, %s, was written over by another program or its "
              "disk: what was stored last is lost, what came before the damage is there. The "
              "damaged journal was kept as %s", journal, copy);
-  /* nothing of it is left to be told again */
+  /* truncated, so that its damage is not reported again */
   sqlite3_wal_checkpoint_v2 (db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
   return TRUE;
 }

@@ -29,7 +29,7 @@ struct _LlmWorkerPool
   guint n_inside;        /* atomic: workers in the round, or about to look whether it is open */
   gboolean is_ending;    /* atomic */
 
-  /* of the current round; stable while it is open and while anybody is inside */
+  /* of the current round; stable while it is open and while a worker is inside */
   LlmWorkFunc func;
   gpointer data;
   guint n_items;
@@ -38,7 +38,7 @@ struct _LlmWorkerPool
   LlmWorkerTimes *times; /* (nullable) */
 };
 
-/* A run is at most the part of what is left that each thread would take in so many runs. */
+/* A run is at most the part of the remaining items that each thread would take in so many runs. */
 #define RUNS_LEFT 2
 
 typedef struct

@@ -35,7 +35,8 @@ typedef struct
 void     llm_compile_work_begin   (LlmCompileWork *self,
                                    LlmLedger      *ledger,
                                    GCancellable   *cancellable);
-/* Returns FALSE with @error when it went over a limit. Much memory is given back to the system. */
+/* Returns FALSE with @error when it went over a limit. Returns freed memory to the system if it was
+ * much. */
 gboolean llm_compile_work_end     (LlmCompileWork *self,
                                    GError        **error);
 /* Counts steps, some nanoseconds each, and bytes that came, or went. FALSE when it is over, and

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * What answers may be held to, compiled once: the last few grammars and schemas for the vocabulary
- * in use. Compiling takes from a millisecond to a second: in a thread of GLib's pool. Any thread.
+ * Compiled constraints of answers: the last few grammars and schemas for the vocabulary in use.
+ * Compiling takes from a millisecond to a second: in a thread of GLib's pool. Any thread.
  */
 
 #pragma once
@@ -19,7 +19,8 @@ typedef enum
   LLM_CONSTRAINT_REGEX,        /* that the whole answer matches */
   LLM_CONSTRAINT_GRAMMAR,      /* GBNF */
   LLM_CONSTRAINT_TOOLS,        /* of llm_constraint_write_tools(); needs a model */
-  LLM_CONSTRAINT_LOOSE_SCHEMA, /* what can't be held to is left out, and named by the grammar */
+  LLM_CONSTRAINT_LOOSE_SCHEMA, /* keywords that can't be enforced are left out, and named by the
+                                * grammar */
 } LlmConstraintKind;
 
 /* (transfer full): the text for LLM_CONSTRAINT_TOOLS; see llm_tools_read(). @template_name:
@@ -63,8 +64,8 @@ LlmMaskTable       *llm_constraint_cache_find  (LlmConstraintCache  *self,
                                                 LlmModel            *model,
                                                 LlmConstraintKind    kind,
                                                 const char          *text);
-/* Main thread. Has the ledger ask it for what no answer is held to at the moment; it outlives
- * that. */
+/* Main thread. Registers the constraints that no answer uses as reclaimable with the ledger; it
+ * outlives that. */
 void                llm_constraint_cache_add_reclaimer (LlmConstraintCache *self);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmConstraintCache, llm_constraint_cache_unref)

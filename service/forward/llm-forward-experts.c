@@ -30,8 +30,8 @@ static const LlmOperator bias_ops[LLM_STAGE_MAX_VECTORS] = {
   LLM_OP_EXPERT_GATE_BIAS, LLM_OP_EXPERT_UP_BIAS, LLM_OP_EXPERT_DOWN_BIAS
 };
 
-/* The largest of @values that is not chosen yet, the first of equal ones. NaN is
- * never larger, and is chosen when nothing else is left. */
+/* The largest of @values that is not chosen yet, the first of equal ones. NaN is never larger, and
+ * is chosen when no other value remains. */
 static guint
 find_next (const LlmHparams      *h,
            const float           *values,

@@ -221,7 +221,7 @@ LlmStatus llm_step_hold        (LlmStep              *self,
                                 gboolean              is_early,
                                 GError              **error);
 /* Acquires a vector that its stage does not name, (nullable) data where the model lacks it; it is
- * given back with the others. At most LLM_STAGE_MAX_VECTORS, in the order of @place. */
+ * released with the others. At most LLM_STAGE_MAX_VECTORS, in the order of @place. */
 LlmStatus llm_step_hold_vector (LlmStep              *self,
                                 LlmOperator           op,
                                 guint                 place,

@@ -34,7 +34,7 @@ LlmTokenizer     *llm_model_get_tokenizer  (LlmModel   *self);
 LlmTemplate      *llm_model_get_template   (LlmModel   *self,
                                             GError    **error);
 /* (nullable): the one called @name; without a name (nullable), that for tools where @has_tools and
- * the file has one, else its default. @error: INVALID_OPTION where there is none of the name. */
+ * the file has one, else its default. @error: INVALID_OPTION for an unknown name. */
 LlmTemplate      *llm_model_choose_template (LlmModel   *self,
                                              const char *name,
                                              gboolean    has_tools,

@@ -52,7 +52,7 @@ void           llm_thresholds_free (LlmThresholds       *self);
 /* The largest sparsity that is not above @percent; 0 where all are. */
 guint          llm_thresholds_choose (const LlmThresholds *self,
                                     guint                percent);
-/* The place of the sparsity @percent; n_sparsities where there is none. */
+/* The place of the sparsity @percent; n_sparsities when it is unknown. */
 guint          llm_thresholds_find (const LlmThresholds *self,
                                     guint                percent);
 /* Of all that changes what rows compute. */

@@ -16,8 +16,8 @@
 
 G_BEGIN_DECLS
 
-/* (transfer full) (nullable): @error, in LLMSVC_ERROR, says where and what. @is_strict: what can't
- * be held to is an error; else the grammar names it. */
+/* (transfer full) (nullable): @error, in LLMSVC_ERROR, names place and cause. @is_strict: a keyword
+ * that can't be enforced is an error; else the grammar names it. */
 LlmGrammar *llm_schema_compile (const char *text,
                                 gsize       length,
                                 gboolean    is_strict,
@@ -25,9 +25,8 @@ LlmGrammar *llm_schema_compile (const char *text,
 
 /* Adds the rules of a schema to a grammar that is being made. @syntax: (nullable): how its
  * instances are written as the arguments of a call, with control tokens as in LlmTokenTrie; NULL:
- * as JSON.
- * @unheld: (nullable) (element-type utf8): what can't be held to is added, as "#/pointer: why";
- * NULL: it is an error. @rule: (out): whose texts they are. */
+ * as JSON. @unheld: (nullable) (element-type utf8): gets keywords that can't be enforced, as
+ * "#/pointer: why"; NULL: they are an error. @rule: (out): the rule of its texts. */
 gboolean    llm_schema_add_rules (LlmGrammarBuilder      *builder,
                                   const char             *text,
                                   gsize                   length,

@@ -13,7 +13,7 @@ G_BEGIN_DECLS
 
 typedef struct _LlmCallReader LlmCallReader;
 
-/* @format: (unowned). @grammar: (nullable) (unowned): that the answer is held to; where a model
+/* @format: (unowned). @grammar: (nullable) (unowned): the constraint of the answer; where a model
  * writes strings without quotes, it tells strings from other values. Both outlive it. */
 LlmCallReader *llm_call_reader_new  (const LlmCallFormat *format,
                                      const LlmGrammar    *grammar);

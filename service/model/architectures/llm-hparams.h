@@ -110,7 +110,7 @@ typedef struct
                             * out */
   guint n_layer_embd;      /* of the embedding that each layer has; 0: none has */
   guint n_streams;         /* residual streams, of which layers compute the first; 1: no others */
-  guint laurel_rank;       /* of the short way around attention; 0: there is none */
+  guint laurel_rank;       /* of the short way around attention; 0: the model has none */
   guint n_vocab;
   guint n_ctx;             /* positions the model was trained for */
   float norm_eps;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * Who asks: as the bus found it out, for the engine to keep contexts apart and
- * count by. Immutable and reference-counted. Main thread.
+ * The caller, as the bus identified it: the engine separates contexts and counts by it. Immutable
+ * and reference-counted. Main thread.
  */
 
 #pragma once
@@ -16,7 +16,8 @@ G_BEGIN_DECLS
 /* How the application is known. */
 typedef enum
 {
-  LLM_CALLER_UNKNOWN,     /* reading its identity failed: it may be anybody, the least is granted */
+  LLM_CALLER_UNKNOWN,     /* reading its identity failed: it may be any application, and gets the
+                           * smallest rights */
   LLM_CALLER_HOST,        /* outside a sandbox, no application known */
   LLM_CALLER_REGISTERED,  /* outside a sandbox, as it named itself */
   LLM_CALLER_UNIT,        /* outside a sandbox, a systemd unit named after a desktop file */

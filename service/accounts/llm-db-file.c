@@ -13,7 +13,7 @@
 
 #include "base/llm-fail.h"
 
-/* Whoever else has it may be about to end. */
+/* Time for another process that has the database open to end. */
 #define BUSY_TIMEOUT_MS 2000
 
 #define DB_NAME "contexts.db"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * The file of the database: opened so that nobody else has it, set up, and compared with what its
- * name stands for now. One thread at a time has all of it; everything here may block.
+ * The file of the database: opened with an exclusive lock, set up, and compared with what its name
+ * stands for now. One thread at a time has all of it; everything here may block.
  */
 
 #pragma once

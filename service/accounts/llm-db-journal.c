@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* A journal that was written over: SQLite takes it for one that ends there, and what was
- * acknowledged after it would be gone without a word. Database thread.
- *
+/* A journal that was overwritten: SQLite takes it for one that ends there, and what was
+ * acknowledged after it would be lost without a message. Database thread.
+ * 
  * The format is that of https://www.sqlite.org/fileformat2.html#walformat: a header, and frames of
- * one page each, whose checksums go on from frame to frame. A journal is written from its beginning
- * again when all of it is in the database, with another salt; what it had before may lie behind its
- * end, and a crash leaves there what nobody was told is stored. Neither is damage. */
+ * one page each, whose checksums go on from frame to frame. When the database has all of a journal,
+ * it is written from its beginning again, with another salt. Old frames may follow its end, and a
+ * crash may leave frames there whose transaction was never acknowledged. Neither is damage. */
 
 #define G_LOG_DOMAIN "llm-engine"
 
@@ -158,7 +158,7 @@ llm_db_check_journal (const char *path,
   g_warning ("The journal of the context database, %s, was written over by another program or its "
              "disk: what was stored last is lost, what came before the damage is there. The "
              "damaged journal was kept as %s", journal, copy);
-  /* nothing of it is left to be told again */
+  /* truncated, so that its damage is not reported again */
   sqlite3_wal_checkpoint_v2 (db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
   return TRUE;
 }

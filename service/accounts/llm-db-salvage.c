@@ -148,7 +148,7 @@ take_row (Scan         *self,
 
 /* --- a page --- */
 
-/* A page on a bad sector is one that is not there. */
+/* A page on a bad sector counts as missing. */
 static gboolean
 read_page (Scan    *self,
            guint64  number,

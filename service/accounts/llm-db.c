@@ -9,7 +9,7 @@
 #include "base/llm-fail.h"
 #include "base/llm-mailbox.h"
 
-/* A database that could not be opened is left alone for so long. */
+/* A database that could not be opened is tried again after this time. */
 #define RETRY_US G_USEC_PER_SEC
 /* Room to ask for when the disk is full; each time more, as it may not have been enough. */
 #define ROOM_BYTES (1024 * 1024)
@@ -28,7 +28,7 @@ struct _LlmDb
   GError *loss;          /* (owned) (nullable): for main, not told yet; atomic */
 
   /* the thread's own */
-  LlmDbFile *file;       /* (nullable) */
+  LlmDbFile *file;       /* (nullable): why it is not open */
   GError *open_error;    /* (nullable): why there is none */
   gint64 retry_us;       /* not before */
   gboolean is_damaged;   /* the file was found to be so */
@@ -178,7 +178,7 @@ run_with_room (LlmDb      *self,
       if (*fault != LLM_DB_FAULT_FULL || !has_room)
         return FALSE;
       g_clear_error (error);
-      /* a journal whose content is in the database is written anew from its beginning */
+      /* a journal whose content is in the database is written again from its beginning */
       has_room = (n_tries == 0 && sqlite3_wal_checkpoint_v2 (self->file->db, NULL,
                                                              SQLITE_CHECKPOINT_RESTART, NULL,
                                                              NULL) == SQLITE_OK)
@@ -212,7 +212,7 @@ run_transactions (LlmDb   *self,
   return is_good && moved == NULL;
 }
 
-/* Nobody hears of his own before all are there. */
+/* Reports results only when all transactions of the batch have run. */
 static void
 run_waiting (LlmDb *self)
 {

@@ -64,8 +64,8 @@ LlmDb   *llm_db_new        (const char          *folder,
                             const LlmDbSchema   *schema);
 /* Waits for all transactions given so far. */
 void     llm_db_free       (LlmDb               *self);
-/* Before the first transaction. One that finds the disk full is made again as long as @make_room says
- * that something came free. */
+/* Before the first transaction. One that finds the disk full is made again as long as @make_room
+ * says that something came free. */
 void     llm_db_connect    (LlmDb               *self,
                             LlmDbLost            lost,
                             LlmDbMakeRoom        make_room,
@@ -121,7 +121,7 @@ sqlite3_stmt *llm_db_query   (sqlite3    *db,
 gboolean      llm_db_next    (sqlite3_stmt *statement,
                               GError      **error);
 
-/* Values of a row that nobody vouches for: a damaged one may have any type and any value. */
+/* Values of a row that may be damaged: they may have any type and any value. */
 
 /* (nullable): NULL for what is no text, no UTF-8, or has a NUL inside. Good until the next row. */
 const char   *llm_db_get_text   (sqlite3_stmt *row,

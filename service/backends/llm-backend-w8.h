@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * Products in W8A8: of prompts, where rows are many. Weights are made into their int8 form when they
- * are first multiplied, and held beside what the view shows. What a row has beyond the scale of its
- * site is a sparse row of floats (a shadow), multiplied with the weights as they were and added.
- * Everything is done in submit(). The executor's thread.
+ * Products in W8A8: of prompts, where rows are many. Weights are made into their int8 form when
+ * they are first multiplied, and held beside what the view shows. What a row has beyond the scale
+ * of its site is a sparse row of floats (a shadow), multiplied with the weights as they were and
+ * added. Everything is done in submit(). The executor's thread.
  *
- * Besides, what others do with int8 and outliers, to be compared with: rows with scales of their own,
- * channels that stay floats, inputs that are smoothed.
+ * Besides, what others do with int8 and outliers, to be compared with: rows with scales of their
+ * own, channels that stay floats, inputs that are smoothed.
  */
 
 #pragma once
@@ -20,8 +20,8 @@ typedef struct
 {
   gboolean is_dynamic;          /* each row's scale is its own largest magnitude */
   const guint8 *is_float;       /* (nullable) (unowned): channels that are not made int8 */
-  const float *factors;         /* (nullable) (unowned): what inputs are divided by, and their weights
-                                 * multiplied */
+  const float *factors;         /* (nullable) (unowned): what inputs are divided by, and their
+                                 * weights multiplied */
 } LlmW8Method;
 
 typedef struct
@@ -42,7 +42,8 @@ typedef struct
   guint64 n_values;
 } LlmW8Counts;
 
-/* @kernels: (unowned). Single matrices only: what a sub-model cut into pieces is computed as ever. */
+/* @kernels: (unowned). Single matrices only: what a sub-model cut into pieces is computed as
+ * ever. */
 LlmBackend  *llm_backend_w8_new        (const LlkOps      *kernels,
                                         const LlmW8Config *config);
 LlmW8Counts  llm_backend_w8_get_counts (LlmBackend        *self);

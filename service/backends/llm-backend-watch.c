@@ -5,7 +5,8 @@
 #include <math.h>
 #include <string.h>
 
-/* Magnitudes are counted by the upper bits of their floats: the exponent and five bits behind it. */
+/* Magnitudes are counted by the upper bits of their floats: the exponent and five bits behind
+ * it. */
 #define BIN_SHIFT 18
 #define N_BINS (0x7f800000u >> BIN_SHIFT)
 

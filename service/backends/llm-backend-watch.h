@@ -18,8 +18,8 @@ LlmBackend  *llm_backend_watch_new        (const LlkOps     *kernels,
 const float *llm_backend_watch_get_maxima (LlmBackend       *self,
                                            guint             layer,
                                            LlmW8Kind         kind);
-/* What the share @quantile of all magnitudes at the site does not exceed, up to 1/32 above it; 1 for
- * the largest. */
+/* What the share @quantile of all magnitudes at the site does not exceed, up to 1/32 above it; 1
+ * for the largest. */
 float        llm_backend_watch_get_quantile (LlmBackend     *self,
                                            guint             layer,
                                            LlmW8Kind         kind,

@@ -25,7 +25,8 @@ struct _LlmChunkRun
 
   gboolean is_learned;
   LlmDispatchStage *learned;   /* (owned) [n_nodes of the plan]: by node */
-  double *times_us;            /* (owned) [LLM_DISPATCH_MAX_CHUNKS × n_nodes of the plan]: 0: unknown */
+  double *times_us;            /* (owned) [LLM_DISPATCH_MAX_CHUNKS × n_nodes of the plan]: 0:
+                                * unknown */
 
   LlmDispatch *dispatch;   /* (nullable) (owned): NULL between runs */
   LlmDispatchStage *stages;    /* (owned) [n_nodes]: of the run */
@@ -171,7 +172,8 @@ llm_chunk_run_begin_by (LlmChunkRun     *self,
   return begin (self, chunks, n_chunks, rule, TRUE, error);
 }
 
-/* READY when it ended. Those behind the layers of a chunk that wants no logits have nothing to do. */
+/* READY when it ended. Those behind the layers of a chunk that wants no logits have nothing to
+ * do. */
 static LlmStatus
 run_stage (LlmChunkRun *self,
            Running     *running,

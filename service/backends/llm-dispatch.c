@@ -17,7 +17,8 @@ struct _LlmDispatch
   Chunk chunks[LLM_DISPATCH_MAX_CHUNKS];
 };
 
-/* Whether @stage of @chunk could run if the chunk's stages before it, and @ended of @other, had ended. */
+/* Whether @stage of @chunk could run if the chunk's stages before it, and @ended of @other, had
+ * ended. */
 static gboolean
 has_needed (const LlmDispatch *self,
             guint              chunk,

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * Out-of-order dispatch of a prompt over two processors (N6). All chunks of the prompt go through the
- * same stages; a stage belongs to one processor, which computes one at a time. Here it is decided
- * which chunk's stage a free processor takes next. Knows numbers only. One thread.
+ * Out-of-order dispatch of a prompt over two processors (N6). All chunks of the prompt go through
+ * the same stages; a stage belongs to one processor, which computes one at a time. Here it is
+ * decided which chunk's stage a free processor takes next. Knows numbers only. One thread.
  */
 
 #pragma once
@@ -25,8 +25,8 @@ typedef enum
 typedef struct
 {
   LlmProcessor processor;
-  gboolean needs_earlier;   /* and that stage of all chunks before it: attention, which reads the keys
-                             * and values that they wrote */
+  gboolean needs_earlier;   /* and that stage of all chunks before it: attention, which reads the
+                             * keys and values that they wrote */
 } LlmDispatchStage;
 
 typedef struct
@@ -40,8 +40,8 @@ typedef struct
 /* Which of those that are ready; of equal ones the one that was ready first. */
 typedef enum
 {
-  LLM_DISPATCH_STALLS,     /* the one behind which most work for the device becomes ready, or, on the
-                            * device, least for the CPU (equation 6 of the paper) */
+  LLM_DISPATCH_STALLS,     /* the one behind which most work for the device becomes ready, or, on
+                            * the device, least for the CPU (equation 6 of the paper) */
   LLM_DISPATCH_FIFO,       /* the one that was ready first */
   LLM_DISPATCH_CHUNKS,     /* the one of the earliest chunk */
   LLM_N_DISPATCH_RULES,

@@ -17,7 +17,8 @@ typedef struct
   gsize n_panels;
   int8_t *panels;        /* (owned), as what follows */
   float *scales;
-  float **columns;       /* [n_in]: (nullable): weights of an input, [n_out], as the view has them */
+  float **columns;       /* [n_in]: (nullable): weights of an input, [n_out], as the view has
+                          * them */
   guint64 bytes;
 } LlmW8Form;
 
@@ -26,7 +27,7 @@ LlmW8Form *llm_w8_form_new     (const LlkOps        *kernels,
                                 const LlmWeightView *view,
                                 const float         *factors);
 void       llm_w8_form_free    (LlmW8Form           *self);
-/* Makes the columns of @n channels that are not there yet. */
+/* Makes the columns of @n channels, unless they exist. */
 void       llm_w8_form_add_columns (LlmW8Form       *self,
                                 const LlkOps        *kernels,
                                 const LlmWeightView *view,

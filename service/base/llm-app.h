@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * An application of one user. Interned: as long as somebody holds a reference, there is one object
- * for each (uid, id), so that two are the same application exactly when the pointers are equal.
+ * An application of one user. Interned: as long as a reference is held, there is one object for
+ * each (uid, id), so that two are the same application exactly when the pointers are equal.
  * Immutable and reference-counted; any thread.
  */
 

@@ -44,7 +44,7 @@ llm_journal_new (const char *path)
 
   self->address.sun_family = AF_UNIX;
   memcpy (self->address.sun_path, path, strlen (path) + 1);
-  /* not connected: the journal may be started anew meanwhile */
+  /* not connected, because the journal may be restarted meanwhile */
   self->fd = socket (AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   return self;
 }

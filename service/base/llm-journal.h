@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * Records with fields for the system's journal, for programs that count and search, in its
- * own protocol: one datagram each. Never waits: when the journal does not keep up, or more
- * comes than anybody would read, records are dropped and the next one says how many. Who
- * sends one answers for it that nothing in it is anybody's text. One thread.
+ * Records with fields for the system's journal, for programs that count and search, in its own
+ * protocol: one datagram each. Never waits: when the journal does not keep up, or there are too
+ * many, records are dropped and the next one says how many. The sender must make sure that a record
+ * holds no text of users. One thread.
  */
 
 #pragma once

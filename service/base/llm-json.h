@@ -61,8 +61,8 @@ LlmJson *llm_json_get_set     (const LlmJson *self,
 /* Whether it is the string @text. */
 gboolean llm_json_is          (const LlmJson *self,
                                const char    *text);
-/* Whether it is NULL, null, or a string of space or of “null” alone: as programs write the arguments
- * of a call that has none. */
+/* Whether it is NULL, null, or a string of space or of “null” alone: as programs write the
+ * arguments of a call that has none. */
 gboolean llm_json_is_nothing  (const LlmJson *self);
 /* (transfer full): where it lies, as the fragment of an URI: “#/properties/name”. */
 char    *llm_json_get_pointer (const LlmJson *self);

@@ -29,16 +29,16 @@ struct _LlmWorkerPool
   guint n_inside;        /* atomic: workers in the round, or about to look whether it is open */
   gboolean is_ending;    /* atomic */
 
-  /* of the current round; stable while it is open and while anybody is inside */
+  /* of the current round; stable while it is open and while a worker is inside */
   LlmWorkFunc func;
   gpointer data;
   guint n_items;
   guint grain;
-  guint next;            /* atomic: first item nobody took yet */
+  guint next;            /* atomic: the first item that is not taken */
   LlmWorkerTimes *times; /* (nullable) */
 };
 
-/* A run is at most the part of what is left that each thread would take in so many runs. */
+/* A run is at most the part of the remaining items that each thread would take in so many runs. */
 #define RUNS_LEFT 2
 
 typedef struct
@@ -114,7 +114,7 @@ await_round (LlmWorkerPool *self,
   return round;
 }
 
-/* Whether nobody took part in the round who is not through with it. */
+/* Whether all items are taken and every worker that took one has left the round. */
 static gboolean
 is_round_done (LlmWorkerPool *self)
 {

@@ -17,16 +17,16 @@
 #include "bus/objects/llm-bus-objects.h"
 #include "common/llmsvc-metrics.h"
 
-/* Those who collect figures come one after the other; more wait in the kernel's queue. */
+/* Clients are served one after the other; more wait in the kernel's queue. */
 #define MAX_CLIENTS 8
 #define BACKLOG     16
 
 #define MAX_REQUEST 4096
 
-/* For the whole request; a client that is slower gets nothing. */
+/* Time for the whole request; a slower client gets no answer. */
 #define CLIENT_LIMIT_S 5
 
-/* Until accepting is tried again after it failed: there may be no file descriptor left. */
+/* Delay until the next accept after a failure: the process may have run out of file descriptors. */
 #define RETRY_S 1
 
 #define SOCKET_MODE 0660
@@ -90,8 +90,8 @@ format_figures (LlmBus *bus)
   return llmsvc_metrics_format (service, memory, statistics);
 }
 
-/* @refusal: (nullable): "404 Not Found". What is sent is the first on its socket, and far less than
- * a socket holds: it is taken at once. The figures are not sent to who asks for the head alone. */
+/* @refusal: (nullable): "404 Not Found". The answer is the first data on its socket, and far less
+ * than a socket holds, so one write takes it. A HEAD request gets no figures. */
 static void
 answer (Client     *client,
         const char *refusal,
@@ -212,8 +212,8 @@ wait_for_client (LlmBusMetrics *self)
 
 /* --- the socket --- */
 
-/* Removes a socket at the address that a process which has ended left. One that is answered, or
- * whose queue is full, belongs to somebody. */
+/* Removes the socket that a process which has ended left at the address. A socket that answers, or
+ * whose queue is full, belongs to a running process. */
 static void
 remove_left_over (const struct sockaddr_un *address)
 {
@@ -287,7 +287,7 @@ llm_bus_metrics_open (LlmBus      *bus,
       "The socket for metrics can't be made at %s: a socket's path may have %zu bytes",
       path, sizeof address.sun_path - 1);
   if (g_mkdir (folder, FOLDER_MODE) == 0)
-    /* the umask is for what is private */
+    /* the umask is meant for private files */
     (void) g_chmod (folder, FOLDER_MODE);
   fd = listen_at (&address);
   if (fd < 0)

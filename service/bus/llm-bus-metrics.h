@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * The figures of the service for monitoring, on a Unix socket of its own: OpenMetrics text as
- * the answer to one HTTP request for each connection. Who may ask is decided by the file's
- * mode and folder. Few clients at a time, with small requests and little time. Main thread.
+ * The figures of the service for monitoring, on a Unix socket of its own: OpenMetrics text as the
+ * answer to one HTTP request for each connection. The mode and folder of the file decide who may
+ * ask. Few clients at a time, with small requests and little time. Main thread.
  */
 
 #pragma once

@@ -9,7 +9,7 @@
 
 #include "base/llm-sysinfo.h"
 
-/* A sign of life is all that is asked of others; who is slow is not waited for. */
+/* Other services get this time to answer; a slow one is not waited for. */
 #define CALL_TIMEOUT_MS 10000
 /* Without UPower: how often the kernel is asked, where there is a battery. */
 #define SUPPLY_INTERVAL_S 30
@@ -19,7 +19,7 @@ typedef enum
 {
   SOURCE_BATTERY,
   SOURCE_PROFILE,
-  SOURCE_OLD_PROFILE,   /* the same daemon under its first name, which is all that GIO knows */
+  SOURCE_OLD_PROFILE,   /* the same daemon under its first name, the only one that GIO knows */
   SOURCE_LOGIND,
   N_SOURCES
 } SourceKind;
@@ -77,7 +77,7 @@ has_owner (LlmBusPower *self,
 
 /* --- batteries and profiles --- */
 
-/* What others say is checked: it need not be what their documentation promises. */
+/* Values of other services are checked: they may differ from their documentation. */
 static gboolean
 says_so (LlmBusPower *self,
          SourceKind   kind)
@@ -186,7 +186,8 @@ on_locked (GObject      *object,
     }
   release_lock (self);
   self->lock = fd;
-  /* asked for before, given after the machine began to sleep, or after logind went */
+  /* the lock was asked for before, and given after the machine began to sleep, or after logind
+   * went */
   if (self->is_suspending || !has_owner (self, SOURCE_LOGIND))
     release_lock (self);
 }
@@ -258,7 +259,7 @@ on_logind_signal (GDBusProxy *proxy,
     end_sleep (data);
 }
 
-/* Without logind, nobody is there to say that the machine is awake again. */
+/* Without logind, the service would not hear that the machine is awake again. */
 static void
 follow_logind (LlmBusPower *self)
 {

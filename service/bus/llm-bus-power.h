@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * Hears from the system about power, and tells the engine: logind before the machine sleeps, which
- * waits until contexts are written, and after it; UPower whether it runs on its battery, or the
- * kernel, where there is no UPower; power-profiles-daemon whether the user wants to save power.
- * None of them is started for this, none is needed, none is waited for. Main thread.
+ * Hears about power from the system, and tells the engine: from logind before the machine sleeps,
+ * which waits until contexts are written, and after it; from UPower, or else the kernel, whether it
+ * runs on its battery; from power-profiles-daemon whether the user wants to save power. None of
+ * them is started for this, required, or waited for. Main thread.
  */
 
 #pragma once

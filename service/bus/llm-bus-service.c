@@ -54,10 +54,10 @@ on_caller_gone (const char *connection,
 
 /* --- the name --- */
 
-/* The thread that computes looks up between two stages, of which one may have to wait for pages of
- * a large model from a slow disk: that is no fault. Six times half of the watchdog's time, two
+/* The executor's thread answers heartbeats between two stages. A stage may have to wait for pages
+ * of a large model from a slow disk: that is no fault. Six times half of the watchdog's time, two
  * minutes as installed, are more than any stage takes. They are counted in turns of this loop, so
- * that a process that was stopped, or got no processor, is not blamed for it. */
+ * that a process that was stopped, or got no processor, does not count as hanging. */
 static gboolean
 on_watchdog (gpointer data)
 {
@@ -72,7 +72,7 @@ on_watchdog (gpointer data)
   return G_SOURCE_CONTINUE;
 }
 
-/* The name is owned before any model is looked at: an activation waits for it. */
+/* The name is owned before models are scanned, because an activation waits for it. */
 static void
 on_name_acquired (GDBusConnection *connection,
                   const char      *name,
@@ -155,17 +155,17 @@ llm_bus_service_new (GDBusConnection   *connection,
   g_autoptr(LlmBusService) self = NULL;
   g_autoptr(GError) failure = NULL;
 
-  /* a session's bus tells the language to the services that it starts */
+  /* a session's bus passes the language to the services that it starts */
   if (!is_system)
     llm_bus_translate_use_environment ();
   self = g_new0 (LlmBusService, 1);
   self->bus = make_bus (connection, is_system, engine, settings);
-  /* a script is the same on every machine */
+  /* a script must behave the same on every machine */
   self->minds_power = settings->script == NULL;
   self->objects = llm_bus_objects_export (self->bus, error);
   if (self->objects == NULL)
     return NULL;
-  /* without them the service is as good as with them */
+  /* metrics are optional: the service runs without them */
   if (settings->metrics != NULL)
     self->metrics = llm_bus_metrics_open (self->bus, settings->metrics, &failure);
   if (failure != NULL)

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * The service on the bus: exports all objects, then owns the name, starts the
- * engine, and tells the service manager: READY=1 once the name is owned,
- * STOPPING=1 at the end, and the watchdog's pings. These come from the main loop,
- * so that they stop when it does, and only as long as the thread that computes
- * gives signs of life. Main thread.
+ * The service on the bus: exports all objects, then owns the name, starts the engine, and notifies
+ * the service manager: READY=1 once the name is owned, STOPPING=1 at the end, and the watchdog's
+ * pings. These come from the main loop, so that they stop when it hangs, and only while the
+ * executor's thread answers heartbeats. Main thread.
  */
 
 #pragma once
@@ -18,7 +17,7 @@ G_BEGIN_DECLS
 
 typedef struct _LlmBusService LlmBusService;
 
-/* The name is another's, or is no longer ours, and the process should end. @reason: one sentence */
+/* Another process owns the name, or took it, and the process should end. @reason: one sentence */
 typedef void (*LlmBusServiceLost) (const char *reason,
                                    gpointer    data);
 
@@ -34,15 +33,14 @@ LlmBusService *llm_bus_service_new          (GDBusConnection   *connection,
                                              LlmEngine         *engine,
                                              const LlmSettings *settings,
                                              GError           **error) G_GNUC_WARN_UNUSED_RESULT;
-/* When it was stopped, at the latest now. */
+/* Stops it, unless that was done. */
 void           llm_bus_service_free         (LlmBusService     *self);
 
 void           llm_bus_service_start        (LlmBusService     *self,
                                              LlmBusServiceLost  lost,
                                              gpointer           data);
 
-/* Gives the name up and takes the objects off the bus; calls under way may still
- * be answered. */
+/* Releases the name and unexports the objects; calls under way may still be answered. */
 void           llm_bus_service_stop         (LlmBusService     *self);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmBusService, llm_bus_service_free)

@@ -11,10 +11,10 @@
 #include "base/llm-translation.h"
 #include "common/llmsvc-i18n.h"
 
-/* Of a list by preference, so many are looked at. */
+/* Limit of entries in a list by preference. */
 #define MAX_CHOICES 8
 
-static char *fallback = NULL;          /* (nullable): of callers that have told no locale */
+static char *fallback = NULL;          /* (nullable): of callers without a locale */
 static GHashTable *languages = NULL;   /* (element-type utf8 LlmTranslation) (nullable) */
 
 /* (nullable) (transfer none): that of "de" or "de_AT". */

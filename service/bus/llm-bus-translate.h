@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * The languages of the callers: what the service says in English is said to each
- * in the language that its option `locale`, its Register() or the service's own
- * environment tells. Translations are read when they are first needed and kept for
- * the process; without one, the English text stays. Names of errors, options and
- * values are the same in all languages. Main thread.
+ * The languages of the callers: English messages of the service are translated for each caller into
+ * the language of its option `locale`, its Register() or the service's environment. Translations
+ * are read when they are first needed and kept for the process; without one, the English text
+ * stays. Names of errors, options and values are the same in all languages. Main thread.
  */
 
 #pragma once
@@ -14,8 +13,8 @@
 
 G_BEGIN_DECLS
 
-/* Callers who have told no locale get that of the environment, as gettext() would read it: LC_ALL,
- * LC_MESSAGES or LANG says whether, LANGUAGE may say which. Before, they get English. */
+/* Callers without a locale get that of the environment, as gettext() would read it: LC_ALL,
+ * LC_MESSAGES or LANG says whether, LANGUAGE may say which. Before this call, they get English. */
 void  llm_bus_translate_use_environment (void);
 
 /**

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * What the objects on the bus share: the connection, the engine, and who has
- * which context in use. Made by LlmBusService; calls under way hold a reference,
- * so it outlives them. Main thread,
- * but for the count of references.
+ * Shared by the objects on the bus: the connection, the engine, and which connection uses which
+ * context. Made by LlmBusService; calls under way hold a reference, so it outlives them. Main
+ * thread, except for the reference count.
  */
 
 #pragma once
@@ -16,7 +15,7 @@
 
 G_BEGIN_DECLS
 
-/* A trim costs everybody speed: so many at once, and then one per second. */
+/* A trim slows down all callers: so many at once, and then one per second. */
 #define LLM_BUS_TRIM_BURST 10
 
 typedef struct _LlmBusCallers LlmBusCallers;
@@ -39,7 +38,7 @@ LlmBus *llm_bus_new              (void);
 LlmBus *llm_bus_ref              (LlmBus *self);
 void    llm_bus_unref            (LlmBus *self);
 
-/* @connection has @context in use from now on: it, and nobody else, is told when it ends. */
+/* @connection uses @context from now on: only this connection is told when the context ends. */
 void    llm_bus_hold_context     (LlmBus            *self,
                                   LlmContext        *context,
                                   const char        *connection);
@@ -49,7 +48,7 @@ void    llm_bus_forget           (LlmBus            *self,
 /* (transfer full) */
 char   *llm_bus_dup_context_path (LlmContext        *context);
 
-/* Tells everybody of properties at /org/llm/Service. @changed: (transfer floating): a{sv} */
+/* Signals changed properties of /org/llm/Service to all. @changed: (transfer floating): a{sv} */
 void    llm_bus_emit_properties_changed (LlmBus     *self,
                                          const char *interface,
                                          GVariant   *changed);

@@ -13,7 +13,7 @@
 
 static _Thread_local LlmCompileWork *current;
 
-/* The ledger is everybody's: it is not told of every byte. */
+/* The ledger is shared by all threads: it is updated in pieces of this size. */
 #define COUNTED_PIECE ((guint64) 1 << 20)
 
 static void

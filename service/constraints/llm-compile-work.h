@@ -2,8 +2,8 @@
 
 /*
  * What compiling one constraint may cost: processor time and memory, for all of its automata
- * together. The limits of a single one bound neither. Belongs to the thread that compiles: what builds
- * automata there asks by itself. Without one, nothing is limited.
+ * together. The limits of a single one bound neither. Belongs to the thread that compiles: what
+ * builds automata there asks by itself. Without one, nothing is limited.
  */
 
 #pragma once
@@ -35,11 +35,12 @@ typedef struct
 void     llm_compile_work_begin   (LlmCompileWork *self,
                                    LlmLedger      *ledger,
                                    GCancellable   *cancellable);
-/* Returns FALSE with @error when it went over a limit. Much memory is given back to the system. */
+/* Returns FALSE with @error when it went over a limit. Returns freed memory to the system if it was
+ * much. */
 gboolean llm_compile_work_end     (LlmCompileWork *self,
                                    GError        **error);
-/* Counts steps, some nanoseconds each, and bytes that came, or went. FALSE when it is over, and from
- * then on: what is small may still be finished, as its callers take it for granted. */
+/* Counts steps, some nanoseconds each, and bytes that came, or went. FALSE when it is over, and
+ * from then on: what is small may still be finished, as its callers take it for granted. */
 gboolean llm_compile_work_count   (guint64         n_steps,
                                    gint64          n_bytes);
 

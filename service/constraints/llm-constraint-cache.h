@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * What answers may be held to, compiled once: the last few grammars and schemas for the vocabulary
- * in use. Compiling takes from a millisecond to a second: in a thread of GLib's pool. Any thread.
+ * Compiled constraints of answers: the last few grammars and schemas for the vocabulary in use.
+ * Compiling takes from a millisecond to a second: in a thread of GLib's pool. Any thread.
  */
 
 #pragma once
@@ -19,11 +19,12 @@ typedef enum
   LLM_CONSTRAINT_REGEX,        /* that the whole answer matches */
   LLM_CONSTRAINT_GRAMMAR,      /* GBNF */
   LLM_CONSTRAINT_TOOLS,        /* of llm_constraint_write_tools(); needs a model */
-  LLM_CONSTRAINT_LOOSE_SCHEMA, /* what can't be held to is left out, and named by the grammar */
+  LLM_CONSTRAINT_LOOSE_SCHEMA, /* keywords that can't be enforced are left out, and named by the
+                                * grammar */
 } LlmConstraintKind;
 
-/* (transfer full): the text for LLM_CONSTRAINT_TOOLS; see llm_tools_read(). @template_name: (nullable):
- * as in llm_model_choose_template(). */
+/* (transfer full): the text for LLM_CONSTRAINT_TOOLS; see llm_tools_read(). @template_name:
+ * (nullable): as in llm_model_choose_template(). */
 char               *llm_constraint_write_tools (const char          *tools,
                                                 const char          *choice,
                                                 const char          *template_name,
@@ -48,8 +49,9 @@ void                llm_constraint_cache_unref (LlmConstraintCache  *self);
 void                llm_constraint_cache_set_model (LlmConstraintCache *self,
                                                     LlmModel           *model);
 /* (transfer full) (nullable): for the tokens of @model; kept, unless it is another one than was
- * set. Of calls that ask for the same at the same time one compiles it, the others wait. It takes 2 s of
- * the processor's time and 64 MiB at most (llm-compile-work.h), and ends with @cancellable (nullable). */
+ * set. Of calls that ask for the same at the same time one compiles it, the others wait. It takes 2
+ * s of the processor's time and 64 MiB at most (llm-compile-work.h), and ends with @cancellable
+ * (nullable). */
 LlmMaskTable       *llm_constraint_cache_get   (LlmConstraintCache  *self,
                                                 LlmModel            *model,
                                                 LlmConstraintKind    kind,
@@ -62,7 +64,8 @@ LlmMaskTable       *llm_constraint_cache_find  (LlmConstraintCache  *self,
                                                 LlmModel            *model,
                                                 LlmConstraintKind    kind,
                                                 const char          *text);
-/* Main thread. Has the ledger ask it for what no answer is held to at the moment; it outlives that. */
+/* Main thread. Registers the constraints that no answer uses as reclaimable with the ledger; it
+ * outlives that. */
 void                llm_constraint_cache_add_reclaimer (LlmConstraintCache *self);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmConstraintCache, llm_constraint_cache_unref)

@@ -41,8 +41,8 @@ gboolean       llm_constraint_can_end      (const LlmConstraint *self);
 
 /* Bytes of the shortest text that completes it; 0 behind a token that ends the answer. */
 guint          llm_constraint_get_min_bytes (const LlmConstraint *self);
-/* Clears in @bits the tokens behind which more than @max_bytes are wanted to complete the text.
- * Returns whether one is left; else @bits stay as they are. */
+/* Clears in @bits the tokens after which more than @max_bytes are needed to complete the text.
+ * Returns whether one remains; else @bits stay as they are. */
 gboolean       llm_constraint_limit_mask   (LlmConstraint       *self,
                                             guint64             *bits,
                                             guint                max_bytes);

@@ -354,9 +354,9 @@ add_way (guint32 *ways,
   ways[(*n_ways)++] = state;
 }
 
-/* The rule of a state behind which LLM_MAX_THREADS states and more, its own and those of rules that are
- * called, lie before the next byte: no text would get through them. LLM_DEAD where there is none, or
- * finding it takes too long: this is to tell early. */
+/* The rule of a state behind which LLM_MAX_THREADS states and more, its own and those of rules that
+ * are called, lie before the next byte: no text would get through them. LLM_DEAD where there is
+ * none, or finding it takes too long: this is to tell early. */
 static guint32
 find_wide_rule (const LlmGrammar *self)
 {

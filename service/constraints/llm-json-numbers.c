@@ -248,7 +248,8 @@ llm_json_multiples (const LlmDecimal *factor)
   return finish (nfa, start, end);
 }
 
-/* Whole numbers of @n_whole digits, and with @n_digits (0: no others) fractions of so many in all. */
+/* Whole numbers of @n_whole digits, and with @n_digits (0: no others) fractions of so many in
+ * all. */
 static LlmAutomaton *
 compile_writable (guint n_whole,
                   guint n_digits)

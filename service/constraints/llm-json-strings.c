@@ -27,8 +27,8 @@ make_character (void)
   return one;
 }
 
-/* The states within a character, once for each count; an end of a character is the start of the next
- * one. No subset construction, which a thousand characters would be too many for. */
+/* The states within a character, once for each count; an end of a character is the start of the
+ * next one. No subset construction, which a thousand characters would be too many for. */
 LlmAutomaton *
 llm_json_strings (guint min,
                   guint max)

@@ -101,8 +101,7 @@ lead_to (LlmMaskWalk  *walk,
   return TRUE;
 }
 
-/* The state that all plain characters lead to from @state, LLM_DEAD if there is none. Found
- * once. */
+/* The state that all plain characters lead to from @state, or LLM_DEAD. Found once. */
 static guint32
 get_common (LlmMaskWalk *walk,
             guint32      state)

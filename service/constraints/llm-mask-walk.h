@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * A walk through a trie of tokens, which finds those that a grammar allows. Made anew for each;
- * one thread, but for what is atomic.
+ * A walk through a trie of tokens, which finds those that a grammar allows. Made for one use; one
+ * thread, except what is atomic.
  */
 
 #pragma once

@@ -6,7 +6,7 @@
 
 /* A mask with fewer tokens than this part of the vocabulary is a list of them. */
 #define SPARSE_PART 48
-/* What is kept of one grammar; more is found anew each time. */
+/* Limit of the cached masks of one grammar; further ones are computed each time. */
 #define MAX_BYTES (64u << 20)
 /* Nodes of the vocabulary's trie that are walked ahead. */
 #define WARM_STEPS 10000000u

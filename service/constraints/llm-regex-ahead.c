@@ -2,9 +2,9 @@
 
 /*
  * Regular expressions that look ahead. They are compiled from their end: of each part the texts are
- * found that begin with it and go on as the rest does, once for where the text begins, where ^ holds,
- * and once for all other places. There a look ahead is an intersection of the rest with what it
- * looks for, so that the language stays regular (Miyazaki and Minamide, "Derivatives of Regular
+ * found that begin with it and go on as the rest does, once for where the text begins, where ^
+ * holds, and once for all other places. There a look ahead is an intersection of the rest with what
+ * it looks for, so that the language stays regular (Miyazaki and Minamide, "Derivatives of Regular
  * Expressions with Lookahead", 2019).
  */
 

@@ -59,7 +59,7 @@ take_names (GHashTable             *taken,
   return FALSE;
 }
 
-/* NULL when it can't be told whose it is: then nobody may see it. */
+/* NULL when the owner is unknown: then no caller may see it. */
 static LlmStoredContext *
 read_owner (sqlite3_stmt *row)
 {

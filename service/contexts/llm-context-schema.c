@@ -71,8 +71,8 @@ static const char checks[] =
   "CREATE INDEX contexts_copy ON contexts (id, uid, app, name, revision, created, used,"
   " max_tokens, slo, n_turns, owner_checksum, checksum);";
 
-/* What was chosen for a context, in a table of its own: few have anything there, and a damaged row costs
- * the choice and no more. */
+/* What was chosen for a context, in a table of its own: few have anything there, and a damaged row
+ * costs the choice and no more. */
 static const char traits[] =
   "CREATE TABLE traits (context TEXT PRIMARY KEY, traits INTEGER NOT NULL) WITHOUT ROWID;";
 

@@ -115,8 +115,8 @@ gboolean llm_store_set_quota      (sqlite3 *db, gpointer quota, GError **error);
 /* @id: a string. */
 gboolean llm_store_set_model      (sqlite3 *db, gpointer id, GError **error);
 
-/* --- llm-checksum.c: of rows, as columns beside them: SQLite notices a page that is no page, but not
- * a bit that flipped in a text. Any thread. --- */
+/* --- llm-checksum.c: of rows, as columns beside them: SQLite notices a page that is no page, but
+ * not a bit that flipped in a text. Any thread. --- */
 
 /* Of user and application: whose the context is. */
 gint64 llm_checksum_of_owner   (const LlmStoredContext *context);

@@ -26,8 +26,8 @@ guint          llm_context_get_tokens    (LlmContext *self);
  * "storage", or "text" (to be computed again). */
 const char    *llm_context_get_residency (LlmContext *self);
 
-/* Signal "closed" (const char *reason): "closed", "disconnected" or
- * "administrator"; the context is gone for everybody. */
+/* Signal "closed" (const char *reason): "closed", "disconnected" or "administrator"; the context is
+ * gone for all. */
 
 struct _LlmContext
 {

@@ -130,15 +130,15 @@ llm_conversation_copy (LlmConversation *self)
   return copy;
 }
 
-/* NULL when there is none. */
+/* NULL without one. */
 static LlmTurn *
 get_last (const LlmConversation *self)
 {
   return self->turns->len > 0 ? g_ptr_array_index (self->turns, self->turns->len - 1) : NULL;
 }
 
-/* Index behind the last turn with settled tokens; 0 when there is none, or when
- * one is for another model, as what follows it was produced behind it. */
+/* Index after the last turn with settled tokens; 0 without one, or when one is for another model,
+ * because later tokens were generated after it. */
 static guint
 find_settled_end (LlmConversation *self,
                   const char      *identity)

@@ -111,8 +111,9 @@ void              llm_conversation_drop_tokens  (LlmConversation *self,
 guint64           llm_conversation_get_bytes (LlmConversation *self);
 
 /* The settled tokens for the model @identity are appended to @tokens, and to @levels (nullable) the
- * percent of the model that computed each, or LLM_TURN_SPARSE and a sparsity; returns where they end and sets @first_message to the
- * first message they do not cover. Without valid ones: LLM_POINT_START and message 0. */
+ * percent of the model that computed each, or LLM_TURN_SPARSE and a sparsity; returns where they
+ * end and sets @first_message to the first message they do not cover. Without valid ones:
+ * LLM_POINT_START and message 0. */
 LlmPoint          llm_conversation_get_settled (LlmConversation *self,
                                                 const char      *identity,
                                                 GArray          *tokens,

@@ -32,7 +32,7 @@ add_value (GChecksum  *checksum,
   add_text (checksum, printed);
 }
 
-/* A dictionary has no order: a caller that builds it anew may send another one. */
+/* A dictionary has no order: a caller that builds it again may send another one. */
 static void
 add_extras (GChecksum *checksum,
             GVariant  *extras)
@@ -121,7 +121,7 @@ llm_request_id_find (LlmConversation      *conversation,
                        shown);
     }
 
-  /* What is stored may be damaged: an answer that is not there can't be given again. */
+  /* Stored data may be damaged: without the answer it can't be repeated. */
   if (kind == LLM_REQUEST_APPEND || llm_turn_get_answer (found) != NULL)
     *turn = found;
   return TRUE;

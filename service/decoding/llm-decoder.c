@@ -104,7 +104,7 @@ sample_constrained (PlainDecoder *self,
 
 /* --- reasoning --- */
 
-/* The next of those to come; -1 if there is none. */
+/* The next planned token; -1: none. */
 static gint32
 take_forced (PlainDecoder *self)
 {
@@ -123,7 +123,7 @@ close_reasoning (PlainDecoder *self)
   return take_forced (self);
 }
 
-/* Whether what the answer is held to would find no room if the reasoning went on. Where the answer
+/* Whether the constrained answer would not fit any more if the reasoning went on. Where the answer
  * may be empty, as where it may call tools, it may also be cut before it begins. */
 static gboolean
 needs_room (PlainDecoder *self)
@@ -149,8 +149,8 @@ think (PlainDecoder *self,
   return token;
 }
 
-/* The first token of an answer that is held to a form, where the model may think before: whether
- * it would is seen from what it chooses freely. Returns -1 if not. */
+/* The first token of a constrained answer, where the model may think before: its free choice shows
+ * whether it would. Returns -1 if not. */
 static gint32
 open_reasoning (PlainDecoder *self,
                 const float  *logits)

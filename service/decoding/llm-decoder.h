@@ -38,15 +38,15 @@ typedef struct
   void     (*draft)      (LlmDecoder          *self,
                           const LlmDraftCosts *costs);
   /* (nullable): while the step with its rows waits, which drafting has held up by @late_us so far:
-   * goes on with guesses for the step after it (C7), for one draft step. FALSE when there is nothing
-   * to do, or not enough time. */
+   * goes on with guesses for the step after it (C7), for one draft step. FALSE when there is
+   * nothing to do, or not enough time. */
   gboolean (*draft_ahead) (LlmDecoder  *self,
                           double        late_us);
   /* The rows of the next step, within the limits of @tree. */
   void     (*propose)    (LlmDecoder   *self,
                           LlmDraftTree *tree);
   /* The token that follows the row with these @logits (n_vocab floats); it is part of the answer
-   * now. -1 with @error set when there is none. */
+   * now. -1 with @error set when none is possible. */
   gint32   (*consume)    (LlmDecoder   *self,
                           const float  *logits,
                           GError      **error);
@@ -67,16 +67,16 @@ struct _LlmDecoder
 /* One row a step; its token is drawn by a sampler for @n_vocab tokens. */
 LlmDecoder *llm_decoder_new_plain (const LlmSamplerConfig *config,
                                    guint                   n_vocab);
-/* The same, held to @constraint (transfer full): its masks come before the sampler, whatever that
- * does. Towards the end of @max_tokens, the one that ends the answer included, it goes the shortest
- * way to a valid end, wherever the shortest text has fewer bytes than there are tokens. */
+/* The same with @constraint (transfer full): its masks are applied before the sampler. Towards the
+ * end of @max_tokens, the one that ends the answer included, it takes the shortest way to a valid
+ * end, if the shortest text has fewer bytes than tokens are left. */
 LlmDecoder *llm_decoder_new_constrained (const LlmSamplerConfig *config,
                                    guint                   n_vocab,
                                    LlmConstraint          *constraint,
                                    guint                   max_tokens);
-/* Of one of these two, before it begins: what it generates may begin with reasoning, which follows
- * the tokens and outlives the decoder. The decoder ends reasoning that is spent, and where the model
- * would end its answer within it; only what follows is held to the constraint. */
+/* Of one of these two, before it begins: its output may begin with reasoning, which follows the
+ * tokens and outlives the decoder. The decoder ends reasoning that has used up its limit, and where
+ * the model would end its answer within it; the constraint applies only to what follows. */
 void        llm_decoder_set_reasoning (LlmDecoder         *self,
                                        LlmReasoning       *reasoning);
 /* Does nothing with NULL. */

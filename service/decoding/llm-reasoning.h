@@ -2,9 +2,9 @@
 
 /*
  * The reasoning of a model before its answer: which tokens of what it generates are which, and what
- * must be generated for reasoning to end. Follows the tokens one by one. Text of the reasoning comes
- * out as whole UTF-8 characters, without its marks and the spaces around it. Owned by a request;
- * one thread at a time.
+ * must be generated for reasoning to end. Follows the tokens one by one. Text of the reasoning
+ * comes out as whole UTF-8 characters, without its marks and the spaces around it. Owned by a
+ * request; one thread at a time.
  */
 
 #pragma once
@@ -48,14 +48,13 @@ void          llm_reasoning_finish       (LlmReasoning       *self,
 
 /* Whether the reasoning must end here. */
 gboolean      llm_reasoning_is_spent     (const LlmReasoning *self);
-/* Appends the tokens that end it here: the mark that begins the answer, as far as it is not there
- * yet. */
+/* Appends the tokens that end it here: the rest of the mark that begins the answer. */
 void          llm_reasoning_add_closing  (const LlmReasoning *self,
                                           GArray             *tokens);
 /* How many these are at most. */
 guint         llm_reasoning_get_n_closing (const LlmReasoning *self);
-/* Appends the spaces that the template writes behind the mark, where the answer is held to a form
- * that has none, and the model wrote none. */
+/* Appends the spaces that the template writes after the mark, if the constraint of the answer
+ * allows none, and the model wrote none. */
 void          llm_reasoning_add_spaces   (const LlmReasoning *self,
                                           GArray             *tokens);
 /* Before any token: whether @token begins the mark before reasoning; @is_whole: (out): it is all of

@@ -2,7 +2,8 @@
 
 /*
  * Whether an answer goes round: the same run of tokens again and again, as small models write at
- * temperature 0 until their context is full. What a list or a table repeats is not enough. One thread.
+ * temperature 0 until their context is full. What a list or a table repeats is not enough. One
+ * thread.
  */
 
 #pragma once
@@ -16,7 +17,8 @@ G_BEGIN_DECLS
 
 typedef struct
 {
-  /* By length of the run: so many tokens, up to the last one, are each what was that far before it. */
+  /* By length of the run: so many tokens, up to the last one, are each what was that far before
+   * it. */
   guint n_same[LLM_REPEATS_MAX_RUN + 1];
 } LlmRepeats;
 

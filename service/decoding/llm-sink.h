@@ -73,8 +73,8 @@ gboolean llm_sink_accept_logprobs (LlmSink   *self,
 gboolean llm_sink_call   (LlmSink            *self,
                           const char         *call);
 
-/* How far a request is that has no text yet: what a full sink does not take is dropped. @progress is
- * an `a{sv}`; floating. */
+/* How far a request is that has no text yet: what a full sink does not take is dropped. @progress
+ * is an `a{sv}`; floating. */
 void     llm_sink_progress (LlmSink         *self,
                           GVariant           *progress);
 
@@ -84,7 +84,7 @@ void     llm_sink_finish (LlmSink            *self,
                           GVariant           *results,
                           const GError       *error);
 
-/* Whom to tell, instead of those before; (nullable): nobody. */
+/* Sets the listener, which replaces the one before; (nullable): no listener. */
 void     llm_sink_listen (LlmSink            *self,
                           LlmSinkFunc         on_drained,
                           LlmSinkFunc         on_closed,

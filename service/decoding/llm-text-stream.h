@@ -24,9 +24,9 @@ LlmTextStream *llm_text_stream_new        (LlmTokenizer       *tokenizer,
                                            gboolean            strip_leading_space);
 void           llm_text_stream_free       (LlmTextStream      *self);
 
-/* What begins with @marker is no text: it and all behind it is left out, and stops nothing.
- * @marker: the text of a token, or other text; a control token as in LlmTokenTrie. @is_at_start:
- * only where it is the first thing in the answer, spaces aside. Before the first token. */
+/* Text from @marker on is left out, and can't complete a stop string. @marker: the text of a token,
+ * or other text; a control token as in LlmTokenTrie. @is_at_start: only at the beginning of the
+ * answer, spaces aside. Called before the first token. */
 void           llm_text_stream_set_marker (LlmTextStream      *self,
                                            const char         *marker,
                                            gboolean            is_at_start);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* The engine and its parts; what the files of each tell the others is in the header of its folder.
- * Main thread. */
+/* The engine and its parts; interfaces between files are in the header of each folder. Main
+ * thread. */
 
 #pragma once
 
@@ -23,7 +23,7 @@
 
 G_BEGIN_DECLS
 
-/* Calls of one class: that ended with an answer, or were refused because others wait. */
+/* Calls of one class: ended with an answer, or refused for overload. */
 typedef struct
 {
   guint64 met;
@@ -31,7 +31,7 @@ typedef struct
   guint64 refused;
 } LlmSloCounters;
 
-/* What the system and the C library say of the process. */
+/* Process figures from the system and the C library. */
 typedef struct
 {
   gint64 read_us;               /* 0: never */
@@ -50,36 +50,35 @@ typedef struct
   guint64 output_tokens;
   LlmSloCounters slo[LLM_N_SLO_CLASSES];
   guint64 forecasts;            /* of the time to a first token that came */
-  double forecast_error_ms;     /* how wrong they were, in sum */
+  double forecast_error_ms;     /* sum of their errors */
   guint64 model_loads;
   guint64 model_unloads;
   guint64 draft_loads;
   guint64 trims;
   guint64 trimmed_bytes;
-  guint64 lowered_calls;        /* that a sub-model answered because memory is short */
+  guint64 lowered_calls;        /* answered by a sub-model because of memory pressure */
 } LlmEngineCounters;
 
-/* The database, and what of it is in memory. */
+/* The database, and its data in memory. */
 typedef struct
 {
   LlmDb *db;                    /* (nullable) before the start */
-  GError *db_error;             /* (nullable): why it is not known what is stored */
+  GError *db_error;             /* (nullable): why the stored data is unknown */
   gboolean is_loading_index;
   gboolean is_index_stale;      /* the database was lost while its index was read */
-  gboolean is_salvaged;         /* what could be read was copied, and not read since */
+  gboolean is_salvaged;         /* readable data was salvaged, and not loaded since */
   guint retry_timer;            /* source: tries the database again */
 
   GHashTable *contexts;         /* (element-type utf8 LlmContext) (owned) */
-  GPtrArray *making;            /* (element-type GTask) (unowned): make contexts that are not in
-                                 * there yet */
-  char *identity;               /* (nullable): of the model that was loaded last, which counts
-                                 * tokens */
+  GPtrArray *making;            /* (element-type GTask) (unowned): calls that make contexts, which
+                                 * are not in the table yet */
+  char *identity;               /* (nullable): of the last loaded model, which counts tokens */
   GQueue uncounted;             /* (element-type LlmContext) (owned): to be counted by it */
   gboolean is_counting;         /* one of them */
   guint64 last_session;
 } LlmEngineStore;
 
-/* What must be known before the first call: models and the index of contexts. */
+/* Needed before the first call: models and the index of contexts. */
 typedef struct
 {
   gboolean has_catalogue;
@@ -87,7 +86,7 @@ typedef struct
   GQueue waiting_start;         /* (element-type GTask) (owned) */
 } LlmEngineStart;
 
-/* Stands in for a model. */
+/* A script that answers instead of a model. */
 typedef struct
 {
   LlmModelInfo *mock;           /* (nullable) */
@@ -95,17 +94,17 @@ typedef struct
   guint phase_timer;            /* source */
 } LlmEngineScript;
 
-/* Models that there are. */
+/* Known models. */
 typedef struct
 {
   GPtrArray *found;             /* (element-type LlmModelInfo) (owned): by the last scan */
-  GPtrArray *models;            /* (element-type LlmModelInfo) (owned): these, and what is loaded as
+  GPtrArray *models;            /* (element-type LlmModelInfo) (owned): these; the loaded model as
                                  * it was when it was loaded */
   LlmFolderWatch *watch;        /* (nullable) (owned): of the folders */
   gboolean is_scanning;
-  gboolean shall_scan;          /* once more, after that */
-  GQueue waiting_scan;          /* (element-type GTask) (owned): for the one under way */
-  GQueue waiting_next_scan;     /* (element-type GTask) (owned): for one that begins later */
+  gboolean shall_scan;          /* scan once more after it */
+  GQueue waiting_scan;          /* (element-type GTask) (owned): wait for the scan under way */
+  GQueue waiting_next_scan;     /* (element-type GTask) (owned): wait for one that begins later */
 } LlmEngineCatalogue;
 
 /* The model in use. */
@@ -116,31 +115,32 @@ typedef struct
   const char *availability;
   GError *reason;               /* (nullable): of the availability */
   LlmModel *model;              /* (nullable): loaded */
-  LlmCompanion *companion;      /* (nullable) (owned): of the model that is loaded */
-  GError *levels_error;         /* (nullable): why the one that is there can't be used */
+  LlmCompanion *companion;      /* (nullable) (owned): of the loaded model */
+  GError *levels_error;         /* (nullable): why the companion file can't be used */
   LlmConstraintCache *constraints; /* (owned): compiled for it */
-  gboolean is_suspect;          /* its file changed under us: open it anew */
+  gboolean is_suspect;          /* its file changed while it was in use: open it again */
   gint64 idle_since_us;
 } LlmEngineUse;
 
-/* How it is loaded. */
+/* Loading of the model. */
 typedef struct
 {
   gboolean is_loading;
   GError *load_error;           /* (nullable): the last load's */
-  LlmRepackProgress load;       /* atomic: of the one under way */
-  guint64 told_load_bytes;      /* of it, told last */
-  guint load_timer;             /* source: tells it */
+  LlmRepackProgress load;       /* atomic: progress of the load under way */
+  guint64 told_load_bytes;      /* the last reported progress */
+  guint load_timer;             /* source: reports it */
   struct _LlmCrashMark *crash_mark; /* (nullable) (owned): from the start on */
   GQueue waiting_model;         /* (element-type GTask) (owned) */
 } LlmEngineLoading;
 
-/* What guesses for it. */
+/* The draft model. */
 typedef struct
 {
   LlmDraftModel *draft;         /* (nullable) */
-  char *draft_id;               /* (nullable): of the configured one, while it is there */
-  LlmModel *draft_target;       /* (nullable) (unowned): whose tokens the draft is known to have */
+  char *draft_id;               /* (nullable): of the configured one, if it exists */
+  LlmModel *draft_target;       /* (nullable) (unowned): the model whose vocabulary the draft is
+                                 * known to share */
   gboolean is_loading_draft;
   GError *draft_error;          /* (nullable): why the configured one can't be used */
   gboolean has_checked_drafts;
@@ -160,7 +160,7 @@ typedef struct
 typedef struct
 {
   GHashTable *apps;             /* (element-type utf8 LlmAppAccount) (owned) */
-  guint64 n_app_lookups;        /* so far: which of apps was asked for last */
+  guint64 n_app_lookups;        /* so far: orders applications by their last look-up */
   double default_quota[LLM_N_QUOTAS];
 } LlmEngineApps;
 
@@ -173,15 +173,15 @@ typedef struct
   LlmGovernor *governor;
   LlmMemoryFigures told;        /* as of the last memory-changed */
   gboolean is_trimming_again;
-  LlmMemoryLowered lowered;     /* whose new calls a sub-model answers */
-  gint64 widened_us;            /* when chunks of contexts were last told to get their bits back */
+  LlmMemoryLowered lowered;     /* new calls of these classes run on a sub-model */
+  gint64 widened_us;            /* when wide copies of chunks were last requested */
 } LlmEngineMemory;
 
 typedef struct
 {
   gboolean is_on_battery;
   gboolean saves;               /* the user wants to save power */
-  gboolean has_waited;          /* background calls, as long as they have to */
+  gboolean has_waited;          /* background requests, as long as they have to */
   LlmPace pace;
   guint64 suspends;             /* so far */
   guint timer;                  /* source */
@@ -222,14 +222,14 @@ void           llm_engine_return_stored         (GObject              *source,
 void           llm_engine_end_waiting           (GQueue               *queue,
                                                  LlmModel             *model,
                                                  const GError         *error);
-/* Models are known, and what is stored or why it is not. */
+/* Whether the models are known, and the stored state is read or can't be. */
 gboolean       llm_engine_has_started           (LlmEngine            *self);
-/* Says what has become of the model, if that is new. */
+/* Updates the availability of the model, and reports a change. */
 void           llm_engine_update_availability   (LlmEngine            *self);
-/* While a model is loaded: how far that is, is told. */
+/* Reports the progress while a model is loaded. */
 void           llm_engine_begin_load_progress   (LlmEngine            *self);
 void           llm_engine_end_load_progress     (LlmEngine            *self);
-/* (transfer full): where models are looked for, as in a search path. */
+/* (transfer full): the folders of models, as a search path. */
 char          *llm_engine_describe_folders      (LlmEngine            *self);
 /* (transfer full) */
 LlmContext    *llm_engine_new_context           (LlmEngine            *self,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* What all files of the façade ask of it: whether it has started, what is said about the model. */
+/* State that all parts of the engine use: whether it has started, and the availability of the
+ * model. */
 
 #define G_LOG_DOMAIN "llm-engine"
 
@@ -31,7 +32,7 @@ llm_engine_get_figures (LlmEngine *self)
 
 /* --- what is said about the model --- */
 
-/* @reason: (transfer full) (nullable): NULL when there is nothing to say */
+/* @reason: (transfer full) (nullable): NULL without a reason */
 static void
 set_availability (LlmEngine  *self,
                   const char *availability,
@@ -48,7 +49,7 @@ set_availability (LlmEngine  *self,
   g_signal_emit_by_name (self, "availability-changed");
 }
 
-/* (transfer full): as in a search path; “” with the settings of tests alone. */
+/* (transfer full): as in a search path; “” only with the settings of tests. */
 char *
 llm_engine_describe_folders (LlmEngine *self)
 {
@@ -115,7 +116,7 @@ llm_engine_end_waiting (GQueue       *queue,
   GQueue waiting = *queue;
   GTask *task;
 
-  /* Callbacks may wait again. */
+  /* Callbacks may add to the queue again. */
   g_queue_init (queue);
   while ((task = g_queue_pop_head (&waiting)) != NULL)
     {

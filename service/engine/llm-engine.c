@@ -75,7 +75,7 @@ llm_engine_stop (LlmEngine *self)
   llm_engine_models_stop (self);
   llm_engine_fail_waiting (self);
 
-  /* Requests end at the next step; commits under way go on to their end. */
+  /* Requests end at the next step; commits under way are completed. */
   while (self->calls.n_requests_running > 0 || self->store.is_counting)
     {
       g_queue_clear_full (&self->store.uncounted, g_object_unref);
@@ -87,7 +87,7 @@ llm_engine_stop (LlmEngine *self)
     llm_generation_abandon (g_ptr_array_index (generations, i));
   llm_engine_store_stop (self);
   llm_executor_stop (self->executor);
-  /* a load that is still under way looks at it once more */
+  /* a load that is still under way checks it once more */
   llm_crash_mark_ended (self->loading.crash_mark);
   while (g_main_context_iteration (NULL, FALSE))
     ;
@@ -207,7 +207,7 @@ llm_engine_new (LlmSettings *settings)
   llm_engine_reset_default_quota (self);
   chunks = llm_settings_get_chunks_folder (settings);
   executor.chunks_folder = chunks;
-  /* "off" is about contexts: weights that don't fit into memory are read all the same */
+  /* "off" applies to contexts: weights that don't fit into memory are still read with a queue */
   if (g_strcmp0 (settings->disk, "auto") != 0 && g_strcmp0 (settings->disk, "off") != 0)
     executor.disk = settings->disk;
   self->executor = llm_executor_new (self->main_box, self->ledger, &executor);
@@ -220,7 +220,7 @@ llm_engine_new (LlmSettings *settings)
 const char *const *
 llm_engine_get_features (LlmEngine *self)
 {
-  /* Optional abilities that the option `require` may name; each system adds its own. */
+  /* Optional features that the option `require` may name; each system adds its own. */
 #define FEATURES_OF_ALL \
   "continue", "grammar", "json-schema", "named-contexts", "pipe-streams", "regex", "request-id", \
     "sliding-window", "slo-shares", "sub-models", "thinking", "tools", NULL
@@ -257,7 +257,7 @@ collect_messages (LlmCallOptions *options,
   return g_variant_builder_end (&builder);
 }
 
-/* Whether the prompt is taken as it is; with a suffix it is the text before a gap. */
+/* Whether the prompt is raw; with a suffix it is the text before a gap. */
 static gboolean
 is_untemplated (LlmCallOptions *options)
 {
@@ -323,7 +323,7 @@ return_count (GTask   *task,
   llm_call_return_count (task, call);
 }
 
-/* Counts what would be asked, but for what opens an answer. */
+/* Counts the tokens of the prompt, without the markup that opens an answer. */
 void
 llm_engine_count_tokens_async (LlmEngine          *self,
                                LlmCaller          *caller,

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * The façade: models, contexts, answers, memory and statistics, for the bus and
- * for the in-process tool alike. Main thread; nothing here blocks: the result of what is
- * asynchronous is that of a GTask. Errors are of LLMSVC_ERROR.
+ * The façade: models, contexts, answers, memory and statistics, for the bus and for the in-process
+ * tool alike. Main thread; nothing here blocks: asynchronous results are those of a GTask. Errors
+ * are of LLMSVC_ERROR.
  */
 
 #pragma once
@@ -25,38 +25,37 @@ G_BEGIN_DECLS
 #define LLM_TYPE_ENGINE (llm_engine_get_type ())
 G_DECLARE_FINAL_TYPE (LlmEngine, llm_engine, LLM, ENGINE, GObject)
 
-/* Nothing is opened yet, neither models nor the contexts on disk. */
+/* Opens neither models nor stored contexts yet. */
 LlmEngine         *llm_engine_new              (LlmSettings *settings);
 
-/* Begins to look for models and to open what is stored; returns at once. What can't be opened is
- * tried again until it can; calls that need it fail with STORAGE meanwhile, with default quotas and
- * the model that is chosen without a choice all others are answered. */
+/* Begins to look for models and to open the database; returns at once. A database that can't be
+ * opened is tried again until it can. Meanwhile calls that need it fail with STORAGE; all others
+ * run with default quotas and the default model. */
 void               llm_engine_start            (LlmEngine   *self);
-/* Waits until models, stored contexts and quotas are known, or that what is stored can't be read;
- * fails when the engine is stopped before. */
+/* Waits until models, stored contexts and quotas are known, or the database can't be read; fails
+ * when the engine is stopped before. */
 void               llm_engine_await_start      (LlmEngine          *self,
                                                 GAsyncReadyCallback callback,
                                                 gpointer            data);
-/* The same for what needs what is stored: fails with STORAGE when it can't be read. */
+/* The same for calls that need the database: fails with STORAGE when it can't be read. */
 void               llm_engine_await_stored     (LlmEngine          *self,
                                                 GAsyncReadyCallback callback,
                                                 gpointer            data);
-/* The same, and the folders of models were read since. */
+/* The same, after a new scan of the model folders. */
 void               llm_engine_await_scan       (LlmEngine          *self,
                                                 GAsyncReadyCallback callback,
                                                 gpointer            data);
-/* Asks the thread that computes for a sign of life: how often before this it was asked in vain. */
+/* Sends a heartbeat to the executor's thread; returns how many before it are unanswered. */
 guint              llm_engine_probe            (LlmEngine   *self);
 
-/* Signal "script-exit" (): the script that the service answers from says that it
- * crashes now. */
+/* Signal "script-exit" (): the script that the service answers from says that it crashes now. */
 
-/* Cancels what runs and closes the database and storage; waits for running commits.
- * Blocks: for the end of the process. */
+/* Cancels all requests and closes the database and storage; waits for running commits. Blocks: for
+ * the end of the process. */
 void               llm_engine_stop             (LlmEngine   *self);
 
-/* @draft: guesses for answers of calls with `draft` = `auto`, from the next one on, instead of what
- * the configuration names; a call fails where it has not the tokens of the model that answers. */
+/* @draft: drafts for answers of calls with `draft` = `auto`, from the next one on, instead of the
+ * configured draft; a call fails if it does not share the vocabulary of the model that answers. */
 void               llm_engine_set_draft         (LlmEngine     *self,
                                                 LlmDraftModel *draft);
 
@@ -66,21 +65,21 @@ const char        *llm_engine_find_draft        (LlmEngine   *self,
 /* Whether the configuration names it as the draft of others. */
 gboolean           llm_engine_is_draft          (LlmEngine   *self,
                                                  const char  *id);
-/* (transfer full): why the draft of @info, if it has one, can't guess for it; "" where it can. */
+/* (transfer full): why the draft of @info, if it has one, can't be used; "" if it can. */
 char              *llm_engine_explain_draft     (LlmEngine   *self,
                                                  const LlmModelInfo *info);
-/* What came of guesses, of answers that have ended. */
+/* Acceptance of drafted tokens, of answers that have ended. */
 typedef struct
 {
   guint64 n_drafted;            /* that were verified */
-  guint64 n_accepted;           /* of them right */
-  guint64 n_passes;             /* steps of decode of these answers */
+  guint64 n_accepted;           /* of them accepted */
+  guint64 n_passes;             /* decode steps of these answers */
 } LlmDraftSums;
 /* For @model, or for all with NULL. */
 LlmDraftSums       llm_engine_sum_drafts        (LlmEngine   *self,
                                                  const char  *model);
 
-/* Optional abilities, for `Features`. NULL-terminated. */
+/* Optional features, for `Features`. NULL-terminated. */
 const char *const *llm_engine_get_features     (LlmEngine   *self);
 
 /* --- models ---
@@ -90,10 +89,10 @@ const char *const *llm_engine_get_features     (LlmEngine   *self);
 
 /* "ready", "loading", "no-model", "disabled" or "failed". */
 const char        *llm_engine_get_availability (LlmEngine   *self);
-/* Bytes of them that are ready, of @total_bytes, which is 0 while nothing is loaded. */
+/* Bytes loaded, of @total_bytes, which is 0 while no model is being loaded. */
 guint64            llm_engine_get_load_progress (LlmEngine  *self,
                                                 guint64     *total_bytes);
-/* (nullable): NULL when there is nothing to say. */
+/* (nullable): NULL without a reason. */
 const GError      *llm_engine_get_availability_reason (LlmEngine *self);
 /* (nullable): the model in use. */
 LlmModelInfo      *llm_engine_get_active_model (LlmEngine   *self);
@@ -101,7 +100,7 @@ LlmModelInfo      *llm_engine_get_active_model (LlmEngine   *self);
  * loaded. */
 GStrv              llm_engine_list_sub_models  (LlmEngine   *self,
                                                 const LlmModelInfo *info);
-/* Percent of the model that stays in memory, less than 100 while memory is short; 0 while it is not
+/* Percent of the model that stays in memory, less than 100 under memory pressure; 0 while it is not
  * loaded. */
 guint              llm_engine_get_held_sub_model (LlmEngine *self,
                                                 const LlmModelInfo *info);
@@ -120,13 +119,14 @@ void               llm_engine_prewarm_async    (LlmEngine          *self,
 
 /* --- power --- */
 
-/* What is done of calls that nobody waits for follows from these and the settings. @saves: the
- * user wants to save power. */
+/* How background requests run follows from these and the settings. @saves: the user wants to save
+ * power. */
 void               llm_engine_set_power        (LlmEngine   *self,
                                                 gboolean     is_on_battery,
                                                 gboolean     saves);
-/* The machine is about to sleep: calls stand still, and what was kept is written, as far as
- * that goes in two seconds; then it may sleep. After it, or instead, llm_engine_resume(). */
+/* The machine is about to sleep: requests are suspended, and unwritten data is written, as far as
+ * that takes no more than two seconds; then it may sleep. llm_engine_resume() ends this, also
+ * before it has finished. */
 void               llm_engine_suspend_async    (LlmEngine          *self,
                                                 GAsyncReadyCallback callback,
                                                 gpointer            data);
@@ -173,7 +173,7 @@ LlmContext        *llm_engine_lookup_context        (LlmEngine          *self,
 /* (element-type LlmContext) (transfer full): what llm_engine_lookup_context() finds, by name. */
 GPtrArray         *llm_engine_get_contexts          (LlmEngine          *self,
                                                      LlmCaller          *caller);
-/* The same for answers under way; one that ended lately is found, but not listed. */
+/* The same for answers under way; a recently ended one is found, but not listed. */
 LlmGeneration     *llm_engine_lookup_generation     (LlmEngine          *self,
                                                      LlmCaller          *caller,
                                                      const char         *id);
@@ -201,7 +201,7 @@ typedef struct
 
 void               llm_engine_get_memory            (LlmEngine          *self,
                                                      LlmMemoryFigures   *figures);
-/* Options: LLMSVC_CALL_SET_BUDGET, `bytes` among them. Gives back what is over the new budget. */
+/* Options: LLMSVC_CALL_SET_BUDGET, `bytes` among them. Reclaims memory over the new budget. */
 void               llm_engine_set_budget_async      (LlmEngine          *self,
                                                      LlmCallOptions     *options,
                                                      GAsyncReadyCallback callback,
@@ -216,8 +216,7 @@ void               llm_engine_trim_async            (LlmEngine          *self,
 
 /* --- administration --- */
 
-/* Adds to an `a{sv}`: numbers only, each key once. What the system has to look up for them is up
- * to 100 ms old. */
+/* Adds to an `a{sv}`: numbers only, each key once. Process figures are up to 100 ms old. */
 void               llm_engine_add_statistics        (LlmEngine          *self,
                                                      GVariantBuilder    *builder);
 /* (transfer full): `aa{sv}`, not floating: of @uid's applications, or of all
@@ -225,7 +224,7 @@ void               llm_engine_add_statistics        (LlmEngine          *self,
 GVariant          *llm_engine_list_apps             (LlmEngine          *self,
                                                      guint32             uid,
                                                      gboolean            all_users);
-/* What the bus has to hold @caller's application to. */
+/* The rate and size limits that the bus enforces for @caller's application. */
 void               llm_engine_get_limits            (LlmEngine          *self,
                                                      const LlmCaller    *caller,
                                                      LlmAppLimits       *limits);

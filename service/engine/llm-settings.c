@@ -12,7 +12,7 @@
 #include "kv/llm-kv.h"
 #include "sched/llm-scheduler.h"
 
-/* Percent: with fewer, too, all chunks have 2 bits. */
+/* Percent: from here down all chunks have 2 bits. */
 #define MIN_RATIO 10u
 
 typedef enum
@@ -389,7 +389,7 @@ add_usual_folders (LlmSettings *self,
   self->model_folders = g_strv_builder_end (folders);
 }
 
-/* The system's service fills the folder that everybody else only reads. */
+/* The system's service fills the folder that other users only read. */
 void
 llm_settings_set_cache (LlmSettings *self,
                         gboolean     is_system)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * What the administrator or user configured: the file llmsvc.conf, the
- * environment, the command line. Plain data, immutable after start.
+ * The configuration: the file llmsvc.conf, the environment, the command line. Plain data, immutable
+ * after start.
  */
 
 #pragma once
@@ -17,37 +17,37 @@ typedef struct
 {
   char *model_file;        /* (nullable): one model to use before all others */
   GStrv model_folders;     /* in order of preference */
-  gboolean takes_any_tokenizer; /* also models whose pre-tokenizer is not known */
-  GStrv drafts;            /* (nullable): models that guess for others: MODEL:DRAFT, or DRAFT for
-                            * all; by id */
+  gboolean takes_any_tokenizer; /* also models whose pre-tokenizer is unknown */
+  GStrv drafts;            /* (nullable): draft models: MODEL:DRAFT, or DRAFT for all; by id */
   char *state_folder;      /* (nullable): NULL keeps nothing on disk */
   char *cache_folder;      /* (nullable): for what can be made again; NULL keeps it in memory */
-  char *system_cache_folder; /* (nullable): the system's, which is looked into first */
+  char *system_cache_folder; /* (nullable): the system's, which is searched first */
   gboolean shares_cache;   /* all users may read cache_folder */
   guint64 cache_limit;     /* bytes, 0 for half of what the disk has free */
   gboolean is_exact;       /* compute with the file's own weights in floats: slow, for
                             * comparisons */
   guint n_threads;         /* 0: as many as the machine gives */
-  guint n_background_threads; /* for calls that nobody waits for; 0: half as many */
+  guint n_background_threads; /* for background requests; 0: half as many */
   guint background_niceness;
   char *scheduler;         /* "deadline" or "fifo" */
-  guint overload_factor;   /* a call that would begin so much later than it asked for is refused; 0:
-                            * none */
+  guint overload_factor;   /* a call whose first token would be later than its target by this factor
+                            * is refused; 0: none */
   char *kernels;           /* (nullable): a set of kernel functions; NULL for the best */
   guint64 budget;          /* bytes, 0 for none */
   guint64 max_message;     /* bytes of text in one call */
-  guint stall_timeout_s;   /* how long a full pipe may stay full */
+  guint stall_timeout_s;   /* how long a pipe may stay full */
   char *metrics;           /* (nullable): a socket's path, or "on" for the usual one; NULL for
                             * none */
   guint idle_unload_s;     /* 0: never */
-  gboolean reacts_to_pressure; /* gives memory back when the system is short of it */
-  guint64 reserve;         /* bytes to leave free under a limit, 0: a share of it */
-  guint short_wait_s;      /* how long a call may find no room because of that; 0: for ever */
-  char *root;              /* (nullable): stands for / when memory is looked at; for tests, no
+  gboolean reacts_to_pressure; /* reclaims memory under memory pressure */
+  guint64 reserve;         /* bytes to leave free under a limit, 0: a fraction of it */
+  guint short_wait_s;      /* how long a call may wait for memory under memory pressure; 0: for
+                            * ever */
+  char *root;              /* (nullable): replaces / when memory figures are read; for tests, no
                             * key */
-  guint pace_on_battery;   /* LlmPace of calls that nobody waits for */
+  guint pace_on_battery;   /* LlmPace of background requests */
   guint pace_on_power_saver; /* the same while the user saves power */
-  guint longest_wait_s;    /* with LLM_PACE_WAIT: then they are slow */
+  guint longest_wait_s;    /* with LLM_PACE_WAIT: then they run slowly */
   guint context_ratio;     /* percent: bytes of a context, of its bytes with 8 bits; 0: floats */
   guint chunk_tokens;      /* of a chunk: 16, 32, 48 or 64 */
   char *disk;              /* "auto", "uring", "threads", or "off": contexts are not written */
@@ -63,7 +63,7 @@ typedef struct
   guint max_named;         /* named contexts per user; 0: no limit, likewise below */
   guint max_apps;          /* applications per user */
   guint max_queue;         /* calls under way per user */
-  LlmScript *script;       /* (nullable): answers come from it, and not from a model */
+  LlmScript *script;       /* (nullable): answers instead of a model */
 } LlmSettings;
 
 /* Reads the configuration. @file: (nullable): that file only, which must exist;
@@ -74,7 +74,7 @@ LlmSettings *llm_settings_load (gboolean     is_system,
                                 const char  *file,
                                 GError     **error) G_GNUC_WARN_UNUSED_RESULT;
 LlmSettings *llm_settings_new  (void);
-/* Fills in the folders of the cache: $CACHE_DIRECTORY, or else the usual ones. */
+/* Fills in the cache folders: $CACHE_DIRECTORY, or else the usual ones. */
 void         llm_settings_set_cache (LlmSettings *self,
                                      gboolean     is_system);
 /* (nullable) (transfer full): where chunks are written; NULL for nowhere. */

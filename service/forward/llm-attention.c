@@ -231,7 +231,7 @@ get_split_query (const LlmAttentionPlan  *plan,
          + kv_head * plan->group + query % plan->group;
 }
 
-/* In the order of the runs, whoever was last. */
+/* Combines the partial results in the order of the runs, on the worker that finished last. */
 static void
 join_runs (const LlmAttentionPlan  *plan,
            const LlmAttentionBlock *block,

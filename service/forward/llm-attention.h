@@ -37,9 +37,9 @@ typedef struct
 
   const LlmRow *rows;
   const guint *order;          /* rows[order[i]] is the i-th of q and out */
-  const guint *n_groups;       /* (nullable) [n_rows]: how many KV heads the i-th has, from the first
-                                * on; NULL for all. What the others would give stays as it is in
-                                * out */
+  const guint *n_groups;       /* (nullable) [n_rows]: how many KV heads the i-th has, from the
+                                * first on; NULL for all. What the others would give stays as it is
+                                * in out */
   guint n_rows;                /* at most LLM_BATCH_MAX_ROWS */
   const guint *first_view;     /* of each sequence, and one past the last */
   const LlmKvView *views;      /* chunks of all sequences; those with neither K nor V lie
@@ -58,8 +58,8 @@ typedef struct
   gpointer scratch;            /* llm_attention_get_scratch() bytes, 64-byte aligned */
 } LlmAttention;
 
-/* Room behind the first @used bytes of @base (nullable: to measure only), in whole cache lines, which
- * workers must not share. */
+/* Room behind the first @used bytes of @base (nullable: to measure only), in whole cache lines,
+ * which workers must not share. */
 static inline gpointer
 llm_take (guint8 *base,
           gsize  *used,

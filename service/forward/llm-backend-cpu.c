@@ -28,8 +28,8 @@ prepare (LlmBackend       *self,
   return ((CpuBackend *) self)->kernels;
 }
 
-/* Products of the same rows go together: the rows are prepared once, and all workers have work until
- * the last product ends. */
+/* Products of the same rows go together: the rows are prepared once, and all workers have work
+ * until the last product ends. */
 static gboolean
 submit (LlmBackend   *self,
         LlmOp *const *ops,

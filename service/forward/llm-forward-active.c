@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * Sparse rows (A1): what is below the threshold does not enter the product. It is decided by the row's
- * own values and by nothing else, whether or not the weights that it would be multiplied with are in
- * memory, so a text does not depend on what is cached or on the rows beside it.
+ * Sparse rows (A1): what is below the threshold does not enter the product. It is decided by the
+ * row's own values and by nothing else, whether or not the weights that it would be multiplied with
+ * are in memory, so a text does not depend on what is cached or on the rows beside it.
  */
 
 #include "forward/llm-forward-private.h"

@@ -142,7 +142,7 @@ join_masses (LlmStep *self)
       self->scratch.received[i] += self->scratch.received[(gsize) worker * self->n_masses + i];
 }
 
-/* What all layers gave out, once: a step that is left before its end runs again. */
+/* Adds the attention scores of all layers, once: a step that is abandoned adds none. */
 void
 llm_step_add_densities (LlmStep *self)
 {

@@ -30,8 +30,8 @@ static const LlmOperator bias_ops[LLM_STAGE_MAX_VECTORS] = {
   LLM_OP_EXPERT_GATE_BIAS, LLM_OP_EXPERT_UP_BIAS, LLM_OP_EXPERT_DOWN_BIAS
 };
 
-/* The largest of @values that is not chosen yet, the first of equal ones. NaN is
- * never larger, and is chosen when nothing else is left. */
+/* The largest of @values that is not chosen yet, the first of equal ones. NaN is never larger, and
+ * is chosen when no other value remains. */
 static guint
 find_next (const LlmHparams      *h,
            const float           *values,
@@ -58,8 +58,8 @@ typedef struct
   const float *bias;     /* (nullable) */
 } ChoiceWork;
 
-/* What a row's experts are chosen by and what each counts are the same, or differ by the bias. @parts:
- * [n_experts], the latter. */
+/* What a row's experts are chosen by and what each counts are the same, or differ by the bias.
+ * @parts: [n_experts], the latter. */
 static void
 score (const LlmHparams *h,
        const float      *bias,
@@ -105,7 +105,8 @@ choose_by_score (const LlmHparams *h,
                       * h->expert_scale;
 }
 
-/* Whether shares are the softmax over the chosen, which is that over all with the others left out. */
+/* Whether shares are the softmax over the chosen, which is that over all with the others left
+ * out. */
 static gboolean
 has_plain_choice (const LlmHparams *h)
 {

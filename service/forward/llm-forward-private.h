@@ -87,8 +87,8 @@ LlmStatus llm_forward_run_angles (LlmStep            *self,
                                 const LlmStage       *stage,
                                 GError              **error);
 
-/* Turns what a layer rotates of @n heads: @values is the first of these, each @stride behind the one
- * before. Of a sorted row. */
+/* Turns what a layer rotates of @n heads: @values is the first of these, each @stride behind the
+ * one before. Of a sorted row. */
 void      llm_forward_rotate   (LlmStep              *self,
                                 guint                 row,
                                 guint                 n,
@@ -107,11 +107,12 @@ void      llm_step_place_masses (LlmStep             *self);
 /* At the end of the step: what its rows gave out, to their sequences. */
 void      llm_step_add_densities (LlmStep            *self);
 
-/* llm-forward-experts.c: chooses the experts of each row by scratch.routed and a bias; the stage adds what
- * they make of normed to x. */
+/* llm-forward-experts.c: chooses the experts of each row by scratch.routed and a bias; the stage
+ * adds what they make of normed to x. */
 void      llm_forward_choose_experts (LlmStep        *self,
                                 const float *const   *bias);
-/* Whether experts of self->hold's layer come one by one; where the choice is known, which they are. */
+/* Whether experts of self->hold's layer come one by one; where the choice is known, which they
+ * are. */
 gboolean  llm_forward_take_experts (LlmStep          *self,
                                 gboolean              is_early);
 LlmStatus llm_forward_run_experts (LlmStep           *self,
@@ -129,8 +130,8 @@ void      llm_forward_embed_layers (LlmStep          *self,
 /* layer_gate = its gate times the layer's of layer_inputs */
 void      llm_forward_gate_layer_input (LlmStep      *self,
                                 const float *const   *vectors);
-/* Norm, scale: x += the norm of normed, then x × scale; of several streams those behind the first get
- * it in the place of x */
+/* Norm, scale: x += the norm of normed, then x × scale; of several streams those behind the first
+ * get it in the place of x */
 void      llm_forward_end_layer (LlmStep             *self,
                                 const float *const   *vectors);
 
@@ -218,13 +219,13 @@ LlmStatus llm_step_hold        (LlmStep              *self,
                                 gboolean              is_early,
                                 GError              **error);
 /* Acquires a vector that its stage does not name, (nullable) data where the model lacks it; it is
- * given back with the others. At most LLM_STAGE_MAX_VECTORS, in the order of @place. */
+ * released with the others. At most LLM_STAGE_MAX_VECTORS, in the order of @place. */
 LlmStatus llm_step_hold_vector (LlmStep              *self,
                                 LlmOperator           op,
                                 guint                 place,
                                 GError              **error);
-/* The part @index of weights that hold several matrices of @n_out outputs; in panels these are whole
- * ones. */
+/* The part @index of weights that hold several matrices of @n_out outputs; in panels these are
+ * whole ones. */
 LlmWeightView llm_step_cut_view (const LlmWeightView *all,
                                 guint                 index,
                                 guint                 n_out);

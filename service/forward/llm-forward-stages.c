@@ -10,8 +10,8 @@
 
 #include "forward/llm-forward-private.h"
 
-/* Gives the stage's work the vectors that the model has; those that it lacks are NULL. Norms see the
- * full width, whatever the sub-model. */
+/* Gives the stage's work the vectors that the model has; those that it lacks are NULL. Norms see
+ * the full width, whatever the sub-model. */
 static LlmStatus
 run_rows (LlmStep         *self,
           const LlmStage  *stage,

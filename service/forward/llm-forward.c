@@ -183,7 +183,8 @@ llm_forward_count_rows (LlmForward *self,
   const LlmPlan *plan = self->step->plan;
   guint64 row = llm_footprint_get_row (plan->hparams);
   guint64 n_rows = CLAMP (room / row, 1, LLM_BATCH_MAX_ROWS);
-  /* what many rows share out of each matrix is kept for all of them; attention takes less than that */
+  /* what many rows share out of each matrix is kept for all of them; attention takes less than
+   * that */
   const guint64 workers = llm_worker_pool_get_n_threads (self->step->pool)
                           * (guint64) llm_matmul_get_scratch (self->step->kernels, plan->widest,
                                                               LLM_BATCH_MAX_ROWS);

@@ -34,8 +34,8 @@ void         llm_forward_set_pool    (LlmForward       *self,
                                       LlmWorkerPool    *pool);
 
 /* Whether attention adds to its sequences' densities (L3) from the next step on: every row that is
- * counted (a sample, see llm_row_is_sampled()) gives out 1, shared over its heads, its layers
- * and what it saw. A step that is left adds nothing. Off at first. */
+ * counted (a sample, see llm_row_is_sampled()) gives out 1, shared over its heads, its layers and
+ * the slots that it saw. A step that is abandoned adds nothing. Off at first. */
 void         llm_forward_set_density (LlmForward       *self,
                                       gboolean          collects);
 

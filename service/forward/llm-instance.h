@@ -18,7 +18,8 @@ typedef struct
   LlmLedger *ledger;        /* (unowned): counts all that the instance holds */
   gboolean is_exact;        /* the weights are those of the file, in floats */
   guint chunk_slots;        /* positions of a chunk */
-  double kv_ratio;          /* bytes of a context, of its bytes with 8 bits; 0: floats, as computed */
+  double kv_ratio;          /* bytes of a context, of its bytes with 8 bits; 0: floats, as
+                             * computed */
   guint n_forwards;         /* batches that may be under way at a time */
 } LlmInstanceConfig;
 

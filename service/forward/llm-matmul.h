@@ -48,7 +48,8 @@ typedef struct
 
 #define LLM_MATMUL_MAX_PRODUCTS 4
 
-/* Bytes that one worker needs for @n_rows rows and views of up to @n_in inputs: a multiple of 64. */
+/* Bytes that one worker needs for @n_rows rows and views of up to @n_in inputs: a multiple of
+ * 64. */
 gsize llm_matmul_get_scratch   (const LlkOps            *kernels,
                                 guint                    n_in,
                                 guint                    n_rows);

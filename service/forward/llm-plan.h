@@ -34,15 +34,15 @@ typedef enum
 struct _LlmStage
 {
   const char *name;
-  /* Called when all weights are held. PENDING with operations submitted leaves it to be called again
-   * when these are done, @hold->phase being its own; otherwise, to be called again from where it
-   * was. */
+  /* Called when all weights are held. PENDING with operations submitted leaves it to be called
+   * again when these are done, @hold->phase being its own; otherwise, to be called again from where
+   * it was. */
   LlmStatus (*run) (LlmStep *self, const LlmStage *stage, GError **error);
   LlmAcquireKind acquires;
   guint n_ops;
   LlmOperator ops[LLM_STAGE_MAX_OPS];
-  /* (nullable): whether a layer has it, or around the layers (@layer is 0) the model; by default one
-   * that has any of the operators. */
+  /* (nullable): whether a layer has it, or around the layers (@layer is 0) the model; by default
+   * one that has any of the operators. */
   gboolean (*is_needed) (const LlmHparams *hparams, guint layer);
   /* Buffers of the step, beside those below. */
   guint64 reads, writes;
@@ -72,8 +72,8 @@ typedef struct
 {
   const LlkOps *kernels;     /* of the CPU */
   LlmBackend *device;        /* (nullable) (unowned): computes what it can run at less cost */
-  gboolean is_split;         /* each product is a stage of its own, for drivers that run stages out of
-                              * order; products of the same rows cost less together */
+  gboolean is_split;         /* each product is a stage of its own, for drivers that run stages out
+                              * of order; products of the same rows cost less together */
   LlmLora *const *adapters;  /* (nullable) (unowned): for the model; LlmRow.adapter is the place of
                               * one, from 1 on */
   guint n_adapters;          /* at most LLM_PLAN_MAX_ADAPTERS less LLM_MAX_LEVELS */

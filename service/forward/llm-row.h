@@ -66,9 +66,9 @@ llm_row_is_sampled (guint slot)
 
 /* What K and V of a row without adapter were computed with, in a byte: the arithmetic; and the
  * levels of the model's table that the sub-model lacks, 0 for the whole model, or the place of a
- * sparsity among the thresholds': no row has both. Rows whose bytes differ are not each other's. The
- * arithmetic's id is part of the identity of what is on storage (llm-instance.c), and so are table
- * and thresholds. */
+ * sparsity among the thresholds': no row has both. Rows whose bytes differ are not each other's.
+ * The arithmetic's id is part of the identity of what is on storage (llm-instance.c), and so are
+ * table and thresholds. */
 #define LLM_ARITHMETIC 5
 #define LLM_ROW_SPARSE 128
 

@@ -261,8 +261,8 @@ give (LlmStep    *self,
   return is_taken;
 }
 
-/* The device failed at @ops: the CPU does them where that is the same; elsewhere that is an error, and
- * the next step runs without the device. */
+/* The device failed at @ops: the CPU does them where that is the same; elsewhere that is an error,
+ * and the next step runs without the device. */
 static gboolean
 take_over (LlmStep      *self,
            LlmOp       **ops,

@@ -287,7 +287,7 @@ llm_step_get_n_nodes (LlmStep *self)
   return self->n_logits > 0 ? self->plan->n_nodes : self->plan->first_exit;
 }
 
-/* What @node holds, or a free place; NULL where there is none. */
+/* The hold of @node, or a free place; NULL without one. */
 static LlmHold *
 find_hold (LlmStep           *self,
            const LlmPlanNode *node)

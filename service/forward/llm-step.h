@@ -91,7 +91,8 @@ typedef struct
 typedef struct
 {
   const LlmPlanNode *node;    /* (nullable): NULL while free */
-  LlmWeightView *views;       /* (owned) [LLM_STAGE_MAX_OPS × n_levels]: by operator, then segment */
+  LlmWeightView *views;       /* (owned) [LLM_STAGE_MAX_OPS × n_levels]: by operator, then
+                               * segment */
   guint n_segments;           /* of each operator */
   guint n_views;              /* acquired so far */
   LlmWeightView vectors[LLM_STAGE_MAX_VECTORS];  /* that the stage acquires itself */
@@ -132,8 +133,8 @@ struct _LlmStep
   guint n_done_rows;                     /* valid entries of logits_of */
   guint n_logits;
   guint8 levels[LLM_BATCH_MAX_ROWS];     /* by sorted row: not rising */
-  guint n_groups[LLM_BATCH_MAX_ROWS];    /* by sorted row: KV heads, with their queries, in the layer
-                                          * of the last stage that ran */
+  guint n_groups[LLM_BATCH_MAX_ROWS];    /* by sorted row: KV heads, with their queries, in the
+                                          * layer of the last stage that ran */
   guint groups_layer;
   gboolean has_sparse_rows;
   guint level_rows[LLM_MAX_LEVELS];      /* rows that include each segment */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * Models by path, also those in several files, as llama-gguf-split writes them: NAME-00001-of-00003.gguf and so on. The
- * first has the keys, each has tensors of its own. They are read one by one, and then mapped as one
- * file.
+ * Models by path, also those in several files, as llama-gguf-split writes them:
+ * NAME-00001-of-00003.gguf and so on. The first has the keys, each has tensors of its own. They are
+ * read one by one, and then mapped as one file.
  */
 
 #include "gguf/llm-gguf.h"

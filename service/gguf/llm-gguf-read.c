@@ -61,7 +61,7 @@ fail_reading (Reader     *reader,
   return llm_gguf_fail_of (reader->gguf, &reader->error, cause);
 }
 
-/* Passes over @n_bytes; NULL when they are not there. */
+/* Skips @n_bytes; NULL when the file ends before. */
 static const guint8 *
 take (Reader     *reader,
       guint64     n_bytes)

@@ -86,7 +86,7 @@ gboolean             llm_gguf_read        (LlmGguf     *self,
  * disk. */
 guint64              llm_gguf_get_weights_hash (LlmGguf *self);
 
-/* (nullable): NULL when there is none. */
+/* (nullable): NULL when the file has no such key. */
 const LlmGgufKey    *llm_gguf_find_key    (LlmGguf     *self,
                                            const char  *key);
 static inline gboolean

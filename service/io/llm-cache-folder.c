@@ -14,7 +14,7 @@
 #include "common/llmsvc-error.h"
 
 #define PART_PREFIX ".part-"
-/* A file under way is locked by who writes it; a younger one may not be yet. */
+/* The writer locks an unfinished file; a file younger than this may not be locked yet. */
 #define PART_AGE_S 60
 
 typedef struct
@@ -65,8 +65,8 @@ llm_cache_folder_make (const char  *folder,
 {
   if (g_mkdir_with_parents (folder, is_shared ? 0755 : 0700) < 0)
     return fail (error, folder, errno);
-  /* The mask of a service takes away what others need; a folder of somebody else
-   * stays as it is. */
+  /* The mask of a service removes the rights that others need; a folder of another user stays as it
+   * is. */
   if (is_shared)
     (void) !chmod (folder, 0755);
   return TRUE;
@@ -84,7 +84,7 @@ compare_used (gconstpointer a,
   return (x->used.tv_nsec > y->used.tv_nsec) - (x->used.tv_nsec < y->used.tv_nsec);
 }
 
-/* What a process that was killed left. */
+/* Removes unfinished files of processes that were killed. */
 static void
 remove_stale_part (const char        *path,
                    const struct stat *status)
@@ -101,8 +101,8 @@ remove_stale_part (const char        *path,
   close (fd);
 }
 
-/* (element-type Entry) (transfer full): the finished files, least recently used
- * first; removes what is left of unfinished ones. */
+/* (element-type Entry) (transfer full): the finished files, least recently used first; removes
+ * leftover unfinished ones. */
 static GPtrArray *
 list_entries (const char *folder)
 {
@@ -171,7 +171,7 @@ llm_cache_folder_make_room (const char  *folder,
                    bytes);
 }
 
-/* Writing past the limit of a process brings a signal that ends it. */
+/* Writing past the file size limit of a process would raise a signal that ends it. */
 static gboolean
 is_within_limit (guint64 bytes)
 {

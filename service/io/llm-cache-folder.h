@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * A folder of large files that can be made again at any time: room is made for new
- * ones by removing those that were used least recently, a file appears under its
- * name when it is whole, and whoever likes may remove any of them. Several
- * processes may use one folder. Any thread.
+ * A folder of large files that can be made again at any time: the least recently used are removed
+ * for new ones, a file appears under its name when it is whole, and any of them may be removed from
+ * outside. Several processes may use one folder. Any thread.
  */
 
 #pragma once
 
 #include <gio/gio.h>
 
-/* What the names of finished files end with; files of other names are left alone. */
+/* Suffix of finished files; files with other names are left alone. */
 #define LLM_CACHE_SUFFIX ".prepared"
 
 /* Makes the folder and those above it, for this user alone, or with @is_shared for
@@ -43,11 +42,11 @@ gboolean llm_cache_folder_write  (int           fd,
                                   gsize         size,
                                   guint64       offset);
 
-/* Fails with STORAGE: what could not be written, and where there is no room if that is why. Returns
- * FALSE. */
+/* Fails with STORAGE: what could not be written, and where space is missing if that is the cause.
+ * Returns FALSE. */
 gboolean llm_cache_folder_fail_write (const char  *path,
                                       int          saved_errno,
                                       GError     **error);
 
-/* Notes that the open file was used now. Does nothing on files of others. */
+/* Marks the open file as used now. Does nothing on files of other users. */
 void     llm_cache_folder_touch  (int         fd);

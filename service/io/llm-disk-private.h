@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * What moves bytes for the queue: io_uring, and threads. The queue's thread calls all of it.
+ * The two implementations of the queue's transfers: io_uring, and threads. The queue's thread calls
+ * all of it.
  */
 
 #pragma once
 
 #include "io/llm-disk.h"
 
-/* A request, from llm_disk_read() or llm_disk_write() until its answer. With parts, offset and length
- * are of those that are left. */
+/* A request, from llm_disk_read() or llm_disk_write() until its answer. With parts, offset and
+ * length are of the remaining ones. */
 typedef struct
 {
   LlmDiskClass io_class;
@@ -21,7 +22,7 @@ typedef struct
   guint n_parts;
   guint first_part;      /* that is not read */
   gsize n_placed;        /* bytes that were read to parts */
-  gboolean is_in_blocks; /* all parts are whole blocks: there is no need ever to copy */
+  gboolean is_in_blocks; /* all parts are whole blocks: a copy is never needed */
   gboolean is_copied;    /* whole blocks are read to a buffer, and copied to the parts */
   gsize skipped;         /* bytes of the blocks before the parts */
   LlmDiskFill fill;      /* (nullable) */
@@ -29,7 +30,7 @@ typedef struct
   LlmDiskDone done;
   gpointer data;
 
-  int buffer;            /* index of its buffer; -1 until it is begun */
+  int buffer;            /* index of its buffer; -1 until it has begun */
   guint8 *memory;        /* (unowned): the buffer */
   gsize n_done;          /* bytes that earlier transfers moved */
   guint n_retries;
@@ -46,27 +47,28 @@ llm_disk_op_has_parts (const LlmDiskOp *op)
 typedef struct _LlmDiskUring LlmDiskUring;
 typedef struct _LlmDiskThreads LlmDiskThreads;
 
-/* @event_fd: an eventfd to signal when something has finished, which the caller keeps. NULL with
- * @reason (static) where the system does not have it. */
+/* @event_fd: an eventfd to signal when a transfer has finished, which the caller keeps. NULL with
+ * @reason (static) if the system lacks io_uring. */
 LlmDiskUring *llm_disk_uring_new         (int           event_fd,
                                           guint         n_ops,
                                           const char  **reason);
-/* Nothing is under way, here and for threads. */
+/* No transfer may be under way, here and for threads. */
 void          llm_disk_uring_free        (LlmDiskUring *self);
-/* Buffers of LLM_DISK_MAX_BYTES in one row come, or (NULL) go; nothing is under way. */
+/* Registers buffers of LLM_DISK_MAX_BYTES in one row, or (NULL) unregisters them; no transfer is
+ * under way. */
 void          llm_disk_uring_set_buffers (LlmDiskUring *self,
                                           guint8       *memory,
                                           guint         n);
-/* Begins to transfer the bytes of @op behind @n_done. */
+/* Begins to transfer the bytes of @op after @n_done. */
 void          llm_disk_uring_submit      (LlmDiskUring *self,
                                           LlmDiskOp    *op);
-/* The row of submits has ended: the kernel gets them now. */
+/* Sends the submitted transfers to the kernel. */
 void          llm_disk_uring_flush       (LlmDiskUring *self);
 /* Appends the transfers that have finished to @finished. Never waits. */
 void          llm_disk_uring_reap        (LlmDiskUring *self,
                                           GQueue       *finished);
 
-/* The same; they do an op's work, too. */
+/* The same with threads; they do an op's work, too. */
 LlmDiskThreads *llm_disk_threads_new     (int             event_fd);
 void          llm_disk_threads_free      (LlmDiskThreads *self);
 void          llm_disk_threads_submit    (LlmDiskThreads *self,

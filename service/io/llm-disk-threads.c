@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Two threads that block in pread() and pwrite(), where there is no io_uring, and in what is no
- * transfer. More of them would gain little: with requests of this size one keeps most disks
- * busy. The queues are here since the thread sanitizer sees no locks within GLib's own. */
+/* Two threads that block in pread() and pwrite(), where io_uring is missing, and in other blocking
+ * work. More of them would gain little: with requests of this size one keeps most disks busy. The
+ * queues are our own because the thread sanitizer sees no locks within GLib's. */
 
 #define G_LOG_DOMAIN "llm-io"
 

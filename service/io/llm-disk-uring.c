@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Transfers through io_uring, into buffers that the kernel knows where it may lock that much memory
- * (RLIMIT_MEMLOCK), so that it need not find and pin their pages for each. */
+/* Transfers through io_uring, into buffers that are registered with the kernel if it may lock that
+ * much memory (RLIMIT_MEMLOCK), so that it need not find and pin their pages for each transfer. */
 
 #include "io/llm-disk-private.h"
 
@@ -52,7 +52,7 @@ llm_disk_uring_submit (LlmDiskUring *self,
   guint8 *memory = op->memory != NULL ? op->memory + op->n_done : NULL;
   struct io_uring_sqe *entry = io_uring_get_sqe (&self->ring);
 
-  /* The ring has room for all that may be under way. */
+  /* The ring is large enough for all ops that may be under way. */
   g_assert (entry != NULL);
   if (llm_disk_op_has_parts (op))
     io_uring_prep_readv (entry, op->fd, op->parts + op->first_part, op->n_parts - op->first_part,
@@ -78,7 +78,7 @@ llm_disk_uring_flush (LlmDiskUring *self)
 
       if (n == -EINTR)
         continue;
-      /* The kernel lacks memory for the moment: the next poll tries again. */
+      /* The kernel is short of memory: the next poll tries again. */
       if (n <= 0)
         return;
       self->n_unsent -= MIN ((guint) n, self->n_unsent);

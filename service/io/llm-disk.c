@@ -14,25 +14,26 @@
 
 #include "common/llmsvc-error.h"
 
-/* Twice what the best class may have under way, so that the disk has work while answers are
- * taken from the buffers; 4 MiB, half of what a process may lock by default. */
+/* Twice the depth of the best class, so that the disk has work while answers are taken from the
+ * buffers; 4 MiB, half of what a process may lock by default. */
 #define N_BUFFERS 16
 #define MEMORY_BYTES ((gsize) N_BUFFERS * LLM_DISK_MAX_BYTES)
 #define MAX_RETRIES 16
 
-/* Under way at once: restores gain nothing from more on disks that we know, and one that begins
- * waits for what writes ahead. Weights have enough for the disk to have work while a stage
- * computes, when no caller asks for more. */
+/* Requests under way at once. Restores gain nothing from more on the disks that we know, and a new
+ * restore waits for write-ahead requests. Weights have enough for the disk to have work while a
+ * stage computes. */
 static const guint depths[LLM_N_DISK_CLASSES] = { 8, 32, 2 };
-/* Of a class, so that another finds a buffer. */
+/* Buffers of one class, so that another finds one. */
 #define MAX_BUFFERED 8
-/* More than that. */
+/* More than all depths together. */
 #define RING_OPS 64
 
 struct _LlmDisk
 {
   LlmDiskUring *uring;                    /* (nullable) (owned) */
-  LlmDiskThreads *threads;                /* (nullable) (owned): once there is something for them */
+  LlmDiskThreads *threads;                /* (nullable) (owned): made with the first work for
+                                           * them */
   int event_fd;                           /* signalled by both */
   guint8 *memory;                         /* (nullable) (owned): the buffers */
   guint32 used_buffers;                   /* a bit each */
@@ -209,7 +210,7 @@ begin_waiting (LlmDisk *self)
 
 /* --- parts --- */
 
-/* @n bytes of those that are left were read. */
+/* @n bytes of the remaining ones were read. */
 static void
 advance_parts (LlmDiskOp *op,
                gsize      n)
@@ -236,7 +237,7 @@ round_up (gsize n)
   return (n + LLM_DISK_BLOCK - 1) / LLM_DISK_BLOCK * LLM_DISK_BLOCK;
 }
 
-/* The device wants whole blocks: what is left is asked for again, through a buffer. */
+/* The device requires whole blocks: the rest is read again, through a buffer. */
 static void
 copy_parts_instead (LlmDisk   *self,
                     LlmDiskOp *op)
@@ -257,7 +258,7 @@ copy_parts (LlmDisk   *self,
 
   for (guint i = op->first_part; i < op->n_parts; i++)
     length += op->parts[i].iov_len;
-  /* of the blocks, those that are in front of the parts or behind them */
+  /* bytes of the blocks before the parts or after them */
   at = op->skipped;
   left = op->result > (gssize) at ? MIN ((gsize) op->result - at, length) : 0;
   self->copied_bytes += left;
@@ -312,7 +313,7 @@ needs_more (LlmDiskOp *op)
   rest = op->n_done % LLM_DISK_BLOCK;
   if (op->n_done >= op->length || (rest != 0 && !op->is_write))
     return FALSE;
-  /* A write goes on at a whole block. */
+  /* A write continues at a whole block. */
   op->n_done -= rest;
   if (op->n_retries++ < MAX_RETRIES)
     return TRUE;
@@ -342,7 +343,7 @@ take_finished (LlmDisk *self)
       }
 }
 
-/* Those that are there now: a callback that asks again must not keep us here. */
+/* Answers those that have finished by now: a callback that submits again must not keep us here. */
 static guint
 answer_finished (LlmDisk *self)
 {
@@ -460,7 +461,7 @@ llm_disk_open (LlmDisk    *self,
   const mode_t mode = S_IRUSR | S_IWUSR;
   int fd = openat (folder_fd, name, flags | O_CLOEXEC | O_DIRECT, mode);
 
-  /* O_EXCL would now find what the first try left. */
+  /* O_EXCL would now find the file of the first try. */
   if (fd < 0 && errno == EINVAL)
     fd = openat (folder_fd, name, (flags & ~O_EXCL) | O_CLOEXEC, mode);
   return fd < 0 ? -errno : fd;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * A queue of reads and writes of files that never blocks its owner: io_uring with
- * registered buffers where the system has it, threads with pread and pwrite
- * otherwise. Data passes through the queue's own aligned buffers, so that files
- * opened with O_DIRECT need nothing of the caller, or goes right to where the caller wants it.
- * Requests of a better class go first; those that write ahead of time are capped.
+ * A queue of reads and writes of files that never blocks its owner: io_uring with registered
+ * buffers where the system has it, threads with pread and pwrite otherwise. Data passes through the
+ * queue's own aligned buffers, so that files opened with O_DIRECT need no alignment by the caller,
+ * or goes right into the caller's memory. Requests of a better class go first; the number of
+ * write-ahead requests is limited.
  *
- * One thread owns a queue: it asks, and it gets the answers, in llm_disk_poll().
+ * One thread owns a queue: it submits requests, and gets the answers in llm_disk_poll().
  */
 
 #pragma once
@@ -17,14 +17,14 @@
 
 /* Offsets, lengths and buffers are multiples of it. */
 #define LLM_DISK_BLOCK 4096
-/* Bytes of one request at most, in whole blocks. */
+/* Limit of bytes of a request, in whole blocks. */
 #define LLM_DISK_MAX_BYTES (256 * 1024)
-/* Bytes of one request of llm_disk_read_into() at most. */
+/* Limit of bytes of a request of llm_disk_read_into(). */
 #define LLM_DISK_MAX_INTO ((gsize) 1024 * 1024)
-/* What offset, addresses and lengths of llm_disk_read_parts() should be multiples of: most devices
- * can bring such parts to where they belong. */
+/* Offset, addresses and lengths of llm_disk_read_parts() should be multiples of this: most devices
+ * can read such parts without a copy. */
 #define LLM_DISK_SECTOR 512
-/* Parts of one request at most. */
+/* Limit of parts of a request. */
 #define LLM_DISK_MAX_PARTS 256
 
 typedef enum
@@ -42,19 +42,19 @@ typedef struct _LlmDisk LlmDisk;
 typedef void (*LlmDiskDone) (gssize        n,
                              const guint8 *buffer,
                              gpointer      data);
-/* Fills in what a write writes, when its turn has come. */
+/* Fills in the data of a write when its turn has come. */
 typedef void (*LlmDiskFill) (guint8  *buffer,
                              gsize    length,
                              gpointer data);
 
-/* What blocks and is no transfer, as opening files does: its result is what @done gets as @n. On a
- * thread of the queue's, which shares with the owner's what @data points to only until @done. */
+/* Blocking work that is no transfer, such as opening files: @done gets its result as @n. It runs on
+ * a thread of the queue's, which may use @data's object until @done. */
 typedef gssize (*LlmDiskWork) (gpointer data);
 
 /* "uring", "threads", or NULL for the first that works. Fails with UNSUPPORTED. */
 LlmDisk    *llm_disk_new       (const char   *backend,
                                 GError      **error) G_GNUC_WARN_UNUSED_RESULT;
-/* Waits for what is under way; what is not yet begun ends with -ECANCELED. */
+/* Waits for requests under way; those that have not begun end with -ECANCELED. */
 void        llm_disk_free      (LlmDisk      *self);
 
 /* Opens a file past the page cache where the file system allows it. -errno on failure. @flags: of
@@ -64,9 +64,9 @@ int         llm_disk_open      (LlmDisk      *self,
                                 const char   *name,
                                 int           flags);
 
-/* @done is called once, by llm_disk_poll() or llm_disk_free(). A request of no bytes (@fd is not
- * looked at) is answered by the next llm_disk_poll(). What a request asks for that is begun is
- * done to its end: @fd stays open until @done. */
+/* @done is called once, by llm_disk_poll() or llm_disk_free(). A request of no bytes (@fd is
+ * ignored) is answered by the next llm_disk_poll(). A request that has begun is completed: @fd must
+ * stay open until @done. */
 void        llm_disk_read      (LlmDisk      *self,
                                 LlmDiskClass  io_class,
                                 int           fd,
@@ -74,10 +74,10 @@ void        llm_disk_read      (LlmDisk      *self,
                                 gsize         length,
                                 LlmDiskDone   done,
                                 gpointer      data);
-/* Reads what lies one after the other from @offset on to the @n @parts (copied), which are to stay
- * until @done, where @buffer is NULL. Where device or file system can't (O_DIRECT with larger
- * sectors, or parts that are no multiples of LLM_DISK_SECTOR), it passes through a buffer. The blocks
- * that it is in have at most LLM_DISK_MAX_BYTES. */
+/* Reads consecutive bytes from @offset on into the @n @parts (copied), which must stay until @done,
+ * where @buffer is NULL. If the device or file system can't do that (O_DIRECT with larger sectors,
+ * or parts that are no multiples of LLM_DISK_SECTOR), the data passes through a buffer. Its blocks
+ * have at most LLM_DISK_MAX_BYTES. */
 void        llm_disk_read_parts (LlmDisk     *self,
                                 LlmDiskClass  io_class,
                                 int           fd,
@@ -86,9 +86,9 @@ void        llm_disk_read_parts (LlmDisk     *self,
                                 guint         n,
                                 LlmDiskDone   done,
                                 gpointer      data);
-/* Reads a run of a file to @memory, which is to stay until @done, where @buffer is NULL. @offset,
- * @length (at most LLM_DISK_MAX_INTO) and @memory are multiples of LLM_DISK_BLOCK; nothing passes
- * through a buffer. For large amounts that come one after the other (C4: weights that stream). */
+/* Reads a run of a file into @memory, which must stay until @done, where @buffer is NULL. @offset,
+ * @length (at most LLM_DISK_MAX_INTO) and @memory are multiples of LLM_DISK_BLOCK; no buffer is
+ * used. For large sequential reads (C4: weights that stream). */
 void        llm_disk_read_into (LlmDisk      *self,
                                 LlmDiskClass  io_class,
                                 int           fd,
@@ -120,15 +120,15 @@ void        llm_disk_run       (LlmDisk      *self,
 void        llm_disk_cancel    (LlmDisk      *self,
                                 gconstpointer data);
 
-/* Answers what has finished; waits up to @timeout_us for something to, unless nothing was asked.
- * Returns how many answers were given. Not from inside a LlmDiskDone. */
+/* Answers finished requests; waits up to @timeout_us for one, unless none is pending. Returns the
+ * number of answers. Not from inside a LlmDiskDone. */
 guint       llm_disk_poll      (LlmDisk      *self,
                                 gint64        timeout_us);
 /* Requests that are not answered. */
 guint       llm_disk_get_n_pending (LlmDisk  *self,
                                 LlmDiskClass  io_class);
-/* Gives the queue's own buffers back to the system, if nothing is under way; the next request
- * takes new ones. For an owner that goes to sleep. */
+/* Releases the queue's own buffers, if no request is under way; the next request takes new ones.
+ * For an owner that goes to sleep. */
 void        llm_disk_trim      (LlmDisk      *self);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmDisk, llm_disk_free)

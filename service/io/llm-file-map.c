@@ -19,8 +19,8 @@
 #define PAGEMAP_PAGES ((gsize) 512)
 #define TAIL_BYTES ((guint64) 2 << 20)
 #define POPULATE_BYTES ((guint64) 16 << 20)
-/* Of one call the kernel reads no more ahead than the device takes at once or its own read-ahead,
- * of which this is the default. */
+/* Limit of a call's length: the kernel reads no more ahead in one call than the device takes at
+ * once or its own read-ahead, of which this is the default. */
 #define PREFETCH_BYTES ((guint64) 128 << 10)
 
 #ifndef MADV_PAGEOUT
@@ -47,7 +47,7 @@ struct _LlmFileMap
   Part *parts;        /* (owned) [n_parts]: files; none for bytes */
   guint n_parts;
   gboolean is_huge;   /* mapped for huge pages */
-  gboolean is_told;   /* the kernel tells us what the page cache has of it */
+  gboolean is_told;   /* the kernel reports its pages in the page cache */
   LlmMapGuard *guard; /* (nullable), NULL for bytes */
   GBytes *bytes;      /* (nullable) */
   guint8 *copy;       /* (nullable) (owned): of bytes that were not aligned */
@@ -55,7 +55,7 @@ struct _LlmFileMap
 
 static gsize page_size;
 
-/* Before the first file is mapped. */
+/* Called before the first file is mapped. */
 static void
 begin_first (void)
 {
@@ -131,7 +131,7 @@ llm_file_identity_equal (const LlmFileIdentity *a,
          a->changed_s == b->changed_s && a->changed_ns == b->changed_ns;
 }
 
-/* What of the range is in the file, from the page on where it begins. FALSE for nothing, and for
+/* The part of the range that is in the file, from its page on. FALSE for an empty one, and for
  * bytes. */
 static gboolean
 find_pages (LlmFileMap *self,
@@ -148,8 +148,8 @@ find_pages (LlmFileMap *self,
   return TRUE;
 }
 
-/* The file at an address that is a multiple of a huge page: a larger piece of
- * addresses is taken first, and what is left over on both sides reclaimed. */
+/* Maps the file at an address that is a multiple of a huge page: reserves more addresses first, and
+ * unmaps the rest on both sides. */
 static void *
 map_aligned (int    fd,
              size_t size)
@@ -181,7 +181,7 @@ map_aligned (int    fd,
   return data;
 }
 
-/* What mincore() asks for: to own the file, or to be allowed to write it. */
+/* The condition of mincore(): to own the file, or to be allowed to write it. */
 static gboolean
 is_told_of_cache (int    fd,
                   guint32 uid)
@@ -255,7 +255,7 @@ llm_file_map_open (const char  *path,
                    GError     **error)
 {
   begin_first ();
-  /* Not to wait for the other end when it is a pipe. */
+  /* O_NONBLOCK: does not wait for the other end of a pipe. */
   return new_for_fd (open (path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), path, FALSE, error);
 }
 
@@ -423,8 +423,8 @@ llm_file_map_get_part (LlmFileMap      *self,
   return self->parts[i].fd;
 }
 
-/* A file may also change with no page lost: cut within its last one, or written
- * over. That shows in its size and time. */
+/* A file may also change without losing a page: truncated within its last page, or overwritten. Its
+ * size and time show that. */
 gboolean
 llm_file_map_is_damaged (LlmFileMap *self)
 {
@@ -535,7 +535,7 @@ llm_file_map_set_random (LlmFileMap *self,
   if (self->n_parts == 0)
     return;
   madvise ((void *) self->data, self->size, is_random ? MADV_RANDOM : MADV_NORMAL);
-  /* where these are allowed, one page that is missing is two huge ones that are read */
+  /* with huge pages, one missing page would cause reads of two huge ones */
   if (self->is_huge)
     madvise ((void *) self->data, self->size, is_random ? MADV_NOHUGEPAGE : MADV_HUGEPAGE);
 }
@@ -553,8 +553,8 @@ llm_file_map_prefetch (LlmFileMap *self,
     madvise ((void *) (self->data + at), MIN (end - at, PREFETCH_BYTES), MADV_WILLNEED);
 }
 
-/* By pieces, as one call holds up who maps or unmaps in this process. A kernel
- * before 5.14 does not know the advice, and reads ahead only. */
+/* In pieces, because a call blocks other threads that map or unmap. A kernel before 5.14 does not
+ * know the advice, and only reads ahead. */
 void
 llm_file_map_populate (LlmFileMap *self,
                        guint64     offset,
@@ -578,7 +578,7 @@ llm_file_map_populate (LlmFileMap *self,
     }
 }
 
-/* What of it has no neighbour on its pages: of the file's last one nothing has. */
+/* The part whose pages it shares with no neighbour; the file's last page has none. */
 static gboolean
 find_own_pages (LlmFileMap *self,
                 guint64     offset,
@@ -615,7 +615,7 @@ llm_file_map_drop (LlmFileMap *self,
     }
 }
 
-/* Only what is mapped here alone is taken apart; a kernel before 5.4 knows no such advice. */
+/* Splits only pages that no other process maps; a kernel before 5.4 does not know the advice. */
 void
 llm_file_map_drop_exactly (LlmFileMap *self,
                            guint64     offset,

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * A file mapped for reading, or several as one. Another program may cut the file while it is mapped: a
- * page that is gone then reads as zeros and marks the map as damaged, instead
- * of killing the process with SIGBUS. Any thread.
+ * A file mapped for reading, or several as one. Another program may truncate the file while it is
+ * mapped: a lost page then reads as zeros and marks the map as damaged, instead of killing the
+ * process with SIGBUS. Any thread.
  */
 
 #pragma once
@@ -15,7 +15,7 @@ typedef struct _LlmFileMap LlmFileMap;
 /* Bytes of a huge page. */
 #define LLM_FILE_MAP_HUGE ((gsize) 2 << 20)
 
-/* What tells one content of a file from another without reading it. */
+/* Identifies the content of a file without reading it. */
 typedef struct
 {
   guint64 device;
@@ -23,7 +23,7 @@ typedef struct
   guint64 size;
   gint64 modified_s;
   gint64 modified_ns;
-  gint64 changed_s;      /* ctime: nobody can set it back */
+  gint64 changed_s;      /* ctime: no program can set it back */
   gint64 changed_ns;
   guint32 uid;
   guint32 mode;
@@ -51,7 +51,7 @@ LlmFileMap   *llm_file_map_open           (const char   *path,
 LlmFileMap   *llm_file_map_new_for_fd     (int           fd,
                                            const char   *path,
                                            GError      **error) G_GNUC_WARN_UNUSED_RESULT;
-/* The files of @maps, each of one file, as one: each begins at a page behind the one before. */
+/* The files of @maps, each of one file, as one: each begins at a page after the one before. */
 LlmFileMap   *llm_file_map_join           (LlmFileMap *const *maps,
                                            guint         n_maps,
                                            GError      **error) G_GNUC_WARN_UNUSED_RESULT;
@@ -77,26 +77,26 @@ int           llm_file_map_get_part       (LlmFileMap      *self,
 
 /* Whether the file lost pages since it was mapped: what was computed from it is worthless. */
 gboolean      llm_file_map_is_damaged     (LlmFileMap   *self);
-/* For who finds out in another way. */
+/* For callers that find damage in another way. */
 void          llm_file_map_set_damaged    (LlmFileMap   *self);
 
-/* Bytes of the range that are in memory now, as the kernel says: of the page cache (mincore); of
- * a file that this process may not write, of which the kernel does not tell that, those that are
- * mapped here (pagemap); where it tells nothing, all, as those that are no file always are. Takes
- * some 10 ms per 512 MiB that are not mapped. */
+/* Bytes of the range that are in memory now, as the kernel says: in the page cache (mincore); for a
+ * file that this process may not write, where mincore is refused, those that are mapped here
+ * (pagemap); if neither works, and for bytes, all. Takes some 10 ms per 512 MiB that are not
+ * mapped. */
 guint64       llm_file_map_count_resident (LlmFileMap   *self,
                                            guint64       offset,
                                            guint64       length);
-/* Where the last @bytes that are in memory of [@first, @end) begin, or a little before;
- * @first when there are not more. @resident: (out): bytes in memory from there on. */
+/* Where the last @bytes in memory of [@first, @end) begin, or a little before; @first if fewer are
+ * in memory. @resident: (out): bytes in memory from there on. */
 guint64       llm_file_map_find_resident_tail (LlmFileMap *self,
                                            guint64       first,
                                            guint64       end,
                                            guint64       bytes,
                                            guint64      *resident);
 
-/* Whether the kernel reads nothing beyond what is used or asked for, so that what was dropped does
- * not come back with its neighbours. */
+/* Whether the kernel's read-ahead is off, so that dropped pages do not come back with their
+ * neighbours. */
 void          llm_file_map_set_random     (LlmFileMap   *self,
                                            gboolean      is_random);
 /* Asks the kernel to read the range ahead. */
@@ -108,14 +108,13 @@ void          llm_file_map_prefetch       (LlmFileMap   *self,
 void          llm_file_map_populate       (LlmFileMap   *self,
                                            guint64       offset,
                                            guint64       length);
-/* Gives the range's memory back, mapping (MADV_DONTNEED) and page cache
- * (POSIX_FADV_DONTNEED) both. The bytes can be read again later. */
+/* Releases the range's memory, both mapping (MADV_DONTNEED) and page cache (POSIX_FADV_DONTNEED).
+ * The bytes can be read again later. */
 void          llm_file_map_drop           (LlmFileMap   *self,
                                            guint64       offset,
                                            guint64       length);
-/* The same. The page cache holds pages together, up to a huge page, and gives them back together or
- * not at all: those that reach across a border are taken apart first, which takes some
- * milliseconds. */
+/* The same, exactly. The page cache holds large folios, up to a huge page, and reclaims each as a
+ * whole or not at all: those that cross a border are split first, which takes some milliseconds. */
 void          llm_file_map_drop_exactly   (LlmFileMap   *self,
                                            guint64       offset,
                                            guint64       length);

@@ -37,8 +37,7 @@ sum_free (LlmFileSum *self)
   g_free (self);
 }
 
-/* A file that others have under the same name by now is none of ours: it is opened by what is
- * mapped. */
+/* Opens the file by its mapping, because another file may have its name by now. */
 static gboolean
 open_part (LlmFileSum  *self,
            GError     **error)
@@ -55,7 +54,7 @@ open_part (LlmFileSum  *self,
     return llm_fail (error, LLMSVC_ERROR_FAILED, "It can't be opened: %s",
                      g_strerror (-self->fd));
   self->is_direct = (fcntl (self->fd, F_GETFL) & O_DIRECT) != 0;
-  /* what is read ahead would stay in the page cache */
+  /* read-ahead would stay in the page cache */
   if (!self->is_direct)
     posix_fadvise (self->fd, 0, 0, POSIX_FADV_RANDOM);
   return TRUE;
@@ -98,7 +97,7 @@ get_piece (const LlmFileSum *self)
   return (gsize) MIN (self->identity.size - self->at, LLM_DISK_MAX_BYTES);
 }
 
-/* Not by mincore(), which tells the truth only to those who may write the file. */
+/* Not by mincore(), which is correct only for those who may write the file. */
 static gboolean
 is_cached (LlmFileSum *self)
 {
@@ -133,8 +132,7 @@ on_read (gssize        n,
   self->at += piece;
 }
 
-/* Whether the file that was read is what was mapped, also when it was written and then read: its
- * time tells. */
+/* Whether the file that was read is the mapped one, unchanged: its times tell. */
 static gboolean
 check_part (LlmFileSum  *self,
             GError     **error)

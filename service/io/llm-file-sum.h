@@ -2,9 +2,9 @@
 
 /*
  * The checksum of a whole file, read piece by piece through a disk queue, past the page cache, or
- * so that what was not in the page cache before is not there afterwards either. For files of
- * many gigabytes, while there is nothing better to do: the owner says when the next piece may
- * be read, and at most one is under way. One thread: the queue's.
+ * so that pages that were not cached before are not cached afterwards either. For files of many
+ * gigabytes, in idle time: the owner says when the next piece may be read, and at most one is under
+ * way. One thread: the queue's.
  */
 
 #pragma once
@@ -18,12 +18,12 @@ typedef struct _LlmFileSum LlmFileSum;
 /* Hexadecimal digits of a checksum (XXH3, 128 bits). */
 #define LLM_FILE_SUM_DIGITS 32
 
-/* Of the file, or of the files one behind the other, that is mapped as @map, and was not changed since. Fails with FAILED. @disk
- * (unowned) must stay until the end. */
+/* Of the file, or of the files one behind the other, that is mapped as @map, and was not changed
+ * since. Fails with FAILED. @disk (unowned) must stay until the end. */
 LlmFileSum *llm_file_sum_new  (LlmDisk     *disk,
                                LlmFileMap  *map,
                                GError     **error) G_GNUC_WARN_UNUSED_RESULT;
-/* Also while a piece is under way, which is then read for nothing. */
+/* Also while a piece is under way, whose read is then dropped. */
 void        llm_file_sum_free (LlmFileSum  *self);
 
 /* Asks for the next piece, unless one is under way: its answer comes with llm_disk_poll(). PENDING

@@ -7,11 +7,11 @@
 #include <sys/inotify.h>
 #include <unistd.h>
 
-/* Changes come in bursts: one scan for what comes in this time. */
+/* Changes come in bursts: those within this time cause one scan. */
 #define SETTLE_MS 300
-/* Where the kernel does not tell. */
+/* Interval of scans where the kernel does not report changes. */
 #define LOOK_S 5
-/* Folders of a path that come and go while it is watched. */
+/* Retries when folders of a path come and go while it is watched. */
 #define MAX_TRIES 100
 
 #define COMES_OR_GOES (IN_CREATE | IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE | IN_ATTRIB)
@@ -34,7 +34,7 @@ struct _LlmFolderWatch
 static gboolean
 is_absent (int code)
 {
-  /* what can't be listed is as good as not there, until its mode changes */
+  /* a folder that can't be listed counts as missing, until its mode changes */
   return code == ENOENT || code == ENOTDIR || code == EACCES;
 }
 
@@ -115,7 +115,7 @@ on_time (gpointer data)
   self->changed (self->data);
 }
 
-/* The answer to it may be to free this. */
+/* The callback may free this. */
 static gboolean
 on_poll (gpointer data)
 {

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * Tells that files come to folders, leave them or change there, by inotify: nothing wakes up while
- * nothing happens, and a file that is being written is told of when it appears and when its writer
- * closes it, not in between. A folder that is not there yet is watched for in the nearest one that
- * is. Where the kernel can't watch (the limits of inotify), it is as if something had changed every
- * few seconds. Made in any thread, as it looks at paths, which may block; used in one, with the
- * default main context.
+ * Reports files that are added, removed or changed in folders, by inotify: nothing wakes up without
+ * changes, and a file that is being written is reported when it appears and when its writer closes
+ * it, not in between. For a missing folder, the nearest existing one above is watched. Where the
+ * kernel can't watch (the limits of inotify), a change is reported every few seconds. Made in any
+ * thread, because it looks at paths, which may block; used in one, with the default main context.
  */
 
 #pragma once
@@ -26,7 +25,7 @@ void            llm_folder_watch_start    (LlmFolderWatch    *self,
                                            GSourceOnceFunc    changed,
                                            gpointer           data);
 
-/* Whether a folder has come or gone, or the kernel could not watch: time for a new one. */
+/* Whether a folder has come or gone, or the kernel could not watch: then a new watch is needed. */
 gboolean        llm_folder_watch_is_stale (LlmFolderWatch    *self);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmFolderWatch, llm_folder_watch_free)

@@ -9,7 +9,7 @@
 
 #include "io/llm-cache-folder.h"
 
-/* More than any file of ours for a machine has. */
+/* More than any of our files for a machine has. */
 #define MACHINE_BYTES 8192
 #define GROUP_FOR "for"
 
@@ -87,7 +87,7 @@ read_line (const char *path,
   return found != NULL ? g_steal_pointer (&found) : g_strdup ("");
 }
 
-/* A hash: the machine's own number is nobody's business. */
+/* A hash: the machine's own number stays private. */
 static char *
 get_machine (void)
 {

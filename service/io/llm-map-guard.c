@@ -25,7 +25,7 @@ static GMutex guards_lock;
 static uintptr_t page_size;
 static struct sigaction previous_action;
 
-/* What would have happened without us. */
+/* Restores the default action. */
 static void
 pass_on_signal (int        number,
                 siginfo_t *info,
@@ -41,8 +41,8 @@ pass_on_signal (int        number,
     }
   else if (info->si_code > 0 || previous_action.sa_handler == SIG_DFL)
     {
-      /* The access is tried again when we return and then ends the process; a
-       * signal that somebody sent has to be sent again. */
+      /* The access is tried again when we return and then ends the process; a signal that a process
+       * sent has to be sent again. */
       struct sigaction action = { .sa_handler = SIG_DFL };
 
       sigaction (number, &action, NULL);
@@ -51,9 +51,9 @@ pass_on_signal (int        number,
     }
 }
 
-/* A file that was cut has lost all that follows, and after an error of the disk
- * the rest is of no use either: so everything from here on becomes zeros, in
- * one call, rather than a mapping and a signal for each page. */
+/* A truncated file has lost all that follows, and after a disk error the rest is useless, too: so
+ * everything from here on becomes zeros, in one call, rather than a mapping and a signal for each
+ * page. */
 static void
 on_bus_error (int        number,
               siginfo_t *info,

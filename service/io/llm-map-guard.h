@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * What becomes of reading a mapped page that the file has lost: with a guard over the
- * mapping it reads as zeros and the guard remembers, instead of SIGBUS ending the
- * process. Any thread.
+ * Guards reads of a mapping whose file may lose pages: a lost page reads as zeros and the guard
+ * records it, instead of SIGBUS ending the process. Any thread.
  */
 
 #pragma once
@@ -20,7 +19,7 @@ void         llm_map_guard_install     (void);
 /* Guards @size bytes of a mapping that begins at a page. NULL when there are too many. */
 LlmMapGuard *llm_map_guard_enter       (gconstpointer  data,
                                         guint64        size);
-/* Before the mapping goes. */
+/* Called before the mapping is removed. */
 void         llm_map_guard_leave       (LlmMapGuard   *self);
 
 gboolean     llm_map_guard_is_damaged  (LlmMapGuard   *self);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * Where the memory of a context is, for people: chunk by chunk, and bytes by bits and
+ * Where the KV cache of a context is, to be shown to users: chunk by chunk, and bytes by bits and
  * place. Plain data; made on the executor's thread, read on the main thread.
  */
 
@@ -11,10 +11,10 @@
 
 G_BEGIN_DECLS
 
-/* Where most chunks of a context are; of equals the nearer. */
+/* Where most chunks of a context are; of equals the one that is faster to use. */
 typedef enum
 {
-  LLM_RESIDENCY_TEXT,        /* nowhere: to be computed again from the text */
+  LLM_RESIDENCY_TEXT,        /* not cached: to be computed again from the text */
   LLM_RESIDENCY_STORAGE,
   LLM_RESIDENCY_COMPRESSED,  /* in memory, with fewer bits */
   LLM_RESIDENCY_MEMORY,
@@ -36,18 +36,19 @@ typedef struct
   guint chunk_tokens;     /* tokens of a chunk; 0 without chunks */
   guint tokens;           /* that the chunks stand for, those of the last, partial one included */
   guint n_chunks;
-  guint8 *bits;           /* [n_chunks]: 32, 16, 8, 4, 3, 2; 0: nowhere but in the text; of those in
-                           * both places the bits in memory, which may be fewer */
+  guint8 *bits;           /* [n_chunks]: 32, 16, 8, 4, 3, 2; 0: in the text only; of a chunk in both
+                           * places the bits in memory, which may be fewer */
   char *places;           /* [n_chunks], then NUL: 'm' memory, 's' storage, 'b' both, 't' text */
   guint n_shared_chunks;  /* of them with other contexts of the application */
   guint64 memory_bytes[LLM_CONTEXT_N_BITS];
   guint64 storage_bytes[LLM_CONTEXT_N_BITS];
-  guint64 folder_bytes;   /* of its files on storage, what describes and pads them included */
+  guint64 folder_bytes;   /* of its files on storage, with headers and padding */
 } LlmContextMemory;
 
 /* All chunks in the text. */
 LlmContextMemory *llm_context_memory_new  (guint             n_chunks);
-/* What storage has of the context @id below the folder of chunks; waits for the disk; any thread. */
+/* What storage has of the context @id below the folder of chunks; waits for the disk; any
+ * thread. */
 LlmContextMemory *llm_context_memory_read (const char       *folder,
                                            const char       *id);
 void              llm_context_memory_free (LlmContextMemory *memory);

@@ -45,7 +45,7 @@ llm_kv_arena_clear (LlmKvArena *self)
   g_clear_pointer (&self->blocks, g_ptr_array_unref);
 }
 
-/* What isn't written takes no memory, and a core dump leaves out what users wrote. */
+/* Unwritten memory takes no pages, and a core dump leaves out what users wrote. */
 static LlmKvBlock *
 add_block (LlmKvArena *self)
 {
@@ -115,7 +115,7 @@ llm_kv_arena_take (LlmKvArena *self)
   return found->data + place * self->bytes;
 }
 
-/* Whether anything uses one of the chunks that lie in [@start, @end) of the block. */
+/* Whether one of the chunks in [@start, @end) of the block is in use. */
 static gboolean
 is_used (LlmKvArena *self,
          LlmKvBlock *block,
@@ -130,7 +130,7 @@ is_used (LlmKvArena *self,
   return FALSE;
 }
 
-/* The pages at both ends go too, unless a neighbour uses them. */
+/* The pages at both ends are released too, unless a neighbour uses them. */
 static void
 give_pages (LlmKvArena *self,
             LlmKvBlock *block,
@@ -145,7 +145,7 @@ give_pages (LlmKvArena *self,
     first += page;
   if (last > first && is_used (self, block, end, last))
     last -= page;
-  /* The kernel takes them out of their huge page. */
+  /* The kernel splits their huge page. */
   if (last > first)
     (void) madvise (block->data + first, last - first, MADV_DONTNEED);
 }
@@ -197,7 +197,7 @@ llm_kv_arena_trim (LlmKvArena *self)
           unmap (self, block);
           continue;
         }
-      /* neighbours at once: whole huge pages cost little, parts of one a lot */
+      /* neighbours in one call: releasing whole huge pages is cheap, parts of one are not */
       while (spare != 0)
         {
           guint first = (guint) __builtin_ctzll (spare);

@@ -7,13 +7,14 @@
 
 /*
  * Greedy along the convex hull of the widths. All chunks have the same sizes and, but for their
- * density, the same errors; so the steps from one width of the hull to the next save less and less
- * error a byte, and taking them in the order of density × error saved a byte is exact for what they
- * spend. What can be lost is one step, where the budget ends in the middle of it: less than
- * one chunk. The order is the same for every budget, so more budget never means fewer bits.
+ * density, the same errors; so each step from one width of the hull to the next saves less error
+ * per byte than the one before, and taking the steps in the order of density × error saved per byte
+ * is exact for the bytes that they spend. At most one step is lost, where the budget ends in the
+ * middle of it: less than one chunk. The order is the same for every budget, so more budget never
+ * means fewer bits.
  */
 
-/* From a width to one with more bits. */
+/* A step from a width to one with more bits. */
 typedef struct
 {
   double saved;         /* error, for each byte and density */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Sequences that come and go, and where a call ends. */
+/* Begin and end of sequences, and the end of a call. */
 
 #define G_LOG_DOMAIN "llm-kv"
 
@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-/* What rows of the calls before weigh, for each call that came since (L3). */
+/* Weight of the rows of earlier calls: it falls by this factor with each call (L3). */
 #define DENSITY_DECAY 0.8f
 
 LlmKvSeq *
@@ -70,7 +70,7 @@ decay_densities (LlmKvSeq *self)
     llm_kv_seq_decay_density (self, i, DENSITY_DECAY);
 }
 
-/* Each chunk's hash is of all tokens to its end, those that slid away too. */
+/* Each chunk's hash is of all tokens up to its end, slid ones included. */
 static void
 name_chunks (LlmKvSeq     *self,
              const gint32 *tokens,
@@ -137,7 +137,7 @@ llm_kv_seq_get_missing (LlmKvSeq *self,
 
 /* --- what storage has --- */
 
-/* What storage says is not trusted. */
+/* Values that were read from storage are checked. */
 static void
 take_record (LlmKvHold         *hold,
              const LlmKvSlot   *slot,
@@ -171,7 +171,7 @@ find_record (LlmKvSeq  *self,
   return TRUE;
 }
 
-/* Of a window that slid the sinks are there, and nowhere on storage. */
+/* After the window slid, the sinks are in memory only, never on storage. */
 guint
 llm_kv_seq_attach (LlmKvSeq     *self,
                    const gint32 *tokens,
@@ -194,7 +194,7 @@ llm_kv_seq_attach (LlmKvSeq     *self,
 
   for (guint number = 0; number < n_hashes; number++)
     hashes[number] = hash = llm_kv_hash_tokens (hash, tokens + (gsize) number * slots, slots);
-  /* what is left of other tokens, and of other contexts in files that are shared */
+  /* forgets chunks of other tokens, and of other contexts in shared files */
   llm_kv_folder_keep (self->folder, hashes, n_hashes);
   n = MIN (n_hashes, llm_kv_folder_get_end (self->folder));
   for (guint number = n_sinks + self->n_slid / slots; number < n; number++)

@@ -6,9 +6,9 @@
 
 #include <string.h>
 
-/* The bytes of a NaN in every format of floats; of quantized ones the scales are. */
+/* The bytes of a NaN in every float format; in quantized formats the scales become NaN. */
 #define POISON 0xff
-/* Parts whose error is looked at weigh so much in the running mean. */
+/* Weight of a measured error in the running mean. */
 #define ERROR_WEIGHT (1.0 / 64)
 
 static void
@@ -39,8 +39,8 @@ count_spare (LlmKvStore *store,
     (is_more ? llm_ledger_add : llm_ledger_remove) (store->ledger, LLM_HOLDER_KV, bytes);
 }
 
-/* What no layer uses up to a whole sector is written to storage, too: nothing of others may be there,
- * and equal chunks are equal in it. */
+/* Zeroes the padding of a layer to a whole sector. It is written to storage, too: it must not hold
+ * data of others, and equal chunks must have equal bytes. */
 static void
 clear_gaps (LlmKvStore *store,
             LlmKvForm   form,
@@ -345,7 +345,7 @@ llm_kv_chunk_copy_floats (LlmKvStore *store,
   return chunk;
 }
 
-/* Of the layer's part in store->values, for each width: what L4 weighs. */
+/* Measures the error of each width on the layer's part in store->values: input of L4. */
 static void
 measure_errors (LlmKvStore *store,
                 guint       layer,
@@ -415,7 +415,7 @@ pack_layer (LlmKvStore *store,
       }
 }
 
-/* One head of one layer of a chunk says enough; another one each time. */
+/* One head of one layer of a chunk is enough; another one each time. */
 static void
 sample_errors (LlmKvStore *store,
                LlmKvChunk *chunk,
@@ -452,7 +452,7 @@ changes_format (const LlmKvChunk *chunk,
   return LLM_KV_FORM_FORMAT (form) != LLM_KV_FORM_FORMAT (chunk->form);
 }
 
-/* (nullable): the chunk's bytes in another form. */
+/* (nullable): the chunk's bytes, converted to another form. */
 static guint8 *
 pack (LlmKvStore *store,
       LlmKvChunk *chunk,

@@ -4,18 +4,19 @@
 
 #include "kv/llm-kv-private.h"
 
-/* Chunks that go together, so that they come back with one read. */
+/* Chunks that are evicted together, so that one read restores them. */
 #define RUN_CHUNKS 8
 
-/* A request for memory, and what came of it. */
+/* A request to free memory, and its result. */
 typedef struct
 {
   guint64 wanted;
   guint64 freed;
-  guint64 coming;       /* when it has been written */
+  guint64 coming;       /* to be freed when it has been written */
 } Eviction;
 
-/* Of every chunk, who would have to compute it again, or wait for it, or do with fewer bits. */
+/* For every chunk: the sequences that would have to compute it again, wait for it, or get fewer
+ * bits. */
 static void
 look_at_holds (LlmKvStore *self)
 {
@@ -59,8 +60,8 @@ may_be_taken (const LlmKvChunk *chunk)
   return chunk->state == LLM_KV_PRESENT && chunk->n_locks == 0;
 }
 
-/* Takes a chunk, or has it written first. What is being written can't be taken, but it goes
- * then. */
+/* Evicts a chunk, or has it written first. A chunk that is being written can't be evicted at once:
+ * it goes when the write has ended. */
 static void
 take (LlmKvStore *self,
       LlmKvChunk *chunk,
@@ -90,15 +91,16 @@ take (LlmKvStore *self,
   eviction->freed += bytes;
 }
 
-/* From the first on, each loses more than the one before; before the last comes fewer bits. */
+/* Passes of eviction, in this order: each loses more than the one before. Quantizing further comes
+ * before the last. */
 typedef enum
 {
-  WRITTEN,      /* that come back in time: costs nothing but that time */
+  WRITTEN,      /* chunks that can be restored in time: they cost only that time */
   WRITABLE,     /* the same once they are written */
   ANY,
 } Level;
 
-/* What leaves already is WRITABLE, and counted once. */
+/* A chunk that is leaving already counts as WRITABLE, and only once. */
 static gboolean
 is_for (LlmKvStore       *self,
         const LlmKvChunk *chunk,
@@ -119,7 +121,7 @@ is_for (LlmKvStore       *self,
 
 /* --- in which order --- */
 
-/* By age or bits. */
+/* Evicts by age or bits. */
 static void
 take_from_queue (LlmKvStore *self,
                  Level       level,
@@ -139,7 +141,7 @@ take_from_queue (LlmKvStore *self,
     }
 }
 
-/* In the order of the text. */
+/* Evicts in the order of the text. */
 static void
 take_from_seq (LlmKvSeq *self,
                Level     level,
@@ -155,9 +157,9 @@ take_from_seq (LlmKvSeq *self,
     }
 }
 
-/* The next chunks of a sequence, in the order of the text: what is missing stays one run, and its
- * beginning is what is computed again at least cost. Those that others hold as well go last, with
- * the holder that needs them most. */
+/* Evicts the next chunks of a sequence, in the order of the text: so the missing ones stay one run
+ * at the beginning, where they cost least to compute again. Chunks that other sequences hold as
+ * well go last, with the holder that needs them most. */
 static void
 take_run (LlmKvSeq *self,
           Level     level,
@@ -198,7 +200,7 @@ take_by_cost (LlmKvStore *self,
     take_run (seq, level, in_haste, eviction);
 }
 
-/* The sequence that was not used for longest first, with all it has. */
+/* Evicts whole sequences, least recently used first. */
 static void
 take_contexts (LlmKvStore *self,
                gboolean    in_haste,
@@ -214,7 +216,7 @@ take_contexts (LlmKvStore *self,
     }
 }
 
-/* Chunks that leave when they are written are written, whatever holds them. */
+/* Writes the chunks that are to leave after a write, whatever holds them. */
 static void
 have_written (LlmKvStore *self)
 {
@@ -234,7 +236,7 @@ have_written (LlmKvStore *self)
 
 /* --- --- */
 
-/* Fewer bits do where not all is wanted. */
+/* Quantizes further, unless all memory is asked for: that may free enough. */
 static void
 narrow (LlmKvStore *self,
         LlmKvSeq   *seq,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* What a sequence holds, chunk by chunk, and what is left to do for it between calls. */
+/* The holds of a sequence, chunk by chunk, and the work left for it between calls. */
 
 #define G_LOG_DOMAIN "llm-kv"
 
@@ -46,7 +46,7 @@ llm_kv_seq_find_number (LlmKvSeq *self,
   return *chunk < self->holds->len;
 }
 
-/* A row sees in such a layer its own slot and window - 1 before it. */
+/* In such a layer a row sees its own slot and window - 1 before it. */
 gboolean
 llm_kv_seq_is_behind (LlmKvSeq *self,
                       guint     chunk,
@@ -160,7 +160,7 @@ llm_kv_seq_vacate (LlmKvSeq *self,
     llm_kv_seq_replace (self, chunk, llm_kv_chunk_new (self->store));
 }
 
-/* A chunk that others hold comes back for all of them, if it has the same slots for them. */
+/* A chunk that others hold is restored for all of them, if it has the same slots for them. */
 gboolean
 llm_kv_seq_compute (LlmKvSeq *self,
                     guint     chunk)
@@ -212,7 +212,7 @@ llm_kv_seq_add_chunk (LlmKvSeq *self)
   return hold.chunk;
 }
 
-/* From the end on, so that the chunks others may share are the last that go. */
+/* From the end on, so that the chunks that others may share are the last to go. */
 void
 llm_kv_seq_unlock (LlmKvSeq *self)
 {
@@ -247,7 +247,8 @@ llm_kv_seq_find_rounded (LlmKvSeq *self)
   self->first_rounded = i < self->holds->len ? i : G_MAXUINT;
 }
 
-/* What is computed exactly follows from the application's tokens; anything else is like nothing. */
+/* Content that was computed exactly follows from the application's tokens; any other content equals
+ * no other chunk's. */
 void
 llm_kv_seq_name_content (LlmKvSeq *self,
                          guint     chunk,

@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * What it costs to be without a part of a context. A restore overlaps the call's own prompt (L6,
- * L15), so the bytes that are read while the prompt is computed are nearly free, and behind them
- * each costs as long as its reading takes. Only nothing is hidden until the first layers are there:
- * what that takes is spread over the bytes that are. Expected is this times the chance that the
- * context is called next.
+ * What it costs when a part of a context is missing. A restore overlaps the prefill of the call's
+ * own prompt (L6, L15), so bytes that are read during the prefill are nearly free, and each byte
+ * after that costs the time of its read. Nothing overlaps until the first layers have arrived: that
+ * time is spread over the bytes that are hidden. The expected cost is this times the chance that
+ * the context is called next.
  */
 
 #define G_LOG_DOMAIN "llm-kv"
 
 #include "kv/llm-kv-private.h"
 
-/* Of a byte that is read behind a prompt, what it costs where the reading is hidden: to check and
- * place it is work all the same. */
+/* Cost of a byte whose read is hidden by a prefill, as a part of its full cost: checking and
+ * placing it is work all the same. */
 #define HIDDEN_COST 0.05
-/* Reading goes on beside the first step alone. */
+/* Reads overlap the first step only. */
 #define MOST_ROWS llm_kv_profile_rows[LLM_KV_PROFILE_POINTS - 1]
-/* Prompts differ from their mean: from this part of what is hidden on average to as much above it,
- * what is hidden becomes less. */
+/* Prompts vary around their mean length: the hidden part begins to fall at this part of the mean,
+ * and ends at as much above it. */
 #define HIDDEN_LEAST 0.5
 
 static double
@@ -52,7 +52,7 @@ get_read_bytes (LlmKvStore      *store,
   return (double) store->shape.offsets[form][store->layout.n_layers];
 }
 
-/* What leaves when it has been written is as good as gone. */
+/* A chunk that leaves after its write counts as gone. */
 static void
 look_at_chunks (LlmKvSeq *self)
 {

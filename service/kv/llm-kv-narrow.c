@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * Fewer bits while memory is short (S4). What lies on storage and can come back in time is evicted,
- * which loses nothing. What could only be computed again, and what would come back too late for the
- * calls of its context, is quantized further: all chunks of one format to the next, then all of
- * that, so that none has lost two steps before another has lost one. Storage keeps the wide copy,
- * which a narrow one never replaces; it comes back when memory is not short any more.
+ * Fewer bits under memory pressure (S4). Chunks that are on storage and can be restored in time are
+ * evicted, which loses nothing. Chunks that could only be computed again, and those that would be
+ * restored too late for the calls of their context, are quantized further: all chunks of one format
+ * to the next, then all of that, so that none has lost two steps before another has lost one.
+ * Storage keeps the wide copy, which a narrow one never replaces; it is restored when the pressure
+ * is over.
  */
 
 #define G_LOG_DOMAIN "llm-kv"
@@ -42,7 +43,7 @@ narrow_chunk (LlmKvStore *self,
   return TRUE;
 }
 
-/* Returns the bytes that came free of the sequence's chunks in this format. */
+/* Returns the bytes freed of the sequence's chunks in this format. */
 static guint64
 narrow_seq (LlmKvSeq   *self,
             LlkKvFormat format,
@@ -106,7 +107,7 @@ take_wide (guint         index,
   LlmKvChunk *narrow = target->narrow;
   gboolean is_last = end_layer == store->layout.n_layers;
 
-  /* what storage could not read it has forgotten, and there are no others than the few bits */
+  /* a wide copy that can't be read is lost: only the narrow one is left */
   if (error != NULL && llm_kv_seq_find_hold (self, narrow) != NULL)
     llm_kv_seq_find_slot (self, narrow->index);
   if (error != NULL)
@@ -145,7 +146,7 @@ add_target (LlmKvSeq *self,
   return has_memory;
 }
 
-/* TRUE when something is to be read. */
+/* TRUE when a read began. */
 static gboolean
 widen_seq (LlmKvSeq *self)
 {
@@ -178,7 +179,7 @@ widen_seq (LlmKvSeq *self)
   return TRUE;
 }
 
-/* Those that were used last come first. */
+/* Most recently used sequences first. */
 gboolean
 llm_kv_narrow_widen_next (LlmKvStore *self)
 {

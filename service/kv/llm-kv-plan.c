@@ -2,7 +2,7 @@
 
 #include "kv/llm-kv-plan.h"
 
-/* Slots that LlmKvProfile.depth_us counts in. */
+/* Unit of LlmKvProfile.depth_us, in slots. */
 #define DEPTH_UNIT 1000.0
 
 const guint llm_kv_profile_rows[LLM_KV_PROFILE_POINTS] = { 1, 16, 64, 128, 256, 512 };
@@ -33,7 +33,7 @@ get_compute_us (const LlmKvProfile *profile,
   if (n_rows <= 0)
     return 0;
 
-  /* More rows never cost less, whatever a disturbed measurement says. */
+  /* More rows never cost less, even if a disturbed measurement says so. */
   do
     {
       i++;
@@ -64,7 +64,7 @@ llm_kv_profile_get_read_us (const LlmKvProfile *self,
   return self->read_latency_us + (double) bytes / self->read_bytes_per_us;
 }
 
-/* The largest first, of equals the one that comes first: it sees the fewest slots. */
+/* The largest first; of equals the first chunk, whose rows see the fewest slots. */
 static int
 compare_chunks (gconstpointer a,
                 gconstpointer b,
@@ -79,8 +79,8 @@ compare_chunks (gconstpointer a,
   return first < second ? -1 : 1;
 }
 
-/* Of @n_chunks recomputed ones and the new rows. Where the chunks lie is not known: they see half
- * of what the new rows see, on average. */
+/* Cost of computing @n_chunks again, and the new rows. The places of the chunks are unknown: they
+ * see half of what the new rows see, on average. */
 static double
 get_plan_us (const LlmKvProfile *profile,
              guint               chunk_slots,
@@ -124,8 +124,8 @@ llm_kv_plan_make (LlmKvPlanChunk     *chunks,
     }
   g_qsort_with_data (choices, (gint) n_choices, sizeof (guint), compare_chunks, chunks);
 
-  /* What a chunk costs to compute does not depend on which it is, so the first k to compute are the
-   * k that take longest to read, and k is found by looking at all. */
+  /* The cost of computing a chunk does not depend on which it is, so the first k to compute are the
+   * k that take longest to read; k is found by trying all. */
   plan->read_bytes = bytes;
   plan->compute_us = get_plan_us (profile, chunk_slots, n_lost, n_new, depth);
   least = MAX (plan->compute_us, llm_kv_profile_get_read_us (profile, bytes));

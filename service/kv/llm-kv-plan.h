@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * How a context comes back (L6, equation 4): which of its missing chunks are read and
- * which are computed again at the same time, from what both cost on this machine. Pure
- * functions.
+ * How a context is restored (L6, equation 4): which of its missing chunks are read, and which are
+ * computed again at the same time, from the cost of both on this machine. Pure functions.
  */
 
 #pragma once
@@ -12,15 +11,16 @@
 
 G_BEGIN_DECLS
 
-/* Rows of the points at which prompts are timed. */
+/* Row counts at which prefill is timed. */
 #define LLM_KV_PROFILE_POINTS 6
 extern const guint llm_kv_profile_rows[LLM_KV_PROFILE_POINTS];  /* 1, 16, 64, 128, 256, 512 */
 
-/* What restoring costs here, measured once per machine and model; zeros before: reads only. */
+/* Cost of restoring on this machine, measured once per machine and model; zeros before: then chunks
+ * are only read. */
 typedef struct
 {
-  double read_latency_us;       /* of a read that waits for nothing else */
-  double read_bytes_per_us;     /* of many that follow each other */
+  double read_latency_us;       /* of a single read */
+  double read_bytes_per_us;     /* of many reads in a row */
   double write_bytes_per_us;
   double prompt_us[LLM_KV_PROFILE_POINTS]; /* of a step of so many prompt rows on an empty
                                             * context */
@@ -28,7 +28,7 @@ typedef struct
 } LlmKvProfile;
 
 gboolean llm_kv_profile_is_measured (const LlmKvProfile *self);
-/* Between and behind the points: straight lines. */
+/* Linear between the points and after them. */
 double   llm_kv_profile_get_prompt_us (const LlmKvProfile *self,
                                        guint               n_rows,
                                        guint               depth);
@@ -37,7 +37,7 @@ double   llm_kv_profile_get_read_us   (const LlmKvProfile *self,
 
 typedef struct
 {
-  guint64 bytes;         /* that a read of it takes; 0: it is nowhere, it must be computed */
+  guint64 bytes;         /* duration of its read; 0: it is not on storage, and must be computed */
   gboolean is_fixed;     /* what came before it slid away: it must be read */
   gboolean recomputes;   /* set by the plan */
 } LlmKvPlanChunk;
@@ -51,9 +51,10 @@ typedef struct
   double compute_us;     /* expected: recomputed and new rows */
 } LlmKvPlan;
 
-/* Chooses so that max (reading, computing) is least (of equals the one with less computing): as
- * reads and steps go on at the same time, layer by layer. @n_new: rows of the new prompt, computed
- * in any case; @depth: slots before them. With @may_recompute FALSE only what can't be read is. */
+/* Chooses so that max (reading, computing) is least (of equals the one with less computing),
+ * because reads and steps run at the same time, layer by layer. @n_new: rows of the new prompt,
+ * computed in any case; @depth: slots before them. With @may_recompute FALSE only chunks that can't
+ * be read are computed. */
 void     llm_kv_plan_make     (LlmKvPlanChunk     *chunks,
                                guint               n,
                                guint               chunk_slots,

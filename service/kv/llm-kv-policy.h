@@ -17,13 +17,14 @@ typedef enum
   LLM_KV_TOLERANCE,     /* by density (L4) */
 } LlmKvCompression;
 
-/* Whose memory goes first. */
+/* Eviction order. */
 typedef enum
 {
-  LLM_KV_BY_AGE,        /* chunks that were not used for longest (LRU) */
-  LLM_KV_BY_BITS,       /* those with most bits, of equals the oldest (LCTRU, the paper's) */
-  LLM_KV_BY_COST,       /* those whose loss is expected to cost least */
-  LLM_KV_BY_GIVEN_COST, /* the same with chances that the owner sets: it knows what comes */
+  LLM_KV_BY_AGE,        /* least recently used first (LRU) */
+  LLM_KV_BY_BITS,       /* most bits first, of equals the least recently used (LCTRU, the
+                         * paper's) */
+  LLM_KV_BY_COST,       /* least expected cost of the loss first */
+  LLM_KV_BY_GIVEN_COST, /* the same with chances that the owner sets: it knows the next calls */
 } LlmKvOrder;
 
 typedef struct
@@ -32,20 +33,22 @@ typedef struct
   LlmKvCompression compression;
   LlkKvFormat uniform;     /* of UNIFORM */
   double ratio;            /* of TOLERANCE: bytes of a context, of its bytes with 8 bits */
-  double density;          /* of TOLERANCE: to which power a chunk's density counts */
-  gboolean swaps;          /* what is evicted can be read back; else it is computed again */
+  double density;          /* of TOLERANCE: the power to which a chunk's density counts */
+  gboolean swaps;          /* evicted chunks can be read back; else they are computed again */
   gboolean whole;          /* a context is evicted as a whole, and restored before it is used */
-  gboolean writes_ahead;   /* when a call returns (L7); else when it is evicted */
-  gboolean recomputes;     /* while others are read (L6) */
+  gboolean writes_ahead;   /* chunks are written when a call returns (L7); else when they are
+                            * evicted */
+  gboolean recomputes;     /* some are computed again while others are read (L6) */
   LlmKvOrder order;        /* of eviction (L8) */
-  gboolean refills;        /* what calls displaced is read back when there is room */
+  gboolean refills;        /* chunks that calls displaced are read back when they fit */
 } LlmKvPolicy;
 
-/* Of L4: half of what the context takes with 8 bits. No chunk is spared besides: measured, 8 bits
- * for the first and the last ones lose more elsewhere than they save, as density finds them anyway. */
+/* Ratio of L4: half of the bytes with 8 bits. No chunk is exempt: in measurements, 8 bits for the
+ * first and the last ones cost more elsewhere than they save, because density finds those chunks
+ * anyway. */
 #define LLM_KV_RATIO 0.5
 
-/* What the service does; and the same with chunks that stay floats. */
+/* The policy of the service; and the same with chunks that stay floats. */
 extern const LlmKvPolicy llm_kv_policy_llms, llm_kv_policy_keep;
 
 G_END_DECLS

@@ -9,11 +9,11 @@
  * From below: llm-kv-store.c: sizes, settings. llm-kv-chunk.c: memory of a chunk, quantization.
  * llm-kv-hold.c: what a sequence holds. llm-kv-seq.c, llm-kv-slide.c: slots that come, go and move,
  * views. llm-kv-ways.c: how what is missing comes back, llm-kv-restore-read.c: reading it,
- * llm-kv-restore.c: where a call begins, and what it waits for (L6). llm-kv-write.c: writing ahead (L7). llm-kv-loss.c: what it costs to be without a chunk, llm-kv-evict.c: who goes,
+ * llm-kv-restore.c: where a call begins, and what it waits for (L6). llm-kv-write.c: writing ahead
+ * (L7). llm-kv-loss.c: what it costs to be without a chunk, llm-kv-evict.c: who goes,
  * llm-kv-refill.c: who comes back (L8). llm-kv-narrow.c: fewer bits while memory is short (S4).
  * llm-kv-call.c: sequences that come and go, where a call ends. llm-kv-share.c: what sequences have
- * from each other (L15).
- * llm-kv-work.c: bits, quantization and writing between calls (L4).
+ * from each other (L15). llm-kv-work.c: bits, quantization and writing between calls (L4).
  */
 
 #pragma once
@@ -26,8 +26,8 @@ G_BEGIN_DECLS
 /* Extents under way at most, and chunks of one. */
 #define LLM_KV_MAX_BATCHES 4
 #define LLM_KV_BATCH_CHUNKS 32
-/* What chunks that went leave mapped at most: to give pages back and have others zeroed costs as much
- * as to read what comes into them. */
+/* What chunks that went leave mapped at most: to give pages back and have others zeroed costs as
+ * much as to read what comes into them. */
 #define LLM_KV_SPARE_BYTES ((guint64) 32 << 20)
 
 typedef enum
@@ -263,8 +263,8 @@ void        llm_kv_seq_decay_density (LlmKvSeq   *self,
 /* Rows that saw it, earlier calls decayed. */
 float       llm_kv_seq_count_density_rows (LlmKvSeq *self,
                                       guint       chunk);
-/* (nullable): the sequence's on a chunk whose index is known; it has the same place in all that share
- * it. */
+/* (nullable): the sequence's on a chunk whose index is known; it has the same place in all that
+ * share it. */
 LlmKvHold  *llm_kv_seq_find_hold     (LlmKvSeq   *self,
                                       const LlmKvChunk *chunk);
 /* Whether storage has more bits of the chunk than memory, which was short. */
@@ -332,8 +332,8 @@ guint64 llm_kv_bits_choose (const LlmKvBitsChunk *chunks,
 /* --- memory is short (S4): llm-kv-narrow.c --- */
 
 /* Quantizes further what can't be written (with @in_haste what is not) and what would come back too
- * late, of @seq (nullable: all, in the order of llm_kv_loss_find_cheapest()), the widest first, until
- * @bytes are free. For when it is decided who goes. Returns how many are. */
+ * late, of @seq (nullable: all, in the order of llm_kv_loss_find_cheapest()), the widest first,
+ * until @bytes are free. For when it is decided who goes. Returns how many are. */
 guint64     llm_kv_narrow            (LlmKvStore *store,
                                       LlmKvSeq   *seq,
                                       guint64     bytes,
@@ -368,8 +368,8 @@ enum { LLM_KV_STAYS, LLM_KV_READ, LLM_KV_COMPUTE };
 
 /* Looks where what is missing lies on storage. */
 void        llm_kv_ways_find_slots   (LlmKvSeq   *self);
-/* Whether this call has narrow chunks read again as they were: unless memory is short still, or that
- * takes longer than the call has. */
+/* Whether this call has narrow chunks read again as they were: unless memory is short still, or
+ * that takes longer than the call has. */
 void        llm_kv_ways_choose_wide  (LlmKvSeq   *self);
 /* Sets @ways (STAYS before), one of each chunk, for a call of @n_new rows. */
 void        llm_kv_ways_choose       (LlmKvSeq   *self,
@@ -401,8 +401,8 @@ void        llm_kv_restore_end_read  (LlmKvSeq   *self);
 /* Ends what brings chunks back; what has not come is GONE. */
 void        llm_kv_restore_end       (LlmKvSeq   *self);
 
-/* Reads chunks that are GONE, full and on storage, for no call: [@first, @end) of a sequence that is
- * not locked and reads nothing. FALSE when the system has no memory. */
+/* Reads chunks that are GONE, full and on storage, for no call: [@first, @end) of a sequence that
+ * is not locked and reads nothing. FALSE when the system has no memory. */
 gboolean    llm_kv_restore_ahead     (LlmKvSeq   *self,
                                       guint       first,
                                       guint       end);
@@ -415,8 +415,8 @@ gboolean    llm_kv_restore_finish    (LlmKvSeq   *self);
 void        llm_kv_loss_measure      (LlmKvStore *self);
 /* Begins to go through the sequences again. */
 void        llm_kv_loss_restart      (LlmKvStore *self);
-/* (nullable): of those in no call and not done, the one whose next bytes are expected to cost least;
- * of equals the one that was not used for longest. */
+/* (nullable): of those in no call and not done, the one whose next bytes are expected to cost
+ * least; of equals the one that was not used for longest. */
 LlmKvSeq   *llm_kv_loss_find_cheapest (LlmKvStore *self);
 /* The chunk goes: all that hold it lack it. */
 void        llm_kv_loss_count_gone   (LlmKvStore *self,
@@ -448,7 +448,7 @@ void        llm_kv_work_let_leave    (LlmKvStore *store,
                                       LlmKvChunk *chunk);
 /* Submits an extent. FALSE when there was nothing to write; what was to leave then has left. */
 gboolean    llm_kv_work_write        (LlmKvSeq   *self);
-/* The sequence goes, and its folder is closed: nobody answers any more. */
+/* The sequence ends and its folder is closed: writes under way report nothing any more. */
 void        llm_kv_work_cancel_writes (LlmKvSeq  *self);
 
 G_END_DECLS

@@ -13,7 +13,7 @@ find_list (LlmKvQueue *self,
   return &self->lists[list];
 }
 
-/* Behind @previous (nullable). */
+/* After @previous (nullable). */
 static void
 insert (LlmKvQueueEntry *entry,
         GQueue          *list,

@@ -2,10 +2,10 @@
 
 /*
  * Which chunk is evicted next (L8, "least compression-tolerable and recently used"): a list per
- * width, the widest quantized ones first, since they free most and were the densest to read; in a
- * list the one that was not used for longest first. Floats come last: they are few, and what they
- * hold lies nowhere else. Entries lie in what is queued; nothing is allocated. Chunks that may not
- * be taken are not in it. Owned by a store; the executor's thread.
+ * width, the widest quantized ones first, since they free most and had the highest density; within
+ * a list the least recently used first. Floats come last: they are few, and have no copy elsewhere.
+ * Entries are embedded in the queued objects; nothing is allocated. Chunks that may not be evicted
+ * are not queued. Owned by a store; the executor's thread.
  */
 
 #pragma once
@@ -23,7 +23,7 @@ G_BEGIN_DECLS
 typedef struct
 {
   GList link;
-  GQueue *list;        /* (nullable): that it is in */
+  GQueue *list;        /* (nullable): the list that it is in */
   guint64 used;        /* rises with each use; kept while it is not queued; 0: never */
 } LlmKvQueueEntry;
 
@@ -34,24 +34,24 @@ typedef struct
   gboolean by_bits;    /* FALSE: one list, whatever the formats */
 } LlmKvQueue;
 
-/* What embeds the entry: LLM_KV_QUEUE_OWNER (entry, LlmKvChunk, queue_entry). */
+/* The object that embeds the entry: LLM_KV_QUEUE_OWNER (entry, LlmKvChunk, queue_entry). */
 #define LLM_KV_QUEUE_OWNER(entry, Type, member)                                                  \
   ((Type *) (void *) ((char *) (entry) - G_STRUCT_OFFSET (Type, member)))
 
-/* The entry was used now: it is the last to be taken among those of its width. Queues it, or moves
- * it. O(1). */
+/* The entry was used now: it is the last of its width to be evicted. Queues it, or moves it.
+ * O(1). */
 void             llm_kv_queue_touch      (LlmKvQueue      *self,
                                           LlmKvQueueEntry *entry,
                                           LlkKvFormat      format);
-/* Queues it, or moves it to another width, at the place that its last use gives it: after
- * quantization, and when a lock ends that was no use. O(1) when few were used since. */
+/* Queues it, or moves it to another width, at the place of its last use: after quantization, and
+ * when a lock ends that was no use. O(1) when few were used since. */
 void             llm_kv_queue_set_format (LlmKvQueue      *self,
                                           LlmKvQueueEntry *entry,
                                           LlkKvFormat      format);
-/* Nothing when it is not queued. O(1). */
+/* Does nothing when it is not queued. O(1). */
 void             llm_kv_queue_remove     (LlmKvQueueEntry *entry);
-/* (nullable): the one to take first, or after @entry (nullable): look for it before @entry is
- * removed. O(1). */
+/* (nullable): the one to evict first, or after @entry (nullable): call it before @entry is removed.
+ * O(1). */
 LlmKvQueueEntry *llm_kv_queue_peek       (LlmKvQueue      *self,
                                           LlmKvQueueEntry *entry);
 

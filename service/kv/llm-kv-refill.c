@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * Reading back what calls displaced. A call needs memory for floats, which takes four times what
- * it needs when they have been packed; what had to go for them fits again then. The contexts come
- * back first whose absence is expected to cost most. Before them come the bits of what stayed
- * (llm-kv-narrow.c), and nothing comes while memory is short.
+ * Restores chunks that calls displaced. A call needs memory for floats, which takes four times what
+ * its chunks take when they have been quantized; the displaced chunks fit again then. The contexts
+ * whose absence is expected to cost most are restored first. Wide copies of narrow chunks
+ * (llm-kv-narrow.c) come before them, and nothing is restored under memory pressure.
  */
 
 #define G_LOG_DOMAIN "llm-kv"
 
 #include "kv/llm-kv-private.h"
 
-/* That are read at once: a call that comes meanwhile waits for no more. */
+/* Limit of chunks that are read at once: a call that arrives meanwhile waits for no more. */
 #define MOST_CHUNKS 128
-/* Half of what room is looked for. */
+/* Half of the upper bound of the search for free memory. */
 #define MOST_BYTES (G_GUINT64_CONSTANT (1) << 32)
 
 typedef struct
@@ -24,7 +24,7 @@ typedef struct
   guint64 bytes;
 } Run;
 
-/* Not while a call waits for what comes, as it holds the same chunks. */
+/* Not while a call waits for the read, because it holds the same chunks. */
 static void
 stop_refilling (LlmKvStore *self)
 {
@@ -69,7 +69,8 @@ can_come (LlmKvSeq *self,
          && get_bytes (self, chunk) > 0;
 }
 
-/* Beside what is there: missing chunks at the beginning come from their last one on. */
+/* Chooses chunks next to those in memory: of a missing run at the beginning, from its last chunk
+ * on. */
 static void
 find_run (LlmKvSeq *self,
           guint64   max_bytes,
@@ -123,7 +124,7 @@ find_dearest (LlmKvStore *self)
   return dearest;
 }
 
-/* The most, up to @max_bytes, that fits. */
+/* The most bytes, up to @max_bytes, that fit. */
 static guint64
 get_room (LlmKvStore *self,
           guint64     max_bytes)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Chunks that are read to memory, for a call or for none (L6). */
+/* Reads chunks into memory, for a call or ahead of one (L6). */
 
 #define G_LOG_DOMAIN "llm-kv"
 
@@ -45,7 +45,8 @@ take_layers (guint         index,
   llm_kv_chunk_queue (store, chunk, self->is_locked);
 }
 
-/* Of a read that has ended for the one that asked, and may be under way still. */
+/* Chunks of a read whose sequence does not wait for it any more, while requests may still be under
+ * way. */
 typedef struct
 {
   LlmKvStore *store;     /* (unowned) */
@@ -140,8 +141,8 @@ make_target (LlmKvSeq   *self,
   return chunk;
 }
 
-/* Reads it to where it is held, or, if rows will be written behind what is left of it, beside
- * that. */
+/* Reads the chunk into its place, or, if rows will be written after the slots that are left of it,
+ * into a second chunk. */
 static gboolean
 prepare_read (LlmKvSeq *self,
               guint     chunk)
@@ -169,7 +170,7 @@ prepare_read (LlmKvSeq *self,
   if (target.chunk == NULL)
     return FALSE;
 
-  /* what was written as floats is as exact as what it was computed from, and that is not known */
+  /* chunks written as floats are as exact as what their rows saw, which is not recorded */
   hold->chunk->is_rounded = self->store->policy.compression != LLM_KV_KEEP
                             || !llm_kv_chunk_is_float (target.chunk);
   g_array_append_val (self->targets, target);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Where a call begins, and what it waits for (L6). */
+/* The beginning of a call, and the chunks it waits for (L6). */
 
 #define G_LOG_DOMAIN "llm-kv"
 
@@ -96,7 +96,7 @@ look_at (LlmKvSeq   *self,
     }
 }
 
-/* L10: what can't come is computed, and what that needs. */
+/* L10: chunks that can't be read are computed again, with all that this needs. */
 static LlmStatus
 handle_fault (LlmKvSeq *self,
               guint8   *ways,
@@ -112,7 +112,7 @@ handle_fault (LlmKvSeq *self,
       if (ways[i] != LLM_KV_COMPUTE)
         continue;
 
-      /* Storage has forgotten what it could not read. */
+      /* Storage has forgotten the chunk that it could not read. */
       if (hold->chunk->state == LLM_KV_LOST)
         hold->slot = (LlmKvSlot) { 0 };
       store->counters.n_faulted++;

@@ -4,19 +4,19 @@
 
 #include <math.h>
 
-/* What a call counts, for each that came since: about the last thousand count. */
+/* Weight of a call falls by this factor with each later call: about the last thousand count. */
 #define DECAY (1 - 1 / 1024.0)
-/* The same of being right: about the last 200. */
+/* The same for the evidence of the predictors: about the last 200 calls count. */
 #define EVIDENCE_DECAY 0.995
-/* Chances that differ by less are taken for the same, and then the last use decides. */
+/* Chances that differ by less count as equal, and then the last use decides. */
 #define STEP 1.3
-/* Calls of a context that is not known yet, before it was first seen. */
+/* Prior calls of a context before it was first seen. */
 #define PRIOR_CALLS 1.0
-/* Calls that recency is believed to have seen at first, falling as 1 / (1 + contexts between). */
+/* Prior calls of the recency predictor, falling as 1 / (1 + contexts between). */
 #define PRIOR_RECENT 2.0
-/* Nothing is that unlikely beside the context called last. */
+/* Lower bound of the chance, relative to the context called last. */
 #define LEAST_DECAY 1e-6
-/* Of a prompt's mean length, that of the last call. */
+/* Weight of the last call in a context's mean prompt length. */
 #define NEWEST_PART 0.25
 
 /* --- what is known of a context --- */
@@ -34,7 +34,7 @@ get_calls (const LlmKvHistory *self,
   return self->n_calls * decay (now - self->counted);
 }
 
-/* Calls per call of all, not normalized. */
+/* Rate of a context's calls among all calls, not normalized. */
 static double
 get_frequency (const LlmKvHistory *self,
                guint64             now,
@@ -58,8 +58,7 @@ find_bin (guint rank)
   return MIN (2 * width + (rank >> width & 1) + 2, LLM_KV_REUSE_BINS - 1);
 }
 
-/* The contexts in a bin share what was seen of it; of equals the older one is less likely, a
- * little. */
+/* The contexts in a bin share its count; of equals the older one is slightly less likely. */
 static double
 get_recency (const LlmKvReuseModel *self,
              guint                  rank,
@@ -70,8 +69,8 @@ get_recency (const LlmKvReuseModel *self,
   return self->bins[bin] / sizes[bin] + PRIOR_RECENT / (1 + rank) / LLM_KV_REUSE_BINS;
 }
 
-/* The factor of a geometric distribution with the mean that was seen. It says more of those that were
- * called long ago, one by one, than the few calls of them do. */
+/* The factor of a geometric distribution with the observed mean. It predicts contexts that were
+ * called long ago better than their few calls do. */
 static double
 get_decay (const LlmKvReuseModel *self)
 {
@@ -128,7 +127,7 @@ look_at_all (LlmKvReuseModel *self,
       field->sums[i] += predict (self, i, l->data, rank, field);
 }
 
-/* How much each is believed. */
+/* The weight of each predictor. */
 static void
 weigh (const LlmKvReuseModel *self,
        double                *weights)
@@ -143,7 +142,7 @@ weigh (const LlmKvReuseModel *self,
     weights[i] /= sum;
 }
 
-/* What differs by chance alone is alike. */
+/* Rounds chances, so that differences by noise alone vanish. */
 static double
 round_chance (double chance,
               guint  n)
@@ -174,7 +173,7 @@ llm_kv_reuse_estimate (LlmKvReuseModel *self)
   self->is_known = TRUE;
 }
 
-/* How right each was about a call, beside who believes all alike. */
+/* Updates the evidence: how well each predicted a call, compared with equal chances. */
 static void
 learn (LlmKvReuseModel  *self,
        const LlmKvReuse *context,
@@ -202,7 +201,7 @@ llm_kv_reuse_call (LlmKvReuseModel *self,
 {
   LlmKvHistory *history = &context->history;
 
-  /* one that begins was not there to be expected */
+  /* a new context could not be expected */
   if (!context->is_new && self->contexts.length > 1)
     learn (self, context, (guint) g_queue_link_index (&self->contexts, &context->link));
   self->now++;
@@ -223,7 +222,7 @@ hash_name (const char *name)
   return name != NULL ? MAX (g_str_hash (name), 1) : 0;
 }
 
-/* (nullable): the newest one of this name, or of the application. */
+/* (nullable): the newest kept history of this name, or of the application. */
 static LlmKvKept *
 find_kept (LlmKvReuseModel *self,
            guint            app,

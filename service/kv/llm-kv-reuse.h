@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * Which context is called next (L8): a chance for each, from what was called before and nothing
- * else. Four predictors: how often a context was called of late, how many others were called
- * since, the same falling off evenly, and that all are alike. Each learns its figures, and is believed as far as it was right
- * about the last calls (a Bayesian mixture), so it need not be said what the habits of users are.
- * Entries lie in what they are of; nothing is allocated. Owned by a store; the executor's thread.
+ * Which context is called next (L8): a chance for each, learned from earlier calls alone. Four
+ * predictors: how often a context was called lately, how many others were called since, the same
+ * with a geometric decay, and equal chances. Each learns its figures, and counts as far as it
+ * predicted the last calls (a Bayesian mixture), so users' habits need not be configured. Entries
+ * are embedded in their contexts; nothing is allocated. Owned by a store; the executor's thread.
  */
 
 #pragma once
@@ -16,7 +16,7 @@ G_BEGIN_DECLS
 
 /* Contexts called since the last call of this one: 0, 1, 2, 3, 4–5, 6–7, 8–11, …, 192 and more. */
 #define LLM_KV_REUSE_BINS 16
-/* Histories of contexts that went. */
+/* Kept histories of contexts that ended. */
 #define LLM_KV_REUSE_KEPT 64
 
 typedef enum
@@ -28,11 +28,11 @@ typedef enum
   LLM_KV_REUSE_PREDICTORS,
 } LlmKvPredictor;
 
-/* Of a context. Calls of all contexts together are the clock. */
+/* Of one context. Time is counted in calls of all contexts. */
 typedef struct
 {
   double n_calls;       /* old ones count less, see llm-kv-reuse.c */
-  guint64 counted;      /* until then */
+  guint64 counted;      /* time of that count */
   guint64 first;        /* when it was first seen */
   double n_new;         /* rows of a prompt, on average; 0: not called yet */
 } LlmKvHistory;
@@ -59,17 +59,17 @@ typedef struct
 {
   GQueue contexts;      /* (element-type LlmKvReuse), the one called last first */
   guint64 now;
-  double bins[LLM_KV_REUSE_BINS];  /* calls of a context in them, old ones count less */
+  double bins[LLM_KV_REUSE_BINS];  /* calls of a context in each bin, old ones count less */
   double ranks;         /* sum of contexts called since the last call, of calls; likewise */
   double evidence[LLM_KV_REUSE_PREDICTORS]; /* log of how much likelier each made the last calls
-                                             * than if all were alike */
-  gboolean is_known;    /* chances are those of now */
+                                             * than equal chances would */
+  gboolean is_known;    /* chances are up to date */
   LlmKvKept kept[LLM_KV_REUSE_KEPT];
   guint n_kept;         /* so far */
 } LlmKvReuseModel;
 
-/* A context that begins goes on where one of its name ended, or else the one that the application
- * closed last. @app, @id: (nullable). */
+/* A new context takes over the history of an ended one of its name, or else of the one that the
+ * application closed last. @app, @id: (nullable). */
 void llm_kv_reuse_add      (LlmKvReuseModel *self,
                             LlmKvReuse      *context,
                             const char      *app,

@@ -32,7 +32,8 @@ is_read_beside (LlmKvSeq         *self,
   return FALSE;
 }
 
-/* Whether slots may be written where they are: not while the disk may write there as well. */
+/* Whether slots may be written in place: not while a write to storage reads the chunk, or a read
+ * fills it. */
 static gboolean
 is_writable (LlmKvSeq   *self,
              LlmKvChunk *chunk)
@@ -74,8 +75,8 @@ llm_kv_seq_make_writable (LlmKvSeq *self,
   return hold->chunk;
 }
 
-/* New chunks come before the copy of the last one, so that a failure undoes nothing but what it
- * just added. */
+/* Adds new chunks before it copies the last one, so that a failure only has to remove the new
+ * ones. */
 static gboolean
 extend (LlmKvSeq *self,
         guint     n_chunks,
@@ -139,7 +140,7 @@ llm_kv_seq_append (LlmKvSeq *self,
   return TRUE;
 }
 
-/* What is left of a chunk that is cut stays as it is until it is written on. */
+/* A chunk that is cut stays as it is until it is written to. */
 void
 llm_kv_seq_truncate (LlmKvSeq *self,
                      guint     length)
@@ -172,7 +173,7 @@ llm_kv_seq_truncate (LlmKvSeq *self,
   llm_kv_work_restart (self);
 }
 
-/* Keys go by dimension, where slots are neighbours. */
+/* Keys are stored by dimension, with slots as neighbours. */
 static void
 write_head (LlmKvStore  *store,
             guint        head_dim,
@@ -205,7 +206,7 @@ write_head (LlmKvStore  *store,
     }
 }
 
-/* There is no way to fail: room was made when slots were appended or a call began, only a fork made
+/* Can't fail: memory was reserved when slots were appended or a request began; only a fork made
  * since then costs a copy here. */
 void
 llm_kv_seq_begin_write (LlmKvSeq *self,
@@ -217,7 +218,7 @@ llm_kv_seq_begin_write (LlmKvSeq *self,
 
   g_return_if_fail (slot < self->length);
 
-  /* Whoever shares a chunk that is computed again wants the same in it. */
+  /* Sequences that share a chunk which is computed again want the same values in it. */
   chunk = llm_kv_seq_hold (self, at)->chunk;
   if (chunk->state != LLM_KV_COMPUTING || chunk->restorer != self)
     chunk = llm_kv_seq_make_writable (self, at);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* What sequences have from each other (L15): forks, and beginnings that are alike. Chunks are
- * shared as they are; when one sequence quantizes a chunk, the others keep what they have, so that
- * the bits of each follow from its own calls. */
+/* Sharing between sequences (L15): forks, and common prefixes. Chunks are shared as they are; when
+ * one sequence quantizes a chunk, the others keep theirs, so that the bits of each sequence follow
+ * from its own calls. */
 
 #define G_LOG_DOMAIN "llm-kv"
 
@@ -10,7 +10,7 @@
 
 /* --- beginnings and forks --- */
 
-/* Holds @n chunks of @from, and has them on storage where extents can be shared. */
+/* Holds @n chunks of @from, and links them on storage where extents can be shared. */
 static void
 take_chunks (LlmKvSeq *self,
              LlmKvSeq *from,
@@ -53,8 +53,8 @@ llm_kv_seq_fork (LlmKvSeq   *self,
   return fork;
 }
 
-/* Positions of a window that slid are not those of a text that begins. Density is that of the
- * sequence's own rows: those of @from went on with another text. */
+/* After a window slid, positions differ from those of a new text, so nothing is shared. Density is
+ * that of the sequence's own rows: those of @from continued with another text. */
 void
 llm_kv_seq_share (LlmKvSeq *self,
                   LlmKvSeq *from,
@@ -123,7 +123,7 @@ llm_kv_seq_keep (LlmKvSeq *self,
   g_return_val_if_fail (n_slots <= llm_kv_seq_count_exact (self), kept);
 
   kept->is_kept = TRUE;
-  llm_kv_reuse_remove (&self->store->reuse, &kept->reuse);    /* no call comes to it */
+  llm_kv_reuse_remove (&self->store->reuse, &kept->reuse);    /* it is never called */
   take_chunks (kept, self, n_slots / self->store->layout.chunk_slots);
   return kept;
 }
@@ -146,8 +146,8 @@ llm_kv_store_count_kept (LlmKvStore *self)
   return (guint64) bytes;
 }
 
-/* The end of a beginning is the part that fewest have in common. What others hold, too, they may then
- * quantize where it is. */
+/* Drops from the end of the prefix, which the fewest sequences share. Chunks that other sequences
+ * hold, too, can then be quantized in place. */
 guint64
 llm_kv_store_drop_kept (LlmKvStore *self,
                         guint64     bytes)
@@ -210,7 +210,7 @@ llm_kv_seq_pack (LlmKvSeq *self,
 
   other->leaves |= held->leaves;
   llm_kv_seq_replace (self, chunk, other);
-  /* it may have stayed for this sequence to write it */
+  /* it may have stayed only for this sequence to write it */
   if (is_shared)
     llm_kv_work_let_leave (self->store, held);
 }

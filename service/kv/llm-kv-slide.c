@@ -38,7 +38,7 @@ llm_kv_copy_slot (const LlmKvLayout *layout,
           (const guint8 *) from_part + v_at + from * slot_bytes, slot_bytes);
 }
 
-/* Both as floats of @self. */
+/* Copies a slot; both chunks are floats of @self. */
 static void
 copy_slot (LlmKvSeq   *self,
            LlmKvChunk *source,
@@ -55,8 +55,8 @@ copy_slot (LlmKvSeq   *self,
                         llm_kv_chunk_part (store, target, layer, head, LLK_KV_KEYS), to);
 }
 
-/* Memory for it was there when the slots were appended, only a fork made since then costs a
- * copy here; what can't be moved is to be computed again. */
+/* Memory was reserved when the slots were appended; only a fork made since then costs a copy here.
+ * A slot that can't be moved is computed again. */
 static void
 move_slot (LlmKvSeq *self,
            guint     from,
@@ -81,7 +81,7 @@ move_slot (LlmKvSeq *self,
   target->is_rounded |= source->is_rounded;
 }
 
-/* As the path rises, a slot is read before another one is moved onto it. */
+/* As the path rises, a slot is read before another one overwrites it. */
 void
 llm_kv_seq_commit (LlmKvSeq    *self,
                    guint        first,
@@ -102,7 +102,8 @@ llm_kv_seq_commit (LlmKvSeq    *self,
   llm_kv_work_restart (self);
 }
 
-/* A sink keeps its tokens, but not its position: others that hold it have it where it was. */
+/* A sink keeps its tokens, but its position changes, while other sequences hold it at the old
+ * one. */
 static void
 move_sink (LlmKvSeq *self,
            guint     chunk)

@@ -7,7 +7,7 @@
 
 #include "common/llmsvc-error.h"
 
-/* More than any model has, little enough that sizes can't overflow. */
+/* More than any model has, and small enough that sizes can't overflow. */
 #define MAX_LAYERS 4096
 #define MAX_KV_HEADS 4096
 
@@ -69,8 +69,8 @@ count_layer_bytes (const LlmKvLayout *layout,
             + llk_kv_part_bytes (format, LLK_KV_VALUES, shape.head_dim, layout->chunk_slots));
 }
 
-/* So many that what is added to get to whole sectors is little: less than a 32nd with 4 bits. 0 where
- * chunks are too small for that. */
+/* The number of layers whose bytes are padded to whole sectors together: chosen so that the padding
+ * is less than a 32nd with 4 bits. 0 where chunks are too small for that. */
 static guint
 choose_sector_layers (const LlmKvLayout *layout)
 {
@@ -110,7 +110,7 @@ measure_form (LlmKvStore *self,
   llm_kv_arena_init (&self->arenas[form], offsets[self->layout.n_layers]);
 }
 
-/* As measure_form() has it. */
+/* With the sizes of measure_form(). */
 static gsize
 count_chunk_bytes (const LlmKvLayout *layout,
                    LlkKvFormat        format)
@@ -295,7 +295,7 @@ llm_kv_store_has_room (LlmKvStore *self,
   if (self->spare_bytes == 0)
     return FALSE;
 
-  /* what it takes of the spare pages is counted already */
+  /* the part that comes from spare pages is counted already */
   if (bytes > self->spare_bytes ? llm_ledger_has_room (self->ledger, bytes - self->spare_bytes)
                                 : llm_ledger_get_excess (self->ledger) == 0)
     return TRUE;

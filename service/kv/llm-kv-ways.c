@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* How what a call lacks comes back (L6): read, or computed again. */
+/* How the missing chunks of a call come back (L6): read, or computed again. */
 
 #define G_LOG_DOMAIN "llm-kv"
 
@@ -8,7 +8,7 @@
 
 /* --- layers that were left out --- */
 
-/* Of what the call will see. */
+/* The form that the call needs at least. */
 static LlmKvForm
 get_form (LlmKvSeq *self,
           guint     chunk,
@@ -34,7 +34,8 @@ mark_left_out (LlmKvSeq *self,
       ways[i] = LLM_KV_COMPUTE;
 }
 
-/* What must be computed too, since rows that are computed, and those behind the length, see it. */
+/* Adds chunks that must be computed too, because recomputed rows, or those after the length, see
+ * them. */
 void
 llm_kv_ways_widen (LlmKvSeq *self,
        guint8   *ways)
@@ -48,7 +49,7 @@ llm_kv_ways_widen (LlmKvSeq *self,
       mark_left_out (self, ways, i * self->store->layout.chunk_slots);
 }
 
-/* Whether to compute the chunk means to compute others as well, if what can be read is. */
+/* Whether computing the chunk means computing others as well, while readable ones are read. */
 static gboolean
 sees_left_out (LlmKvSeq     *self,
                const guint8 *ways,
@@ -66,7 +67,7 @@ sees_left_out (LlmKvSeq     *self,
   return FALSE;
 }
 
-/* Where all layers have windows, there is nothing left to remember of what lies behind them. */
+/* When all layers have windows, the K and V of chunks behind them are not needed any more. */
 static gboolean
 needs_nothing (LlmKvSeq *self,
                guint     chunk)
@@ -78,7 +79,8 @@ needs_nothing (LlmKvSeq *self,
 
 /* --- what is missing --- */
 
-/* Whether the call has more bits than those in memory, which was short. */
+/* Whether the call restores the wide copy of a chunk that was quantized further under memory
+ * pressure. */
 static gboolean
 is_widened (LlmKvSeq *self,
             guint     chunk)
@@ -89,7 +91,7 @@ is_widened (LlmKvSeq *self,
          && (llm_kv_hold_has_wide (hold) || (self->is_exact && !hold->is_fixed));
 }
 
-/* What another sequence is bringing back may be waited for, if it reads it. */
+/* A chunk that another sequence is reading may be waited for; one that it computes may not. */
 static gboolean
 is_missing (LlmKvSeq *self,
             guint     chunk)
@@ -210,8 +212,8 @@ llm_kv_ways_count_bytes (LlmKvSeq     *self,
   return bytes;
 }
 
-/* Narrow chunks are read again as they were, unless memory is short still, or that takes longer
- * than the call has. */
+/* Restores wide copies of narrow chunks, unless memory is still short, or that takes longer than
+ * the call has. */
 void
 llm_kv_ways_choose_wide (LlmKvSeq *self)
 {

@@ -9,16 +9,16 @@
 
 #include "base/llm-clock.h"
 
-/* So that errors count where no density was collected. */
+/* A lower bound, so that errors count where no density was collected. */
 #define LEAST_DENSITY 1e-6f
-/* What a context may have with 4 bits whatever the ratio is: the tail of a short one alone takes
- * more than its share, and the rest would go for little. Those of some 350 slots and more keep to
- * a ratio of 50 %. */
+/* A context may always have so many slots with 4 bits, whatever the ratio is: the tail of a short
+ * one alone takes more than its part, and little would be saved. Contexts from some 350 slots on
+ * keep to a ratio of 50 %. */
 #define LEAST_SLOTS 256
 
 /* --- bits (L4) --- */
 
-/* Of the context's full chunks, with what the tail takes already taken off. */
+/* Budget of the context's full chunks, after the tail. */
 static guint64
 get_budget (LlmKvSeq *self,
             guint     n_chunks)
@@ -82,7 +82,7 @@ choose_by_density (LlmKvSeq *self)
     {
       LlmKvChunk *chunk = llm_kv_seq_hold (self, i)->chunk;
 
-      /* has what it would have anyway, and lies so on storage as well */
+      /* the chosen format has no more bits than the chunk has, in memory and on storage */
       if (chunk->is_narrow && self->formats[i] >= LLM_KV_FORM_FORMAT (chunk->form))
         llm_kv_chunk_set_narrow (store, chunk, FALSE);
     }
@@ -106,7 +106,7 @@ choose_formats (LlmKvSeq *self)
 
 /* --- quantization (L5) --- */
 
-/* Never more bits than there are, never layers that are not there. */
+/* Never more bits than the chunk has, never layers that it lacks. */
 static LlmKvForm
 get_wanted_form (LlmKvSeq *self,
                  guint     chunk)
@@ -128,7 +128,7 @@ is_to_pack (LlmKvSeq *self,
   return held->state == LLM_KV_PRESENT && get_wanted_form (self, chunk) != held->form;
 }
 
-/* One chunk, or the step to what comes next. */
+/* Handles one chunk, or goes on to the next stage. */
 static void
 pack_next (LlmKvSeq *self)
 {

@@ -32,7 +32,7 @@ llm_kv_work_can_write (LlmKvSeq        *self,
          && hold->chunk->state == LLM_KV_PRESENT && store->arenas[hold->chunk->form].bytes > 0;
 }
 
-/* What will be quantized is not written before. */
+/* A chunk that will be quantized is written only after that. */
 static gboolean
 is_to_write (LlmKvSeq        *self,
              const LlmKvHold *hold)
@@ -56,8 +56,7 @@ drop_leaving (LlmKvStore *store,
   llm_kv_chunk_drop (store, chunk);
 }
 
-/* With the last sequence that writes it, a chunk goes whose memory is wanted; if it could not be
- * written, too. */
+/* A chunk whose memory is wanted goes when the last sequence has written it, or could not. */
 static void
 let_go (LlmKvStore *store,
         LlmKvChunk *chunk)
@@ -95,9 +94,9 @@ llm_kv_work_let_leave (LlmKvStore *store,
     drop_leaving (store, chunk);
 }
 
-/* What leaves and is not written after all goes as well: quantization brought it to the form that
- * lies on storage, or it can't be written any more. Only another sequence that is about to write it
- * keeps it until then. */
+/* Frees chunks that wait for a write which is not needed any more: quantization brought them to the
+ * form that is on storage, or they can't be written. Only another sequence that is about to write
+ * such a chunk keeps it until then. */
 static void
 let_go_unwritten (LlmKvSeq *self)
 {
@@ -139,7 +138,7 @@ end_batch (Batch *batch)
   g_free (batch);
 }
 
-/* Where the part lies now, if it is still the same. */
+/* The hold of the part now, if it is still the same chunk. */
 static LlmKvHold *
 find_hold (LlmKvSeq   *self,
            const Part *part)

@@ -174,7 +174,8 @@ struct _LlmKvStore
   guint64 piece_bytes;    /* that a read brings at once, at least */
   guint64 bytes;          /* of chunks in memory: all, and those that are quantized */
   guint64 packed_bytes;
-  gboolean narrows;       /* others may set it: chunks are quantized further while memory is short */
+  gboolean narrows;       /* others may set it: chunks are quantized further while memory is
+                           * short */
   gboolean is_short;      /* others set it: memory is short now */
   guint n_narrow;         /* chunks in memory with fewer bits than the ratio gives them */
   guint64 spare_bytes;    /* of chunks that went, and have their pages still */
@@ -247,10 +248,10 @@ gboolean    llm_kv_store_is_settled   (LlmKvStore        *self);
 void        llm_kv_store_wait         (LlmKvStore        *self,
                                        gint64             timeout_us);
 /* Takes @bytes: first what is only kept for others to share; then of sequences that are not locked
- * what lies on storage and comes back in time; then (without @in_haste; those bytes come later) what
- * can be written; then bits (S4); then what is to be computed again, or comes late. Each where it is
- * expected to cost least (L8, llm-kv-loss.c), or as the policy says. Returns the bytes that came
- * free. */
+ * what lies on storage and comes back in time; then (without @in_haste; those bytes come later)
+ * what can be written; then bits (S4); then what is to be computed again, or comes late. Each where
+ * it is expected to cost least (L8, llm-kv-loss.c), or as the policy says. Returns the bytes that
+ * came free. */
 guint64     llm_kv_store_evict        (LlmKvStore        *self,
                                        guint64            bytes,
                                        gboolean           in_haste);
@@ -260,8 +261,8 @@ guint64     llm_kv_store_evict        (LlmKvStore        *self,
 void        llm_kv_store_widen        (LlmKvStore        *self);
 /* Begins to read back what is likely to be used next, at most @max_bytes and no more than there is
  * room for, from storage alone; llm_kv_store_work() goes on with it, and a call of that sequence
- * ends it. For when nothing runs. Returns the bytes; 0: nothing to do, memory is short, or something
- * is being read, wide copies before all. */
+ * ends it. For when nothing runs. Returns the bytes; 0: nothing to do, memory is short, or
+ * something is being read, wide copies before all. */
 guint64     llm_kv_store_refill       (LlmKvStore        *self,
                                        guint64            max_bytes);
 /* Ends both: nothing more is read for no call. */

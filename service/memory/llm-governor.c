@@ -6,15 +6,15 @@
 
 #include "memory/llm-pressure-source.h"
 
-/* A trigger for tasks that waited 150 ms in two seconds: without privileges the window is a
+/* A trigger for tasks that stalled 150 ms in two seconds: without privileges the window is a
  * multiple of two seconds. */
 #define STALL_US 150000
 #define STALL_WINDOW_US 2000000
-/* Where nothing moves for so long while nothing runs, there is no need to look often: what comes
- * suddenly, the kernel tells. */
+/* When nothing has moved for so long and no request runs, it looks less often: the kernel reports
+ * sudden changes. */
 #define STILL_US (10 * G_USEC_PER_SEC)
 #define STILL_PARTS 64
-/* How long holders may write what they release before they drop it. */
+/* How long holders may write chunks that they release before they drop them. */
 #define CRITICAL_PATIENCE_US 50000
 #define PATIENCE_US 300000
 
@@ -24,7 +24,7 @@ struct _LlmGovernor
   LlmReclaimQueue *queue;
   gboolean reacts;
   guint64 reserve;
-  gboolean is_test;            /* the kernel files are not this machine's */
+  gboolean is_test;            /* the kernel files are replaced (tests) */
   void (*wake) (gpointer data);
   gpointer wake_data;
   gboolean is_stopped;
@@ -35,12 +35,12 @@ struct _LlmGovernor
   guint timer;                 /* source */
   gboolean is_tight;           /* the timer is quick */
   GCancellable *cancellable;
-  guint64 set_allowed;         /* as set; 0: a share */
+  guint64 set_allowed;         /* as set; 0: a fraction of the machine */
   guint64 work;                /* bytes */
   gboolean is_reclaiming;
-  guint64 backed_next;         /* bytes of files to reclaim when what is under way has ended */
-  guint64 still_room;          /* bytes that there was room for */
-  gint64 moved_us;             /* when that last changed by much */
+  guint64 backed_next;         /* bytes of files to reclaim after the reclaim under way */
+  guint64 still_room;          /* free bytes at the last look */
+  gint64 moved_us;             /* when they last changed by much */
   LlmGovernorState state;
 };
 
@@ -79,13 +79,13 @@ on_reclaimed (const LlmReclaimResult *result,
   self->is_reclaiming = FALSE;
   if (self->is_stopped)
     return;
-  /* Then what is no use to those who need memory that is not a file's. */
+  /* File pages are reclaimed next: they do not help those who need anonymous memory. */
   if (self->backed_next > 0)
     {
       reclaim (self, LLM_RECLAIM_BACKED, LLM_PRESSURE_CRITICAL, self->backed_next);
       self->backed_next = 0;
     }
-  /* What it did shows at once, and there may be more to do. */
+  /* The effect shows at once, and more may be needed. */
   if (result->freed > 0)
     self->wake (self->wake_data);
 }
@@ -170,7 +170,7 @@ on_time (gpointer data)
   return G_SOURCE_CONTINUE;
 }
 
-/* While it is calm the timer goes off together with those of the rest of the process. */
+/* Without pressure the timer expires together with those of the rest of the process. */
 static void
 set_timer (LlmGovernor *self,
            gboolean     is_tight)
@@ -196,7 +196,7 @@ react (LlmGovernor         *self,
   if (self->policy.anonymous.grown_us == state->reading.time_us && state->action.budget > budget)
     state->regrown += state->action.budget - budget;
   act (self, held->is_busy, earlier);
-  /* With nothing to reclaim there is nothing to be quick for. */
+  /* with nothing to reclaim, a quick timer is useless */
   is_tight = state->action.is_tight
              && (held->is_busy
                  || ((held->anonymous > 0 || held->backed > 0) && !is_still (self)));
@@ -236,8 +236,8 @@ llm_governor_look (LlmGovernor *self,
     react (self, &held, earlier, budget);
   else
     state->action.budget = held.allowed;
-  /* The budget counts file pages too: what is idle goes before them. While calls run, pages that don't
-   * stay go with their use. */
+  /* The budget counts file pages too: idle memory is released before them. While requests run,
+   * pages that don't stay are released after their use. */
   total = llm_ledger_get_total (self->ledger);
   if (state->allowed == 0 || total <= state->allowed)
     return;
@@ -259,8 +259,8 @@ on_pressure (LlmPressure hint,
   self->wake (self->wake_data);
 }
 
-/* Takes @source (nullable) and clears *@error: sources are not to be had everywhere, and can be
- * done without. */
+/* Takes @source (nullable) and clears *@error: not every machine has all sources, and none is
+ * required. */
 static void
 add_source (LlmGovernor       *self,
             LlmPressureSource *source,
@@ -335,7 +335,8 @@ on_monitor (GObject      *source,
   g_autoptr(GError) error = NULL;
   g_autoptr(GMemoryMonitor) monitor = g_task_propagate_pointer (G_TASK (result), &error);
 
-  /* Without one there is no error, and with an error the governor is stopped, or gone. */
+  /* NULL without an error if the machine has none; with an error the governor was stopped, or
+   * freed. */
   if (error == NULL && monitor != NULL)
     add_source (data, llm_monitor_source_new (monitor), &error);
 }
@@ -348,7 +349,7 @@ llm_governor_start (LlmGovernor *self)
   GError *error = NULL;
 
   set_timer (self, FALSE);
-  /* what is loaded first needs to know what there is room for */
+  /* the first load needs to know how much is free */
   self->wake (self->wake_data);
   if (!self->reacts || self->is_test)
     return;
@@ -398,7 +399,7 @@ llm_governor_stop (LlmGovernor *self)
   g_clear_handle_id (&self->timer, g_source_remove);
   g_ptr_array_set_size (self->sources, 0);
   self->is_stopped = TRUE;
-  /* Holders answer as long as there are any. */
+  /* Runs callbacks of holders until the last reclaim has ended. */
   while (self->is_reclaiming)
     g_main_context_iteration (NULL, TRUE);
 }

@@ -2,7 +2,7 @@
 
 /*
  * Decides how much memory the service holds: waits for pressure sources, reads, asks the policy,
- * sets the ledger's ceiling, and has holders release. Main thread.
+ * sets the ledger's ceiling, and asks holders to release memory. Main thread.
  */
 
 #pragma once
@@ -17,38 +17,38 @@ typedef struct _LlmGovernor LlmGovernor;
 typedef struct
 {
   const char *root;      /* (nullable): stands for / when kernel files are read; for tests */
-  gboolean reacts;       /* FALSE: it looks, and does nothing */
-  guint64 reserve;       /* bytes, 0: a share of the limit */
+  gboolean reacts;       /* FALSE: it measures, but does not reclaim */
+  guint64 reserve;       /* bytes, 0: a fraction of the limit */
 } LlmGovernorConfig;
 
-/* @wake (@data): it is time for llm_governor_look(). */
+/* @wake (@data): asks for a call of llm_governor_look(). */
 LlmGovernor *llm_governor_new         (LlmLedger               *ledger,
                                        const LlmGovernorConfig *config,
                                        void                   (*wake) (gpointer data),
                                        gpointer                 data);
 void         llm_governor_free        (LlmGovernor             *self);
 
-/* The administrator's budget in bytes, 0 for the service's share of the machine: three quarters. */
+/* The administrator's budget in bytes, 0 for the service's part of the machine: three quarters. */
 void         llm_governor_set_allowed (LlmGovernor             *self,
                                        guint64                  bytes);
-/* Bytes that calls find beside weights, whatever is allowed. */
+/* Bytes that requests get beside weights, whatever is allowed. */
 void         llm_governor_set_work    (LlmGovernor             *self,
                                        guint64                  bytes);
 /* Waits for the sources that this machine has. */
 void         llm_governor_start       (LlmGovernor             *self);
-/* From here on it does nothing, and does not wake. */
+/* After this it does nothing, and does not call @wake. */
 void         llm_governor_stop        (LlmGovernor             *self);
-/* Reads, decides, acts. @is_busy: requests run; @is_held: a client holds memory back. */
+/* Reads, decides, acts. @is_busy: requests run; @is_held: a client holds a trim. */
 void         llm_governor_look        (LlmGovernor             *self,
                                        gboolean                 is_busy,
                                        gboolean                 is_held);
-/* Has holders release, behind the requests before. @func is called once, later. */
+/* Asks holders to release memory, after earlier requests. @func is called once, later. */
 void         llm_governor_reclaim     (LlmGovernor             *self,
                                        const LlmReclaimRequest *request,
                                        LlmReclaimFunc           func,
                                        gpointer                 data);
 
-/* For people: what was seen and done so far. */
+/* Figures for users: readings and actions so far. */
 typedef struct
 {
   LlmMemoryReading reading;

@@ -102,7 +102,7 @@ llm_ledger_get_used_backed (LlmLedger *self)
   return load (&self->held[LLM_LEDGER_BACKED]);
 }
 
-/* Others add and remove meanwhile. */
+/* Other threads add and remove meanwhile. */
 guint64
 llm_ledger_get_anonymous (LlmLedger *self)
 {

@@ -22,10 +22,10 @@ typedef enum
   LLM_HOLDER_CONSTRAINTS,    /* compiled schemas and grammars, and their masks of tokens */
   LLM_N_HOLDERS,
 
-  /* Marks on what is counted already. Memory of files, which the kernel can take by itself and
-   * read again: that it is held presses nobody. What of it is not in memory now, as the kernel
-   * says (part of LLM_HOLDER_WEIGHTS): what is shown leaves it out, while budget and room go by
-   * what is counted, as it comes back when it is used. */
+  /* Marks on what is counted already. BACKED: memory of files, which the kernel can reclaim by
+   * itself and read again; it causes no memory pressure. ABSENT: what of it is not in memory now,
+   * as the kernel says (part of LLM_HOLDER_WEIGHTS). Figures for users leave it out; budget and
+   * room include it, as it comes back when it is used. */
   LLM_LEDGER_BACKED = LLM_N_HOLDERS,
   LLM_LEDGER_ABSENT,
   LLM_N_LEDGER_ENTRIES,
@@ -48,30 +48,30 @@ void        llm_ledger_remove     (LlmLedger *self,
 guint64     llm_ledger_get        (LlmLedger *self,
                                    LlmHolder  holder);
 guint64     llm_ledger_get_total  (LlmLedger *self);
-/* Bytes of files that calls use, also absent ones. */
+/* File-backed bytes that requests use, absent ones included. */
 guint64     llm_ledger_get_used_backed (LlmLedger *self);
-/* All others: bytes that only the service can release. */
+/* All other bytes: only the service can release them. */
 guint64     llm_ledger_get_anonymous (LlmLedger *self);
 
-/* The most the service may hold, 0 for no limit of its own. Weights in files that it has no room for
- * go when they were used (llm_weights_keep()). */
+/* The most that the service may hold, 0 for no limit of its own. Weights in files beyond it are
+ * released after their use (llm_weights_keep()). */
 void        llm_ledger_set_budget (LlmLedger *self,
                                    guint64    bytes);
 guint64     llm_ledger_get_budget (LlmLedger *self);
-/* Of it, what may be anonymous; G_MAXUINT64 without a budget. */
+/* The anonymous part of the budget; G_MAXUINT64 without a budget. */
 guint64     llm_ledger_get_limit  (LlmLedger *self);
 
-/* Beside the budget, what the machine has room for at the moment: limits what is anonymous. */
+/* The free memory of the machine, a second limit beside the budget: for anonymous bytes. */
 typedef struct
 {
   guint64 now;      /* bytes; G_MAXUINT64 for no limit */
-  guint64 urgent;   /* what a call may take it to that has waited too long */
-  guint64 most;     /* what it could be if everybody else gave all */
+  guint64 urgent;   /* for a request that has waited too long */
+  guint64 most;     /* if all others released theirs */
 } LlmCeiling;
 
 void        llm_ledger_set_ceiling (LlmLedger        *self,
                                     const LlmCeiling *ceiling);
-/* Whether the urgent ceiling is the one that holds; set by the executor. */
+/* Whether the urgent ceiling applies; set by the executor. */
 void        llm_ledger_set_urgent  (LlmLedger *self,
                                     gboolean   is_urgent);
 
@@ -81,17 +81,17 @@ gboolean    llm_ledger_has_room   (LlmLedger *self,
 /* Within the budget, whatever the ceiling. */
 gboolean    llm_ledger_has_budget (LlmLedger *self,
                                    guint64    bytes);
-/* Bytes that the ceiling leaves beside all that is anonymous; G_MAXUINT64 without one. */
+/* Bytes that the ceiling leaves beside all anonymous memory; G_MAXUINT64 without one. */
 guint64     llm_ledger_get_headroom (LlmLedger *self);
-/* Bytes that are held beyond budget or ceiling. */
+/* Bytes held beyond budget or ceiling. */
 guint64     llm_ledger_get_excess (LlmLedger *self);
-/* Whether it is worth to wait for room for @bytes: the budget has it, and the ceiling, which has
- * not, may rise so far. */
+/* Whether waiting for @bytes makes sense: they fit the budget, and the ceiling, which is too low
+ * now, may rise that far. */
 gboolean    llm_ledger_may_wait   (LlmLedger *self,
                                    guint64    bytes);
 
-/* Registers a holder that can release what it holds; copied. The order breaks ties between equal
- * costs. These two on the main thread. */
+/* Registers a holder that can release memory; copied. The order breaks ties between equal costs.
+ * These two on the main thread. */
 void        llm_ledger_add_reclaimer  (LlmLedger          *self,
                                        const LlmReclaimer *reclaimer);
 /* (transfer none) (element-type LlmReclaimer): in the order in which they were registered. */

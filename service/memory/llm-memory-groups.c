@@ -4,12 +4,12 @@
 
 #include <string.h>
 
-/* A kernel without a limit says a number close to the greatest. */
+/* Without a limit, the kernel reports a number close to the greatest. */
 #define NO_LIMIT (G_GUINT64_CONSTANT (1) << 60)
-/* Groups in groups in groups: more levels than any manager makes. */
+/* Nested groups: more levels than any manager makes. */
 #define MAX_LEVELS 32
 
-/* Where one hierarchy is mounted, and our group in it. */
+/* Mount point of a hierarchy, and our group in it. */
 typedef struct
 {
   char *folder;         /* (nullable) (owned): of our group */
@@ -139,7 +139,8 @@ find_group (const char *cgroup,
   return NULL;
 }
 
-/* What is mounted may begin below the root, in a container: only from there on can it be seen. */
+/* In a container, the mount may begin below the root of the hierarchy: only groups from there on
+ * are visible. */
 static void
 find_hierarchy (LlmMemoryGroups *self,
                 guint            version,
@@ -230,7 +231,7 @@ llm_group_usage_get_room (const LlmGroupUsage *self)
   return self->limit > fixed ? self->limit - fixed : 0;
 }
 
-/* From our group up to what is mounted. */
+/* Visits the groups from ours up to the mount. */
 static void
 read_hierarchy (LlmMemoryGroups *self,
                 guint            version,

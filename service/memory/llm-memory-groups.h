@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * The control groups that this process lies in, from its own up to the root, of either version:
- * what they let it hold, and what they hold now. Plain data, of the thread that made it; reads
- * small kernel files below a root folder that tests replace.
+ * The control groups of this process, from its own up to the root, of either version: their limits,
+ * and their usage. Plain data, of the thread that made it; reads small kernel files below a root
+ * folder that tests replace.
  */
 
 #pragma once
@@ -19,7 +19,7 @@ typedef struct
 {
   guint64 limit;   /* bytes; 0 where no group limits us */
   guint64 usage;   /* bytes, page cache included */
-  guint64 cache;   /* of these, file pages, which the kernel takes back by itself */
+  guint64 cache;   /* of these, file pages, which the kernel reclaims by itself */
 } LlmGroupUsage;
 
 /* @root: (nullable): NULL or "" for the real one. Never NULL; without control groups there is
@@ -30,7 +30,7 @@ void             llm_memory_groups_free     (LlmMemoryGroups *self);
 /* Of all groups with a limit, the one with the least room (limit - usage + cache). */
 void             llm_memory_groups_read     (LlmMemoryGroups *self,
                                              LlmGroupUsage   *usage);
-/* Bytes that may be held besides what is held now: G_MAXUINT64 without a limit. */
+/* Bytes that fit beside the current usage: G_MAXUINT64 without a limit. */
 guint64          llm_group_usage_get_room   (const LlmGroupUsage *self);
 /* (nullable): the folder of our own group of version 2, with memory.pressure. */
 const char      *llm_memory_groups_get_v2   (LlmMemoryGroups *self);

@@ -5,26 +5,25 @@
 #define MIB (G_GUINT64_CONSTANT (1) << 20)
 #define GIB (G_GUINT64_CONSTANT (1) << 30)
 
-/* It must have been calm for so long before anything grows; twice as long after each growth that
- * ended in a cut, and again this after so long without one. A browser takes about ten seconds to
- * start. */
+/* Calm period before anything grows; doubled after each growth that ended in a cut, and back to
+ * this after so long without one. A browser takes about ten seconds to start. */
 #define CALM_US (10 * G_USEC_PER_SEC)
 #define MAX_CALM_US (300 * G_USEC_PER_SEC)
 #define FORGET_US (600 * G_USEC_PER_SEC)
-/* The same for file pages that calls use: those that don't stay are read again for each step. */
+/* The same for file pages that requests use: those that don't stay are read again for each step. */
 #define KEEP_CALM_US (1 * G_USEC_PER_SEC)
 #define MAX_KEEP_CALM_US (30 * G_USEC_PER_SEC)
-/* What was given shows in stalls only when they have had this time to end. */
+/* Released memory reduces stalls only after this time. */
 #define CUT_INTERVAL_US (1 * G_USEC_PER_SEC)
 #define CRITICAL_CUT_INTERVAL_US (G_USEC_PER_SEC / 2)
-/* Growth is by addition, cuts are by multiplication: who shares a machine so comes to an even
- * share. */
+/* Additive growth, multiplicative cuts: so programs that share a machine converge to equal
+ * parts. */
 #define GROW_INTERVAL_US G_USEC_PER_SEC
 #define GROW_PARTS 16
 #define MIN_GROWTH (64 * MIB)
-/* What may be had again before the calm period has passed, so that a call can go on. */
+/* May grow back before the calm period has passed, so that a request can go on. */
 #define LEAST_WORK (128 * MIB)
-/* Less than this is not worth asking for by a share of what is held. */
+/* A cut by a fraction of what is held is skipped below this. */
 #define LEAST_CUT (16 * MIB)
 
 static guint64
@@ -42,8 +41,8 @@ add (guint64 a,
 }
 
 /* A program in a group of its own that allocates as fast as the kernel clears pages takes about a
- * tenth of a small group's limit, or some 200 MiB of a large one's, until we have looked again and
- * given. A machine needs room for what it caches, too, and has time while it swaps. */
+ * tenth of a small group's limit, or some 200 MiB of a large one's, until the next look and
+ * release. A machine needs free memory for its caches, too, and has time while it swaps. */
 guint64
 llm_memory_policy_get_reserve (guint64  limit,
                                gboolean is_machine,
@@ -91,8 +90,8 @@ judge_room (const Bound *bound)
   return bound->room < 2 * bound->reserve ? LLM_PRESSURE_LOW : LLM_PRESSURE_NONE;
 }
 
-/* Others may stall under a limit of their own, where what we give does not help. With half of the
- * memory free that is the reason, and with a quarter it is likely. */
+/* Others may stall under a limit of their own, where released memory does not help. With half of
+ * the memory free that is the reason, and with a quarter it is likely. */
 static LlmPressure
 judge_stalls (const LlmStallShare *share,
               guint64              room,
@@ -114,7 +113,7 @@ judge_all_stalls (const LlmMemoryReading *reading,
 
   level = MAX (level, judge_stalls (&reading->own, MIN (group->unused, machine->room),
                                     group->limit > 0 ? group->limit : machine->limit));
-  /* Version 1 has no stalls by group: when ours is full, they may be ours. */
+  /* Version 1 does not report stalls by group: when ours is full, they may be ours. */
   if (group->limit > 0 && group->unused < group->reserve)
     level = MAX (level, MIN (llm_pressure_judge (reading->machine.some, reading->machine.full),
                              LLM_PRESSURE_LOW));
@@ -147,7 +146,7 @@ note_cut (LlmMemoryCalm *self,
   self->n_cuts++;
 }
 
-/* It was calm for so long, and there was no cut. */
+/* Whether it was calm for so long, without a cut. */
 static gboolean
 is_calm (const LlmMemoryCalm *self,
          gint64               since_us,
@@ -156,7 +155,7 @@ is_calm (const LlmMemoryCalm *self,
   return self->cut_us == 0 || now - MAX (since_us, self->cut_us) >= self->period_us;
 }
 
-/* Stalls don't say how much is enough: a share of what is held goes, until they end. */
+/* Stalls don't say how much is enough: a fraction of what is held is released, until they end. */
 static void
 cut_share (LlmMemoryPolicy     *self,
            const LlmMemoryHeld *held,
@@ -176,9 +175,9 @@ cut_share (LlmMemoryPolicy     *self,
   note_cut (&self->anonymous, CALM_US, MAX_CALM_US, now);
 }
 
-/* Where so little is held, calls keep it, as they could not go on with a share of it; what no call
- * uses goes, as that costs them next to nothing: it is written before, and read back at once. While
- * some run, only when that is asked for: their stalls are their own. */
+/* When so little is held, requests keep it, because they could not go on with a fraction of it.
+ * Idle memory is released, which costs little: it is written before, and read back at once. While
+ * requests run, only when a trim asks for it: their stalls are their own. */
 static guint64
 get_little (LlmMemoryPolicy     *self,
             const LlmMemoryHeld *held,
@@ -192,7 +191,7 @@ get_little (LlmMemoryPolicy     *self,
   return held->anonymous;
 }
 
-/* More is held than there is room for: so much has to go at once. */
+/* Bytes that do not fit: they are released at once. */
 static void
 cut_to_ceiling (LlmMemoryPolicy     *self,
                 const LlmMemoryHeld *held,
@@ -222,8 +221,8 @@ grow (LlmMemoryPolicy     *self,
     }
   if (self->calm_since_us == 0)
     self->calm_since_us = now;
-  /* Storms that come again make the calm period long; what a call needs, of four times as much
-   * that is free, does no harm meanwhile. */
+  /* Repeated storms make the calm period long; meanwhile a request may get what it needs when four
+   * times as much is free. */
   if (!held->is_trimmed && now - self->calm_since_us >= GROW_INTERVAL_US)
     self->cut = MAX (self->cut, MIN (most / 4, LEAST_WORK));
   if (!is_calm (&self->anonymous, self->calm_since_us, now))
@@ -238,14 +237,13 @@ grow (LlmMemoryPolicy     *self,
       self->cut = MIN (add (self->cut, MAX (held->allowed / GROW_PARTS, MIN_GROWTH)), most);
       self->anonymous.grown_us = now;
     }
-  /* What limits nothing any more is no cut. */
+  /* a cut that limits nothing any more has ended */
   if (self->cut >= most)
     self->cut = G_MAXUINT64;
 }
 
-/* File pages go when there is not even room for them, or when the group has nothing unused and
- * somebody stalls: without us the kernel would look for them page by page, while the others
- * wait. */
+/* File pages to release when they do not fit, or when the group has no unused memory and a process
+ * stalls: otherwise the kernel would look for them page by page, while others wait. */
 static guint64
 get_backed_to_give (const LlmMemoryHeld *held,
                     const Bound         *group,
@@ -269,8 +267,8 @@ get_fit (const Bound *bound)
   return bound->limit == 0 ? G_MAXUINT64 : subtract (bound->room, bound->reserve);
 }
 
-/* Pages that are read ahead must not be why pages have to go: twice the reserve stays, beside what
- * is in memory, and in a group of what is unused, as its other file pages are somebody's. */
+/* Read-ahead must not cause other pages to be reclaimed: twice the reserve stays, beside what is in
+ * memory. In a group only unused memory counts, because its other file pages are in use. */
 static guint64
 get_room_ahead (const LlmMemoryHeld *held,
                 const Bound         *machine,
@@ -285,8 +283,8 @@ get_room_ahead (const LlmMemoryHeld *held,
                            : MIN (bytes, subtract (group->unused, 2 * group->reserve));
 }
 
-/* File pages that were given come back by the rule for all: after a calm period, longer after each
- * time that they had to go again. */
+/* Released file pages come back by the general rule: after a calm period, longer each time that
+ * they had to go again. */
 static void
 decide_pages (LlmMemoryPolicy     *self,
               const LlmMemoryHeld *held,
@@ -295,7 +293,7 @@ decide_pages (LlmMemoryPolicy     *self,
               LlmMemoryAction     *action,
               gint64               now)
 {
-  /* so much more is no page here and there */
+  /* such a rise is more than a few pages */
   if (held->backed > self->backed && held->backed - self->backed > held->used / GROW_PARTS)
     self->pages.grown_us = now;
   self->backed = held->backed;
@@ -305,8 +303,8 @@ decide_pages (LlmMemoryPolicy     *self,
     action->grow_backed = get_room_ahead (held, machine, group);
 }
 
-/* Of what is allowed, bytes for weights beside what calls hold, or will: what they don't hold goes
- * first. */
+/* The part of the allowed bytes for weights, beside the memory of requests, now or later: memory
+ * that requests don't hold goes first. */
 static guint64
 get_allowed_fit (const LlmMemoryHeld *held)
 {
@@ -316,10 +314,10 @@ get_allowed_fit (const LlmMemoryHeld *held)
                                       : subtract (held->allowed, MAX (in_use, held->work));
 }
 
-/* Each step of a call reads all weights in the same order. Where not all of them fit, the kernel
- * would take those used longest ago, which come next, and all would be read again for each step;
- * meanwhile everybody else in the group waits for pages to be found. So the beginning stays and the
- * rest goes when it was used: that much of the reserve is always free. */
+/* Each step reads all weights in the same order. When they do not all fit, the kernel would evict
+ * the least recently used pages, which are needed next, and all would be read again for each step;
+ * meanwhile other processes in the group wait for free pages. So the beginning stays and the rest
+ * is released after its use: that much of the reserve is always free. */
 static void
 decide_keep (LlmMemoryPolicy     *self,
              const LlmMemoryHeld *held,
@@ -346,8 +344,8 @@ decide_keep (LlmMemoryPolicy     *self,
   self->keep = MIN (self->keep, fit);
 }
 
-/* A smaller model answers worse: before that, what else is given has time to show, but where the
- * system is at its end. Then class follows class; they get the whole model back one by one. */
+/* A smaller model answers worse: so other releases get time to take effect first, unless the
+ * pressure is critical. Then class follows class; they get the whole model back one by one. */
 static void
 decide_lowered (LlmMemoryPolicy     *self,
                 const LlmMemoryHeld *held,
@@ -416,7 +414,8 @@ llm_memory_policy_decide (LlmMemoryPolicy        *self,
   *action = (LlmMemoryAction) { .level = MAX (room, stalls) };
   cut_to_ceiling (self, held, ceiling, now);
   cut_share (self, held, MAX (reading->hint, stalls), now);
-  /* The short waits while calls run are their own: for weights that this group has no room for. */
+  /* Short stalls while requests run are their own: they wait for weights that do not fit into this
+   * group. */
   grow (self, held, ceiling,
         held->is_busy && stalls == LLM_PRESSURE_LOW ? room : action->level, action, now);
 

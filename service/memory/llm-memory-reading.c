@@ -5,13 +5,13 @@
 #include "base/llm-clock.h"
 #include "base/llm-sysinfo.h"
 
-/* Shares are of about this time: shorter, and one page that came from the disk is half of it. */
+/* Window of stall fractions: in a shorter one, a single page read would count as half of it. */
 #define WINDOW_US 900000
-/* Less than this is no measurement. */
+/* A shorter window is no measurement. */
 #define MIN_WINDOW_US 80000
-/* Readings that are remembered: the window, with a reading every tenth of a second. */
+/* Earlier readings to keep: a window's, at ten a second. */
 #define N_EARLIER 16
-/* How long what a desktop or a manager said counts: they repeat it while it lasts. */
+/* How long a hint of the desktop or a manager counts: they repeat it while it lasts. */
 #define HINT_US (3 * G_USEC_PER_SEC)
 
 /* How long tasks had stalled, at a time. */
@@ -48,7 +48,7 @@ llm_memory_reader_new (const char *root)
   self->groups = llm_memory_groups_new (root);
   self->machine.path = g_build_filename (root != NULL && *root != '\0' ? root : "/", "proc",
                                          "pressure", "memory", NULL);
-  /* The group of all others is the machine. */
+  /* Without a group of version 2, the machine's stalls are all that is known. */
   if (llm_memory_groups_get_v2 (self->groups) != NULL)
     self->own.path = g_build_filename (llm_memory_groups_get_v2 (self->groups), "memory.pressure",
                                        NULL);

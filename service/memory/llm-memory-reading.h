@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * How memory is on this machine, read in one place. Sources (llm-pressure-source.h) only say when
- * to look; what to do about it is the policy's (llm-memory-policy.h). The reader belongs to the
- * main thread; it reads small kernel files, below a root folder that tests replace.
+ * Reads the state of memory on this machine. Sources (llm-pressure-source.h) only say when to look;
+ * the policy (llm-memory-policy.h) decides. The reader belongs to the main thread; it reads small
+ * kernel files, below a root folder that tests replace.
  */
 
 #pragma once
@@ -13,7 +13,7 @@
 
 G_BEGIN_DECLS
 
-/* Shares of time, 0 to 1, in which some or all tasks waited for memory, over the last second or
+/* Fractions of time, 0 to 1, in which some or all tasks stalled on memory, over the last second or
  * so. */
 typedef struct
 {
@@ -25,13 +25,13 @@ typedef struct
 {
   gint64 time_us;           /* of llm_clock_now_us() */
   guint64 total;            /* bytes of the machine, 0 when unknown */
-  guint64 available;        /* to new work, file pages that can go included */
+  guint64 available;        /* for new work, reclaimable file pages included */
   guint64 swap_free;        /* bytes, 0 also without any swap */
   LlmGroupUsage group;      /* the tightest limit on us */
   LlmStallShare machine;    /* stalls of all tasks */
   LlmStallShare own;        /* of our control group; zeros where the kernel does not say */
   guint64 stalled_us;       /* of the machine, some, since it started */
-  LlmPressure hint;         /* what the desktop says, or a manager */
+  LlmPressure hint;         /* of the desktop or a manager */
 } LlmMemoryReading;
 
 typedef struct _LlmMemoryReader LlmMemoryReader;
@@ -41,10 +41,10 @@ LlmMemoryReader *llm_memory_reader_new      (const char        *root);
 void             llm_memory_reader_free     (LlmMemoryReader   *self);
 LlmMemoryGroups *llm_memory_reader_get_groups (LlmMemoryReader *self);
 
-/* What a desktop or manager said: it counts for the next seconds. */
+/* Sets the hint of a desktop or manager: it counts for the next seconds. */
 void             llm_memory_reader_set_hint (LlmMemoryReader   *self,
                                              LlmPressure        hint);
-/* What can't be read is 0, as on a machine without it. */
+/* Unreadable figures are 0, as on a machine without them. */
 void             llm_memory_reader_read     (LlmMemoryReader   *self,
                                              LlmMemoryReading  *reading);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Where tests put a FIFO for a kernel file, something to read there stands for the event. */
+/* Tests replace a kernel file by a FIFO: data to read there stands for the event. */
 
 #include "memory/llm-pressure-source.h"
 
@@ -15,10 +15,9 @@
 
 #include <glib-unix.h>
 
-/* After an event the file is left alone for a moment: a group that the kernel looks for pages in
- * tells so thousands of times a second. */
+/* Pause after an event: a group under pressure may report thousands of them a second. */
 #define PAUSE_MS 50
-/* The most that a manager has us write. */
+/* Limit of the text that a manager has us write. */
 #define MAX_TRIGGER_BYTES 4096
 
 typedef enum
@@ -83,7 +82,7 @@ llm_pressure_source_set_func (LlmPressureSource *self,
   self->data = data;
 }
 
-/* The last thing that a handler does. */
+/* A handler must do nothing after this. */
 static void
 tell (LlmPressureSource *self,
       LlmPressure        hint)
@@ -156,11 +155,11 @@ on_event (int          fd,
     (void) lseek (fd, 0, SEEK_SET);
   if (self->kind != KIND_STALLS)
     drain (fd);
-  /* The group is gone, or the other end. */
+  /* The group was removed, or the other end closed. */
   if (is_over)
     return G_SOURCE_REMOVE;
 
-  /* A trigger comes once in its window. */
+  /* A trigger reports at most once in its window. */
   if (self->kind == KIND_STALLS)
     begin_watch (self);
   else
@@ -221,7 +220,7 @@ llm_psi_source_new (const char *path,
     return NULL;
   self->threshold_us = stall_us;
   self->stalled_us = self->kind == KIND_STALLS ? read_stalled (self) : 0;
-  /* with the byte that ends the text, as the kernel overwrites the last one */
+  /* with the terminating NUL, because the kernel overwrites the last byte */
   if (self->kind == KIND_STALLS
       && !write_all (self->fd, path, trigger, strlen (trigger) + 1, error))
     return NULL;
@@ -286,7 +285,7 @@ llm_events_source_new (const char *path,
 
   if (!open_file (self, KIND_TEXT, O_RDONLY, error))
     return NULL;
-  /* From here on the kernel tells of changes. */
+  /* from here on the kernel reports changes */
   drain (self->fd);
   begin_watch (self);
   return g_steal_pointer (&self);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * Something that says when to look at memory; what there is to see, llm-memory-reading.h reads.
- * Constructors differ in what is waited on; each takes a path or an object that tests replace.
- * Main thread.
+ * Reports when memory should be read; llm-memory-reading.h reads it. Constructors differ in what is
+ * waited on; each takes a path or an object that tests replace. Main thread.
  */
 
 #pragma once
@@ -16,11 +15,11 @@ G_BEGIN_DECLS
 
 typedef struct _LlmPressureSource LlmPressureSource;
 
-/* @hint: what a desktop or manager says; LLM_PRESSURE_NONE from the kernel. */
+/* @hint: level of a desktop or manager; LLM_PRESSURE_NONE from the kernel. */
 typedef void (*LlmPressureFunc) (LlmPressure hint,
                                  gpointer    data);
 
-/* Before this it waits without a word. */
+/* Sets the callback; events before are dropped. */
 void               llm_pressure_source_set_func (LlmPressureSource *self,
                                                  LlmPressureFunc    func,
                                                  gpointer           data);
@@ -40,12 +39,12 @@ LlmPressureSource *llm_watch_source_new   (const char        *path,
                                            const char        *encoded,
                                            GError           **error);
 
-/* Version 2: the file memory.events of a group, which changes when a limit is met. */
+/* Version 2: the file memory.events of a group, which changes when a limit is reached. */
 LlmPressureSource *llm_events_source_new  (const char        *path,
                                            GError           **error);
 
-/* Version 1: the group in @folder tells when its usage passes @bytes, upwards or downwards; or when
- * the kernel has to look for pages in it (@bytes 0). */
+/* Version 1: the group in @folder reports when its usage passes @bytes, upwards or downwards; or
+ * when the kernel reclaims in it (@bytes 0). */
 LlmPressureSource *llm_usage_source_new   (const char        *folder,
                                            guint64            bytes,
                                            GError           **error);

@@ -32,8 +32,8 @@ llm_pressure_parse (const char *text,
          && parse_line (&text, "full ", &stall->full_us) && *text == '\0';
 }
 
-/* Where people notice: a twentieth of the time lost is felt in a desktop, a tenth of it with
- * nothing at all going on is a machine that hangs again and again. */
+/* Thresholds: users notice a twentieth of the time lost in a desktop; with a tenth of it without
+ * any progress, a machine hangs again and again. */
 LlmPressure
 llm_pressure_judge (double some,
                     double full)

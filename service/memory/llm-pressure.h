@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * How hard memory is pressed, as the kernel's pressure stall information says.
- * Pure functions and one small read; any thread.
+ * The level of memory pressure, from the kernel's pressure stall information. Pure functions and
+ * one small read; any thread.
  */
 
 #pragma once
@@ -19,7 +19,7 @@ typedef enum
   LLM_PRESSURE_CRITICAL,
 } LlmPressure;
 
-/* Microseconds since the kernel counts in which some or all tasks waited for memory. */
+/* Microseconds since boot in which some or all tasks stalled on memory. */
 typedef struct
 {
   guint64 some_us;
@@ -29,15 +29,15 @@ typedef struct
 /* Parses the text of a PSI file: a line of each, which ends with the total. */
 gboolean    llm_pressure_parse     (const char     *text,
                                     LlmStall       *stall);
-/* What shares of the last second or so, 0 to 1, mean in which some or all tasks waited. */
+/* The level for fractions of the last second or so, 0 to 1, in which some or all tasks stalled. */
 LlmPressure llm_pressure_judge     (double          some,
                                     double          full);
 /* FALSE where the kernel has no such file, or has switched it off. */
 gboolean    llm_pressure_read_stall (const char    *path,
                                      LlmStall      *stall);
-/* Whether a trigger of @threshold_us told of something, its counter having been @before_us and now
- * @after_us: the first event after arming may come without anybody having waited (so kernels
- * do), and 0 is a counter that can't be read. */
+/* Whether an event of a trigger of @threshold_us is real, its counter having been @before_us and
+ * now @after_us: kernels may send a false first event after arming. 0 is a counter that can't be
+ * read. */
 gboolean    llm_pressure_is_event  (guint64         before_us,
                                     guint64         after_us,
                                     guint64         threshold_us);

@@ -42,7 +42,7 @@ finish (gpointer data)
   };
   Reclaim *next;
 
-  /* The heap keeps freed pages until it is told. */
+  /* The C library keeps freed pages until malloc_trim(). */
   if (self->freed > 0)
     malloc_trim (0);
   g_ptr_array_add (self->steps, NULL);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * Requests for memory, one after the other: each asks the reclaimers that are registered with the
+ * A queue of reclaims, one after the other: each asks the reclaimers that are registered with the
  * ledger, cheapest first, until it has what it wants. Main thread.
  */
 
@@ -18,7 +18,7 @@ typedef struct _LlmReclaimQueue LlmReclaimQueue;
 typedef enum
 {
   LLM_RECLAIM_ALL,
-  LLM_RECLAIM_ANONYMOUS,  /* those whose memory only we can release */
+  LLM_RECLAIM_ANONYMOUS,  /* those whose memory only the service can release */
   LLM_RECLAIM_BACKED,     /* those that hold file pages */
 } LlmReclaimScope;
 
@@ -26,10 +26,10 @@ typedef struct
 {
   LlmReclaimScope scope;
   LlmPressure level;   /* low: LLM_RECLAIM_FREE only; medium: CHEAP too; critical: all */
-  guint64 target;      /* bytes, 0 for as much as there is */
+  guint64 target;      /* bytes, 0 for as much as possible */
   gint64 deadline_us;  /* when it ends, done or not: a time of llm_clock_now_us(), 0 for none */
-  gint64 patience_us;  /* how long a holder may write what it releases before it drops it, 0 for
-                        * the holder's own limit */
+  gint64 patience_us;  /* how long a holder may write before it drops what is unwritten, 0 for the
+                        * holder's own limit */
 } LlmReclaimRequest;
 
 typedef struct
@@ -44,7 +44,7 @@ typedef void (*LlmReclaimFunc) (const LlmReclaimResult *result,
                                 gpointer                data);
 
 LlmReclaimQueue *llm_reclaim_queue_new  (LlmLedger               *ledger);
-/* Nothing may be under way. */
+/* No reclaim may be under way. */
 void             llm_reclaim_queue_free (LlmReclaimQueue         *self);
 /* @func is called once, never before this returns. */
 void             llm_reclaim_queue_push (LlmReclaimQueue         *self,

@@ -13,12 +13,12 @@
 
 G_BEGIN_DECLS
 
-/* What reclaiming costs those who use the memory, cheapest first. */
+/* Cost of a reclaim for the callers that use the memory, cheapest first. */
 typedef enum
 {
   LLM_RECLAIM_FREE,    /* no call is slower */
   LLM_RECLAIM_CHEAP,   /* some work again later, a call starts later */
-  LLM_RECLAIM_COSTLY,  /* much work again later: the model is loaded anew */
+  LLM_RECLAIM_COSTLY,  /* much work again later: the model is loaded again */
   LLM_N_RECLAIM_COSTS,
 } LlmReclaimCost;
 
@@ -31,17 +31,17 @@ typedef struct
   LlmReclaimCost cost;
   /* Bytes that could be reclaimed now. */
   guint64 (*get_held) (gpointer holder);
-  /* Releases @bytes or what there is, until @deadline_us (a time of llm_clock_now_us(), 0 for
-   * none); then calls @done (freed, @data) once, now or later. */
+  /* Releases @bytes, or as much as possible, until @deadline_us (a time of llm_clock_now_us(), 0
+   * for none); then calls @done (freed, @data) once, now or later. */
   void (*reclaim) (gpointer       holder,
                    guint64        bytes,
                    gint64         deadline_us,
                    LlmReclaimDone done,
                    gpointer       data);
-  /* (nullable): @bytes may be held again: a hint. */
+  /* (nullable): a hint that @bytes may be held again. */
   void (*grow) (gpointer holder,
                 guint64  bytes);
-  /* (nullable): whether what it holds are file pages, which the kernel may take by itself. */
+  /* (nullable): whether it holds file pages, which the kernel can reclaim by itself. */
   gboolean (*is_backed) (gpointer holder);
   gpointer holder;     /* (unowned): outlives the governor */
   guint64 reclaimed;   /* bytes so far, counted by the governor */

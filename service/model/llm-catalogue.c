@@ -49,7 +49,8 @@ make_id (const char *path)
   return g_steal_pointer (&id);
 }
 
-/* A text for people, on one line and not too long; @fallback when there is none. @gguf: (nullable) */
+/* A text for users, on one line and not too long; @fallback when it is missing. @gguf:
+ * (nullable) */
 static char *
 read_text (LlmGguf    *gguf,
            const char *key,

@@ -223,8 +223,8 @@ read_losses (LlmCompanion *self,
   return TRUE;
 }
 
-/* Files of before have no losses: then a level is the better the more of the model it has. What was not
- * tried with tasks is taken for the worst. */
+/* Files of before have no losses: then a level is the better the more of the model it has. What was
+ * not tried with tasks is taken for the worst. */
 static gboolean
 read_all_losses (LlmCompanion *self,
                  GError      **error)

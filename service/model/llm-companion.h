@@ -2,9 +2,9 @@
 
 /*
  * The companion of a model: a GGUF file beside it (NAME.llmsvc.gguf for NAME.gguf) that
- * llmsvc-elastic(1) and llmsvc-active(1) write. It has the table of the model's sub-models and their
- * adapters, or activation thresholds, or both, and is for one file's weights only. Untrusted, as a
- * model's file is. Immutable and memory-mapped; any thread.
+ * llmsvc-elastic(1) and llmsvc-active(1) write. It has the table of the model's sub-models and
+ * their adapters, or activation thresholds, or both, and is for one file's weights only. Untrusted,
+ * as a model's file is. Immutable and memory-mapped; any thread.
  */
 
 #pragma once
@@ -14,7 +14,7 @@
 #include "model/llm-thresholds.h"
 
 #define LLM_COMPANION_SUFFIX ".llmsvc.gguf"
-/* A level that loses more of the tasks answers those who asked for it, and nobody else. */
+/* A level that loses more of the tasks answers only requests that ask for it. */
 #define LLM_COMPANION_MAX_TASK_LOSS 0.05
 
 typedef struct
@@ -25,11 +25,13 @@ typedef struct
   LlmSubModels *sub_models;                /* (owned); without sub-models, the whole model alone */
   LlmSubModelCost costs[LLM_MAX_LEVELS];   /* of each level, with its adapters */
   gboolean has_adapters[LLM_MAX_LEVELS];
-  double losses[LLM_MAX_LEVELS];           /* of each level, with its adapter, measured when it was made: mean
-                                            * negative log-likelihood of a token; of a file without
-                                            * them, numbers that fall in the same way */
-  double task_losses[LLM_MAX_LEVELS];      /* of each level: the part of what the whole model solves of tasks
-                                            * that it does not; of a file without them 1, which is all */
+  double losses[LLM_MAX_LEVELS];           /* of each level, with its adapter, measured when it was
+                                            * made: mean negative log-likelihood of a token; of a
+                                            * file without them, numbers that fall in the same
+                                            * way */
+  double task_losses[LLM_MAX_LEVELS];      /* of each level: the part of what the whole model solves
+                                            * of tasks that it does not; of a file without them 1,
+                                            * which is all */
   LlmThresholds *thresholds;               /* (nullable) (owned) */
 } LlmCompanion;
 
@@ -38,7 +40,8 @@ char         *llm_companion_get_path (const char    *model);
 /* (nullable): of @model; NULL without @error where there is none. Fails with INVALID_MODEL for a
  * damaged file, one of other weights, and a table that is none of this model or whose shares of
  * weights, operations and bytes are not those of what it has, as llm_thresholds_read(), and where
- * it has neither sub-models nor thresholds; with UNSUPPORTED for a later version. Reads a sample of the model's weights, see llm_model_get_weight_identity(). */
+ * it has neither sub-models nor thresholds; with UNSUPPORTED for a later version. Reads a sample of
+ * the model's weights, see llm_model_get_weight_identity(). */
 LlmCompanion *llm_companion_open     (LlmModel      *model,
                                       GError       **error) G_GNUC_WARN_UNUSED_RESULT;
 /* Of an opened file. */

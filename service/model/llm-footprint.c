@@ -61,6 +61,7 @@ llm_footprint_find (LlmGguf          *gguf,
          + (1 + WRITE_ROWS) * (guint64) hparams->n_vocab * sizeof (float)
          + MIN (TOKENS, hparams->n_ctx) * position * sizeof (guint16)
          + OTHER_BYTES;
-  /* of a budget that is too small for all, weights get half (llm_memory_policy_leave_for_weights) */
+  /* of a budget that is too small for all, weights get half
+   * (llm_memory_policy_leave_for_weights) */
   return (LlmFootprint) { work, work + MIN (work, weights) };
 }

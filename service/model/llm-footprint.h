@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * What a model takes of memory at the least, by its hyper-parameters: where its weights don't fit they
- * stream through a ring, and beside that there is what computes, and the context of the call. An
- * estimate for what is said and set aside; what is taken is counted in the ledger.
+ * What a model takes of memory at the least, by its hyper-parameters: where its weights don't fit
+ * they stream through a ring, and beside that there is what computes, and the context of the call.
+ * An estimate for what is said and set aside; what is taken is counted in the ledger.
  */
 
 #pragma once

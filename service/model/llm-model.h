@@ -33,8 +33,8 @@ LlmTokenizer     *llm_model_get_tokenizer  (LlmModel   *self);
 /* (nullable): NULL with @error (UNSUPPORTED) set when the file's template is not known. */
 LlmTemplate      *llm_model_get_template   (LlmModel   *self,
                                             GError    **error);
-/* (nullable): the one called @name; without a name (nullable), that for tools where @has_tools and the
- * file has one, else its default. @error: INVALID_OPTION where there is none of the name. */
+/* (nullable): the one called @name; without a name (nullable), that for tools where @has_tools and
+ * the file has one, else its default. @error: INVALID_OPTION for an unknown name. */
 LlmTemplate      *llm_model_choose_template (LlmModel   *self,
                                              const char *name,
                                              gboolean    has_tools,
@@ -42,7 +42,8 @@ LlmTemplate      *llm_model_choose_template (LlmModel   *self,
 /* (nullable): NULL for the default one. */
 const char       *llm_model_get_template_name (LlmModel          *self,
                                                const LlmTemplate *template);
-/* (transfer full): the names of all others than the default, for people; "" where there are none. */
+/* (transfer full): the names of all others than the default, for people; "" where there are
+ * none. */
 char             *llm_model_list_templates (LlmModel   *self);
 /* Names the file without its weights (header, keys, table of tensors, size): what depends on the
  * vocabulary alone, as stored tokens do, is valid with the same identity. 16 hexadecimal

@@ -31,13 +31,14 @@ typedef struct
 {
   guint n_sparsities;                                /* at least 1 */
   guint8 percent[LLM_MAX_SPARSITIES];                /* rising, from 1 to LLM_MAX_SPARSITY */
-  float kept[LLM_MAX_SPARSITIES][LLM_N_INPUTS];      /* the part of the inputs that calibration found
-                                                      * active, from 0 to 1 */
+  float kept[LLM_MAX_SPARSITIES][LLM_N_INPUTS];      /* the part of the inputs that calibration
+                                                      * found active, from 0 to 1 */
   float losses[LLM_MAX_SPARSITIES];                  /* what it measured with all rows so: mean
                                                       * negative log-likelihood of a token */
   float dense_loss;                                  /* the same without thresholds */
   guint n_layers;
-  float *values;                                     /* (owned) [n_sparsities × n_layers × N_INPUTS] */
+  float *values;                                     /* (owned) [n_sparsities × n_layers ×
+                                                      * N_INPUTS] */
 } LlmThresholds;
 
 /* (nullable): of the companion @gguf; NULL without @error where it has none. Fails with
@@ -51,7 +52,7 @@ void           llm_thresholds_free (LlmThresholds       *self);
 /* The largest sparsity that is not above @percent; 0 where all are. */
 guint          llm_thresholds_choose (const LlmThresholds *self,
                                     guint                percent);
-/* The place of the sparsity @percent; n_sparsities where there is none. */
+/* The place of the sparsity @percent; n_sparsities when it is unknown. */
 guint          llm_thresholds_find (const LlmThresholds *self,
                                     guint                percent);
 /* Of all that changes what rows compute. */

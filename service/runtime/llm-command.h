@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * What the executor's thread and main tell each other. Each kind of message is a struct that begins
- * with an LlmCommand and has what its function needs, and no more. One thread has it at a time.
+ * Messages between the executor's thread and main. Each kind of message is a struct that begins
+ * with an LlmCommand and has only what its function needs. One thread has it at a time.
  */
 
 #pragma once
@@ -17,13 +17,13 @@ typedef void (*LlmCommandFunc) (LlmCommand *command);
 
 struct _LlmCommand
 {
-  LlmExecutor *executor;    /* (unowned): ends behind both mailboxes */
+  LlmExecutor *executor;    /* (unowned): freed after both mailboxes */
   LlmCommandFunc run;
   LlmCommandFunc clear;     /* (nullable): frees what its kind owns */
 };
 
-/* Asks for memory, or gives it back; what @done (nullable) is told on the main thread. Other kinds
- * that end with that begin with it. */
+/* Asks for memory, or releases it; @done (nullable) is told the result on the main thread. Other
+ * kinds that end with such a report begin with it. */
 typedef struct
 {
   LlmCommand base;
@@ -42,14 +42,14 @@ gpointer    llm_command_alloc      (gsize           size,
                                     LlmCommandFunc  clear);
 #define llm_command_new_of(Kind, executor, run, clear)                                         \
   ((Kind *) llm_command_alloc (sizeof (Kind), executor, run, clear))
-/* Who keeps a command while it runs, or answers with it. */
+/* For code that keeps a command while it runs, or answers with it. */
 LlmCommand *llm_command_ref        (LlmCommand     *self);
 void        llm_command_unref      (LlmCommand     *self);
-/* To the executor's thread; and to main, for @run. Both take it. */
+/* Sends it to the executor's thread; or to main, for @run. Both take ownership. */
 void        llm_command_send       (LlmCommand     *self);
 void        llm_command_reply      (LlmCommand     *self,
                                     LlmCommandFunc  run);
-/* Sends one of which there is nothing to say but @run. */
+/* Sends a command that has nothing but @run. */
 void        llm_executor_send      (LlmExecutor    *self,
                                     LlmCommandFunc  run);
 /* @done: (nullable). */

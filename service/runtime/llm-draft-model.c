@@ -12,12 +12,12 @@
 #include "common/llmsvc-error.h"
 #include "forward/llm-forward.h"
 
-/* Rows of text in one step of the draft, between two steps of the model that it is for. */
+/* Rows of text in one step of the draft model, between two steps of the target model. */
 #define MAX_ROWS 128
 #define CHUNK_SLOTS 16
 
-/* A step of a model of fewer bytes is computed by one thread: its products are so short that two would
- * wait for each other most of the time, and where other programs run for theirs. */
+/* A step of a model with fewer bytes is computed by one thread: its products are so short that two
+ * threads would mostly wait for each other, or for other programs. */
 #define ALONE_BYTES ((guint64) 8 << 20)
 
 struct _LlmDraftModel
@@ -115,12 +115,12 @@ typedef struct
   LlmForward *forward;      /* (owned) */
   LlmKvStore *store;        /* (nullable) (owned): NULL when the model's heads can't have one */
   LlmKvSeq *seq;            /* (nullable) (owned) */
-  GArray *text;             /* (element-type gint32) (owned) */
+  GArray *text;             /* of the text, with K and V; those of guesses follow */
   guint n_done;             /* of it, with K and V; behind them are those of guesses */
   guint n_nodes;            /* of the tree, computed */
-  guint nodes[LLM_TREE_MAX_NODES];     /* of the growth, that each of them is */
-  guint64 paths[LLM_GROWTH_MAX_NODES]; /* by node of the growth: bits of computed nodes; 0: it is
-                                        * none */
+  guint nodes[LLM_TREE_MAX_NODES];     /* node of the growth that each of them is */
+  guint64 paths[LLM_GROWTH_MAX_NODES]; /* by node of the growth: bits of computed nodes; 0: not
+                                        * computed */
 } ModelSource;
 
 static void
@@ -144,7 +144,8 @@ begin (LlmDraftSource *source,
     self->seq = llm_kv_seq_new (self->store, NULL, NULL);
 }
 
-/* One step with rows behind what the sequence has. Unless it is READY they are not there. */
+/* Computes one step with rows that follow what the sequence has. Unless it is READY, the rows are
+ * removed again. */
 static LlmStatus
 run_step (ModelSource  *self,
           const LlmRow *rows,
@@ -188,7 +189,7 @@ run_step (ModelSource  *self,
   return status;
 }
 
-/* The text up to its end. PENDING while there is more of it. */
+/* Computes the text up to its end. PENDING while some of it is left. */
 static LlmStatus
 run_text (ModelSource *self)
 {
@@ -244,8 +245,8 @@ run_node (ModelSource          *self,
   return status;
 }
 
-/* K and V of the nodes on the path to @node become the text's, those below it stay behind them. What
- * was computed of @node's path ends with its parent where it was not asked about itself. */
+/* K and V of the nodes on the path to @node become the text's; those below it stay after them. If
+ * @node itself was not computed, its path ends with its parent. */
 static void
 keep (LlmDraftSource       *source,
       const LlmDraftGrowth *growth,
@@ -289,7 +290,7 @@ find_candidates (const float       *logits,
   double sum = 0;
   guint n = 0;
 
-  /* confidence is the logit at first */
+  /* confidence holds the logit at first */
   for (guint i = 0; i < n_vocab; i++)
     {
       guint place = n;

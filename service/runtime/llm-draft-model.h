@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * A second, smaller model that guesses for another one of the same vocabulary (C1). Its weights are
- * shared; each answer has a source with a KV cache of its own, which ends with the answer. A source
- * runs the small model's steps itself, in the executor's thread, between two steps of the large
- * one; of a long prompt only a slice at a time, and says PENDING until it has caught up.
+ * A second, smaller model that drafts tokens for another one of the same vocabulary (C1). Its
+ * weights are shared; each answer has a source with a KV cache of its own, which ends with the
+ * answer. A source runs the draft model's steps itself, in the executor's thread, between two steps
+ * of the target model. It computes a long prompt in slices, and says PENDING until it has caught
+ * up.
  */
 
 #pragma once
@@ -19,8 +20,8 @@ G_BEGIN_DECLS
 
 typedef struct _LlmDraftModel LlmDraftModel;
 
-/* Refers to @model, takes @weights. @n_threads: 0 for as many as the process may use. @ledger
- * counts the KV caches. Any thread; used by one executor's only. */
+/* References @model, takes @weights. @n_threads: 0 for as many as the process may use. @ledger
+ * counts the KV caches. Any thread; then used by the thread of one executor only. */
 LlmDraftModel  *llm_draft_model_new        (LlmModel       *model,
                                             LlmWeights     *weights,
                                             const LlkOps   *kernels,

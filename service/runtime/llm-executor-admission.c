@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* The beginning of a request: its session, what it will have to wait, what that makes of its
- * targets, and whether it may come in. */
+/* Admission of a request: its session, how long it is forecast to wait, its targets, and whether it
+ * is refused. */
 
 #define G_LOG_DOMAIN "llm-engine"
 
@@ -14,14 +14,14 @@
 #include "runtime/llm-executor-residency.h"
 #include "runtime/llm-executor-steps.h"
 
-/* A caller that is told to come again later is told nothing shorter, nor longer. */
+/* Bounds of the time after which a refused caller is told to try again. */
 #define MIN_RETRY_MS 100
 #define MAX_RETRY_MS 60000
 
 /* --- the session --- */
 
-/* What rows of a sub-model of @percent lack of the whole model. Of a level that the table has no
- * more, they are computed anew with the next larger one. */
+/* What rows of a sub-model of @percent lack of the whole model. Where the table has no such level
+ * any more, they are computed again with the next larger one. */
 static guint8
 find_state (const LlmInstance *instance,
             guint              percent)
@@ -34,14 +34,14 @@ find_state (const LlmInstance *instance,
       guint place = thresholds != NULL
                       ? llm_thresholds_find (thresholds, percent - LLM_LEVEL_SPARSE) : 0;
 
-      /* with other thresholds, they are of another model, and computed anew with all of it */
+      /* with other thresholds they are computed again with the whole model */
       return thresholds != NULL && place < thresholds->n_sparsities ? llm_row_state_sparse (place)
                                                                     : llm_row_state (0);
     }
   return llm_row_state (table->n_levels - 1 - llm_sub_models_find_level (table, percent));
 }
 
-/* Of the first tokens, which earlier turns computed. */
+/* States of the first tokens, which earlier turns computed. */
 static GByteArray *
 find_states (const LlmRequest *request)
 {
@@ -60,8 +60,8 @@ llm_request_count_reusable (const LlmRequest *request)
   return request->decoder != NULL ? request->prompt->len - 1 : request->prompt->len;
 }
 
-/* FALSE while it is not known what storage has of the context: a slow disk must not hold up other
- * requests. */
+/* FALSE while it is not known what storage has of the context: other requests must not wait for a
+ * slow disk. */
 static gboolean
 open_session (LlmRequest *request)
 {
@@ -78,8 +78,8 @@ open_session (LlmRequest *request)
   return llm_kv_seq_is_open (session->seq);
 }
 
-/* Returns how many of the prompt's tokens that the model sees the session has in its KV cache: of
- * the first @n_max. */
+/* Returns how many of the first @n_max prompt tokens in the window the session has in its KV
+ * cache. */
 static guint
 find_cached (LlmRequest *request,
              guint       n_max)
@@ -108,9 +108,10 @@ tighten (double *target_ms,
   *target_ms = *target_ms > 0 ? MIN (*target_ms, ms) : ms;
 }
 
-/* Fractions are of what the whole model takes for the whole prompt, alone, on this machine, whichever
- * sub-model computes it and whatever of it is there. Before that is known, the targets of its class hold. What a whole call may
- * take is no target of its tokens, but says when they are due. */
+/* Fractions are of the time that the whole model takes for the whole prompt, alone, on this
+ * machine, whichever sub-model computes it and whatever is cached. While that time is not known,
+ * the targets of the class hold. A limit for the whole call sets no target for single tokens, but
+ * says when they are due. */
 static void
 resolve_fractions (LlmRequest *request)
 {
@@ -132,7 +133,7 @@ resolve_fractions (LlmRequest *request)
     }
 }
 
-/* What is too much is the others' work, never the request's own. */
+/* Only the work of other requests counts as overload, never the request's own. */
 static gboolean
 is_overloaded (const LlmRequest  *request,
                const LlmSlo      *slo,
@@ -160,7 +161,7 @@ set_overloaded (const LlmSlo *slo,
             forecast_us / 1e6, slo->ttft_ms / 1000, retry_ms / 1000, ceil (retry_ms));
 }
 
-/* Finds what the session has of the prompt, and fills in the entry but for what is to be read from
+/* Finds what the session has of the prompt, and fills in the entry except what is to be read from
  * storage. */
 static void
 look_up (LlmRequest *request)
@@ -176,8 +177,8 @@ look_up (LlmRequest *request)
   };
 }
 
-/* What the session has of the prompt may be another level's: then a choice that would be late with
- * what is left is replaced by a smaller level (E7). @is_new: the session had nothing before. */
+/* The cached part of the prompt may be of another level: if the rest would then be late, a smaller
+ * level is chosen (E7). @is_new: the session had nothing before. */
 static void
 choose_level (LlmRequest *request,
               gboolean    is_new)
@@ -200,7 +201,7 @@ choose_level (LlmRequest *request,
     }
 }
 
-/* Fills in what the request is held to. FALSE when so much waits that it is refused. */
+/* Sets the request's targets. FALSE when it is refused, because too much is queued. */
 static gboolean
 price (LlmRequest *request,
        GError    **error)
@@ -229,7 +230,7 @@ price (LlmRequest *request,
 
 /* --- admission --- */
 
-/* An instance that had nothing to do has no time to make up for. */
+/* An instance that was idle gets no credit for that time. */
 static void
 join_runners (LlmRunner *self)
 {
@@ -245,7 +246,7 @@ join_runners (LlmRunner *self)
     self->served_us = MAX (self->served_us, least_us);
 }
 
-/* Its session is open. */
+/* Called when the request's session is open. */
 static void
 admit (LlmRequest *request)
 {
@@ -306,7 +307,7 @@ llm_executor_has_opening (LlmExecutor *self)
   return FALSE;
 }
 
-/* Those that came first go first; each may end, and others with it. */
+/* Goes through them in the order of arrival; each may end, and others with it. */
 void
 llm_executor_open_requests (LlmExecutor *self)
 {
@@ -330,7 +331,8 @@ llm_executor_open_requests (LlmExecutor *self)
     }
 }
 
-/* In a step, a row with a token out of range would fail the rows of all other requests as well. */
+/* Checked here, because in a step a row with a token out of range would fail the rows of all other
+ * requests as well. */
 static gboolean
 check_prompt (const LlmRequest *request,
               GError          **error)

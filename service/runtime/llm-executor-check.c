@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Whether what is on storage was computed with these weights. A sample of them is part of the
- * identity of all K and V; of a file that looks alike, but is another one or was changed, the
- * checksum decides, which is computed while nothing runs. Until then nothing on storage is used. */
+/* Checks whether the KV cache on storage was computed with these weights. A sample of the weights
+ * is part of the identity of all K and V. A file with the same sample may still be another one, or
+ * was changed: then its checksum decides, which is computed while nothing runs. Until then nothing
+ * on storage is used. */
 
 #define G_LOG_DOMAIN "llm-engine"
 
 #include "runtime/llm-executor-upkeep.h"
 
-/* The file is read when nothing was asked for so long. */
+/* The file is read when no request has run for this time. */
 #define CHECK_IDLE_US (2 * G_USEC_PER_SEC)
 
 static void
@@ -19,7 +20,7 @@ set_lineage (LlmWeightRecord *record)
     record->lineage = (guint64) g_random_int () << 32 | g_random_int ();
 }
 
-/* The file has @digits. */
+/* Called when the checksum of the file is known to be @digits. */
 static void
 save_record (LlmRunner  *self,
              const char *digits)
@@ -42,8 +43,8 @@ warn (LlmRunner *self)
              llm_model_get_gguf (self->instance->model)->path);
 }
 
-/* What is known of the file's checksum: that of this very file, or of the one that the record is
- * of, if that is the same on a device with another number. */
+/* The known checksum of the file: that of this very file, or that of the record's file, if it is
+ * the same file on a device with another number. */
 static gboolean
 find_checksum (LlmRunner             *self,
                const LlmWeightRecord *known,
@@ -109,7 +110,7 @@ llm_runner_get_check_time (LlmRunner *self)
 }
 
 /* The file's checksum is @digits. TRUE when storage may be used from now on: what was computed
- * without it since is computed once more, or found there. */
+ * since is computed once more, or found there. */
 static gboolean
 settle (LlmRunner  *self,
         const char *digits)

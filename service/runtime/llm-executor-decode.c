@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* The answer of a request: from logits to text. */
+/* Decode: from logits to the text of the answer. */
 
 #define G_LOG_DOMAIN "llm-engine"
 
@@ -11,11 +11,11 @@
 
 #include "constraints/llm-token-trie.h"
 
-/* Steps of decode before what they cost counts as measured. */
+/* Decode steps after which their cost counts as measured. */
 #define N_MEASURED 3
 
-/* Rows of steps up to which is known what they cost, and one point of the curve more: so it becomes
- * known, by steps that are not much longer than it says. */
+/* The number of rows up to which the cost of steps is known, and one more point of the curve: so
+ * the cost of that point gets known, by steps that are only a little longer. */
 static guint
 find_measured_rows (const LlmCostCurve *curve)
 {
@@ -26,8 +26,8 @@ find_measured_rows (const LlmCostCurve *curve)
   return llm_cost_rows[LLM_COST_DECODE][i];
 }
 
-/* What the next step of decode costs with 1, 2, … rows of @request; rows of others that decode are
- * in it in any case. FALSE when that is not known yet. */
+/* Forecasts the cost of the next decode step with 1, 2, … rows of @request; the decode rows of
+ * other requests are included. FALSE while the costs are not known. */
 static gboolean
 find_costs (LlmRequest    *request,
             LlmDraftCosts *costs)
@@ -71,7 +71,7 @@ draft (LlmRequest *request)
   llm_sched_entry_set_n_decode (&request->entry, decoder->n_rows);
 }
 
-/* One after the other where several are in the step. */
+/* Serves them in turn where the step has several. */
 static gboolean
 draft_ahead (LlmQueueStep *step)
 {
@@ -116,12 +116,11 @@ llm_request_await_next (LlmRequest *request)
   if (delay_us == 0)
     return;
   request->times.due_us = delay_us == G_MAXINT64 ? delay_us : llm_clock_now_us () + delay_us;
-  /* a model would be busy with the prompt */
+  /* a loaded model would be in prefill at this point */
   __atomic_store_n (&request->progress.has_started, TRUE, __ATOMIC_RELEASE);
 }
 
-/* Whether there is a position for @n tokens more: where there is none, the window slides, if it
- * may. */
+/* Whether @n more tokens have positions; if not, the window slides, where it may. */
 static gboolean
 has_room (LlmRequest *request)
 {
@@ -150,7 +149,8 @@ note_token (LlmRequest *request,
   __atomic_store_n (&request->progress.has_first, TRUE, __ATOMIC_RELEASE);
 }
 
-/* A token before the answer, or of its beginning. Returns whether a stop string is complete. */
+/* Adds a token of the reasoning, or of the answer's beginning. Returns whether a stop string is
+ * complete. */
 static gboolean
 take_reasoning (LlmRequest *request,
                 gint32      token)
@@ -175,7 +175,7 @@ is_inside (const LlmRequest *request)
          && llm_reasoning_get_thought (request->answer.reasoning) == LLM_THOUGHT_INSIDE;
 }
 
-/* Takes the token that follows a row; what ends the request, or RUNNING. */
+/* Takes the token that follows a row. Returns what ends the request, or RUNNING. */
 static LlmFinish
 take_token (LlmRequest *request,
             gint32      token)
@@ -217,8 +217,8 @@ take_token (LlmRequest *request,
            : LLM_FINISH_RUNNING;
 }
 
-/* Of the rows of decode in the step, from @first on, those of @path stay: the root, and each a
- * child of the one before. */
+/* Keeps the decode rows in @path, of those from @first on in the step: the root, and each a child
+ * of the one before. */
 static void
 keep_rows (LlmRequest  *request,
            LlmForward  *forward,
@@ -239,8 +239,8 @@ keep_rows (LlmRequest  *request,
   request->rows.n = 0;
 }
 
-/* The last row of a prompt is followed by the first token. Rows of decode are walked from the root
- * of their tree: each is followed by a token, and by the child that proposed it, if any. */
+/* The last row of a prompt yields the first token. Decode rows are walked from the root of their
+ * tree: each yields a token, and is followed by the child that proposed this token, if any. */
 void
 llm_request_take_logits (LlmRequest *request,
                          LlmForward *forward,

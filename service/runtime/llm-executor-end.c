@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* The end of a request. What it left behind is work for the idle phase. */
+/* The end of a request. Work that it leaves behind is done in the idle phase. */
 
 #define G_LOG_DOMAIN "llm-engine"
 
@@ -47,7 +47,7 @@ leave_session (LlmRequest *request)
   g_clear_pointer (&request->own_session, llm_session_free);
 }
 
-/* What was held back of the reasoning, and what turns out to be none. */
+/* Flushes the held-back text, of the reasoning or, if it turns out to be none, of the answer. */
 static void
 finish_reasoning (LlmRequest *request)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Making room: what is evicted, of whom, and which request is preempted. */
+/* Eviction: which chunks of which application go, and which request is preempted. */
 
 #define G_LOG_DOMAIN "llm-engine"
 
@@ -18,7 +18,7 @@ typedef struct
   guint64 idle;       /* of these, of contexts that no request uses */
   double quota;       /* a fraction; 0 for an equal part */
   guint64 allowed;
-  gboolean is_done;   /* nothing more comes of it now */
+  gboolean is_done;   /* nothing more can be evicted now */
 } Part;
 
 static guint64
@@ -38,7 +38,7 @@ get_kv_bytes (LlmExecutor *self)
   return bytes;
 }
 
-/* The idle session with chunks that was not used for longest, after @after_us, of @app (nullable:
+/* The idle session with chunks that was least recently used, after @after_us, of @app (nullable:
  * any). */
 static LlmSession *
 find_oldest (LlmExecutor *self,
@@ -134,7 +134,7 @@ llm_executor_get_capacity (LlmExecutor *self)
   return limit > others ? limit - others : 0;
 }
 
-/* Made where there is none. */
+/* Creates it if the application has none. */
 static Part *
 get_part (GArray *parts,
           LlmApp *app)
@@ -146,7 +146,7 @@ get_part (GArray *parts,
   return &g_array_index (parts, Part, parts->len - 1);
 }
 
-/* (element-type Part) (transfer full): of all applications that hold something. */
+/* (element-type Part) (transfer full): of all applications with KV memory. */
 static GArray *
 list_parts (LlmExecutor *self)
 {
@@ -175,14 +175,15 @@ list_parts (LlmExecutor *self)
   return parts;
 }
 
-/* Of what is idle, bytes beyond the quota: what runs is never in the way of its own. */
+/* Bytes of idle contexts beyond the quota: running requests never count against the application's
+ * own idle contexts. */
 static guint64
 get_excess (const Part *part)
 {
   return part->bytes > part->allowed ? MIN (part->bytes - part->allowed, part->idle) : 0;
 }
 
-/* Evicts @bytes of the contexts of @app, those that were not used for longest first. */
+/* Evicts @bytes of the contexts of @app, least recently used first. */
 static guint64
 evict_from_app (LlmExecutor *self,
                 LlmApp      *app,
@@ -282,8 +283,8 @@ llm_executor_evict (LlmExecutor *self,
     if (freed < bytes)
       freed += llm_kv_store_evict (runner->instance->store, bytes - freed, TRUE);
 
-  /* What is left is what stores can't evict, as it is being written. Forks share chunks, so what
-   * comes free is what the stores say. */
+  /* Chunks that are being written stay, because stores can't evict them. Forks share chunks, so the
+   * freed bytes are what the stores report. */
   while (freed < bytes && (session = find_oldest (self, NULL, G_MININT64)) != NULL)
     {
       guint64 before = get_kv_bytes (self);
@@ -301,7 +302,7 @@ llm_executor_make_room (LlmExecutor *self,
 {
   guint64 freed;
 
-  /* pages may stay for what comes next, but not beyond the budget */
+  /* free pages may stay for the next chunks, but not beyond the budget */
   if (llm_ledger_get_excess (self->ledger) > 0)
     llm_executor_trim_stores (self);
   freed = llm_executor_evict (self, bytes + llm_ledger_get_excess (self->ledger));

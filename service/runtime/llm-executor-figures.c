@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* What others are told of the executor: figures, and where sessions are. */
+/* Figures of the executor for other threads, and where sessions are. */
 
 #define G_LOG_DOMAIN "llm-engine"
 
@@ -36,7 +36,7 @@ llm_kv_counters_add (LlmKvCounters       *sum,
   guint64 *to = (guint64 *) sum;
   const guint64 *from = (const guint64 *) counters;
 
-  /* they are nothing else */
+  /* the structs consist of such numbers only */
   for (gsize i = 0; i < sizeof *sum / sizeof *to; i++)
     to[i] += from[i];
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* What the executor can give back, as a holder of memory. Main thread. */
+/* The executor as a memory holder: what it can release. Main thread. */
 
 #include "runtime/llm-executor-residency.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* What requests leave behind: chunks are quantized and written, the machine is measured, weights are
+/* The idle phase: chunks are quantized and written, the machine is measured, weights are
  * checked. */
 
 #define G_LOG_DOMAIN "llm-engine"
@@ -10,25 +10,25 @@
 #include "runtime/llm-executor-steps.h"
 #include "runtime/llm-executor-upkeep.h"
 
-/* A slice of this work beside running requests, and how often. */
+/* A slice of idle work beside running requests, and how often. */
 #define BESIDE_US 1000
 #define BESIDE_INTERVAL_US 25000
-/* How often the figures follow what running requests hold. */
+/* How often the figures are updated while requests run. */
 #define PUBLISH_INTERVAL_US 100000
-/* The machine is measured when nothing was asked for so long. */
+/* The machine is measured when no request has run for this time. */
 #define PROFILE_IDLE_US (20 * G_USEC_PER_SEC)
-/* Where that failed, for want of memory or room on the disk, it is tried again: after this time, then
- * after twice as long, and so on. */
+/* If that failed, for lack of memory or disk space, it is tried again after this time, then after
+ * twice as long, and so on. */
 #define PROFILE_RETRY_US (G_GINT64_CONSTANT (60) * G_USEC_PER_SEC)
 #define PROFILE_MAX_RETRY_US (60 * PROFILE_RETRY_US)
-/* Fewer bytes left in the budget than so many of a context's positions take: the stores' work must
- * not wait until nothing runs. */
+/* With less budget left than so many positions of a context take, the stores' work does not wait
+ * until nothing runs. */
 #define SHORT_SLOTS 1024
 
 /* --- what restoring costs here --- */
 
-/* Weights that were reclaimed are not brought back for this; and what it measures with most of them
- * on the disk would be the disk. */
+/* Reclaimed weights are not restored for this; with most of them on the disk, it would measure the
+ * disk. */
 static gboolean
 has_weights (LlmRunner *self)
 {
@@ -77,7 +77,7 @@ measure_later (LlmRunner    *self,
              error->message);
 }
 
-/* A slice; until it is known. TRUE when there is more. */
+/* Measures a slice, until the costs are known. TRUE when more is left. */
 static gboolean
 measure (LlmRunner *self)
 {
@@ -127,7 +127,7 @@ llm_executor_get_idle_time (LlmExecutor *self)
 
 /* --- stores --- */
 
-/* TRUE when there was something to do. */
+/* TRUE when it did something. */
 static gboolean
 work_on_stores (LlmExecutor *self)
 {
@@ -148,8 +148,9 @@ work_on_stores (LlmExecutor *self)
   return has_work;
 }
 
-/* Reads back what calls displaced, now that their chunks are packed. What does not fit now stays on
- * storage; under pressure, or to save power, all of it does. TRUE when something is read. */
+/* Restores chunks that requests displaced, now that the requests' own chunks are quantized. What
+ * does not fit now stays on storage; under memory pressure, or to save power, all of it does. TRUE
+ * when something is read. */
 static gboolean
 refill_stores (LlmExecutor *self)
 {
@@ -198,7 +199,7 @@ llm_executor_work (LlmExecutor *self)
   if (llm_executor_read_ahead (self) || work_on_stores (self))
     return TRUE;
 
-  /* what is evicted is written first, which is work again */
+  /* evicted chunks are written first, which is work again */
   llm_executor_keep_quotas (self);
   LLM_EACH (LlmRunner, runner, self->runners)
     if (!llm_kv_store_is_settled (runner->instance->store))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* What main is told: of requests, of sessions, and figures. */
+/* Reports to main: of requests, of sessions, and figures. */
 
 #pragma once
 
@@ -10,7 +10,7 @@ G_BEGIN_DECLS
 
 /* --- llm-executor-post.c: what main is told of requests and sessions --- */
 
-/* Sends what has come together of an answer. */
+/* Sends the text of an answer that has accumulated. */
 void        llm_executor_post_text   (LlmExecutor   *self,
                                       LlmRequest    *request);
 void        llm_executor_post_admission (LlmExecutor *self,
@@ -30,7 +30,7 @@ void        llm_executor_publish     (LlmExecutor   *self);
 /* Does that, and calls its done (nullable) on the main thread. */
 void        llm_executor_report      (LlmReclaim    *reclaim,
                                       guint64        freed);
-/* Tells main where the session is, if that has changed; and all of them. */
+/* Tells main where the session is, if that has changed; the second does so for all sessions. */
 void        llm_executor_tell        (LlmExecutor   *self,
                                       LlmSession    *session);
 void        llm_executor_tell_all    (LlmExecutor   *self);

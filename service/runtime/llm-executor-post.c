@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* What the executor's thread and main tell each other. */
+/* Messages between the executor's thread and main. */
 
 #define G_LOG_DOMAIN "llm-engine"
 
 #include "runtime/llm-executor-news.h"
 
-/* Of a request. */
+/* A message about a request. */
 typedef struct
 {
   LlmCommand base;
   LlmRequest *request;      /* (owned) */
 } RequestNews;
 
-/* What came of its answer. */
+/* Output of a request since the last message. */
 typedef struct
 {
   RequestNews news;
   GString *text;            /* (owned) */
-  GString *thoughts;        /* (owned): what comes before it */
+  GString *thoughts;        /* (owned): the reasoning before it */
   GString *logprobs;        /* (owned) */
   GString *bytes;           /* (owned): of tokens */
 } AnswerNews;
@@ -61,7 +61,7 @@ deliver_text (LlmCommand *base)
                       __ATOMIC_RELEASE);
 }
 
-/* Hands over what is to be posted, and keeps it for the result. */
+/* Hands over the pending output, and appends it to the result. */
 static GString *
 take_text (GString **text,
            GString  *all)
@@ -195,8 +195,8 @@ llm_executor_poke (LlmExecutor *self)
   llm_executor_send (self, nothing);
 }
 
-/* On the executor's thread, which looks into its inbox between any two stages: so this comes late
- * in the middle of a long one, and never when the thread hangs. */
+/* On the executor's thread, which looks into its inbox between two stages: so this comes late
+ * during a long stage, and never when the thread hangs. */
 static void
 answer_heartbeat (LlmCommand *base)
 {

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Little power, and none for a while: how much is done of background requests, and standing still
- * while the machine sleeps. */
+/* Low power and sleep: how much of the background requests is computed, and the suspension while
+ * the machine sleeps. */
 
 #define G_LOG_DOMAIN "llm-engine"
 
 #include "runtime/llm-executor-steps.h"
 #include "runtime/llm-executor-upkeep.h"
 
-/* How long a machine that is about to sleep waits for what is not written yet. It is a cache: what
- * is left is lost only if the machine loses its power, too. */
+/* How long a machine that is about to sleep waits for writes. Storage is a cache: unwritten chunks
+ * are lost only if the machine loses its power, too. */
 #define FLUSH_US (2 * G_USEC_PER_SEC)
 
 void
@@ -29,8 +29,8 @@ llm_executor_set_pressed (LlmExecutor *self,
     llm_executor_poke (self);
 }
 
-/* While a caller waits for another request, a background one makes room sooner with the threads of
- * all. */
+/* While a caller waits for another request, a background step uses all threads, so that it ends
+ * sooner. */
 void
 llm_runner_choose_pool (LlmRunner    *runner,
                         LlmQueueStep *step)

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Beginnings that contexts of one application have in common (L15). What a context's first prompt left
- * in the KV cache is kept as it was computed, beside what is quantized of it, for as long as memory
- * is not short. A context that begins alike and takes that has what it would have computed itself,
- * to the bit; of quantized chunks it would not, so only a context that asked for that takes them. */
+/* Prefixes that contexts of one application share (L15). The KV cache of a context's first prompt
+ * is kept as it was computed, beside its quantized chunks, while memory is not short. A context
+ * with the same prefix that takes it gets exactly, to the bit, what it would have computed itself.
+ * Quantized chunks differ from that, so only a context that allows it takes them. */
 
 #define G_LOG_DOMAIN "llm-engine"
 
 #include "runtime/llm-executor-residency.h"
 
-/* Of one application. */
+/* Prefixes of one application. */
 #define MAX_PREFIXES 8
-/* Of what contexts may fill, one of so many parts. */
+/* Prefixes may take this part of the memory for contexts. */
 #define CAPACITY_PARTS 4
 
 static void
@@ -34,8 +34,8 @@ look_at (LlmRequest       *request,
     }
 }
 
-/* Returns how many tokens @best (out) (nullable) has. Never of another application: how long the first
- * token takes would tell what others said. */
+/* Returns how many tokens @best (out) (nullable) has. Never of another application: the time to the
+ * first token would reveal the prompts of others. */
 static guint
 find_shareable (LlmRequest       *request,
                 const GByteArray *states,
@@ -85,7 +85,8 @@ llm_request_share_prefix (LlmRequest *request,
   llm_session_share (request->session, best, n_best);
 }
 
-/* Those whose memory was taken, and the oldest beyond the number that @app may have. */
+/* Drops prefixes whose memory was evicted, and the oldest ones beyond the number that @app may
+ * have. */
 static void
 remove_old (LlmRunner *self,
             LlmApp    *app)
@@ -105,7 +106,7 @@ remove_old (LlmRunner *self,
     }
 }
 
-/* What is kept is a part of what contexts may fill. */
+/* Limits the prefixes to their part of the memory for contexts. */
 void
 llm_request_keep_prefix (LlmRequest *request)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* The executor and what runs in it. Its thread owns all of it but for the fields marked atomic, the
- * mailboxes and the board. Who does what with it: llm-executor-news.h (what main is told),
- * llm-executor-steps.h (from the beginning of a request to its end), llm-executor-residency.h (what
- * is in memory), llm-executor-upkeep.h (what is done while nothing runs). The files, in the order in
+/* The executor and what runs in it. Its thread owns all of it, except fields marked atomic, the
+ * mailboxes and the board. Headers by subject: llm-executor-news.h (reports to main),
+ * llm-executor-steps.h (a request from admission to its end), llm-executor-residency.h (what is in
+ * memory), llm-executor-upkeep.h (what is done while nothing runs). The files, in the order in
  * which they may call each other: -post, -figures, -rows, -evict, -weights, -room, -store, -check,
  * -end, -admission, -decode, -power, -step, -reclaim, -idle, and llm-executor.c. */
 
@@ -28,11 +28,11 @@ typedef struct
   LlmFileIdentity file;     /* of the model, as it is mapped */
   LlmWeightRecord record;   /* of what is on storage; lineage 0 without storage, or a file */
   LlmFileSum *sum;          /* (nullable) (owned): being computed */
-  gboolean is_done;         /* nothing is left to find out */
-  gboolean holds_back;      /* storage is not used before that */
+  gboolean is_done;         /* the check has ended */
+  gboolean holds_back;      /* storage is not used until then */
 } LlmWeightCheck;
 
-/* An instance, and what runs on it. */
+/* An instance, and its requests, steps and checks. */
 typedef struct _LlmRunner
 {
   LlmExecutor *executor;    /* (unowned) */
@@ -41,39 +41,39 @@ typedef struct _LlmRunner
   LlmScheduler *scheduler;  /* (owned): with what steps cost */
   LlmQueueStep steps[LLM_N_QUEUES];
   GHashTable *sessions;     /* (element-type guint64 LlmSession) (owned) */
-  GQueue prefixes;          /* (element-type LlmSession) (owned): beginnings that are kept for other
-                             * contexts, the last used last */
-  guint n_requests;         /* of the executor's */
+  GQueue prefixes;          /* (element-type LlmSession) (owned): prefixes that are kept for other
+                             * contexts, least recently used first */
+  guint n_requests;         /* how many of the executor's requests are its own */
   gint64 served_us;         /* time of its steps, for the order among instances */
 
   LlmWeightCheck check;
-  guint64 ahead;            /* up to where dropped weights were read ahead; G_MAXUINT64: to the
-                             * end, */
-  guint64 ahead_end;        /* which is here */
-  guint64 n_moved;          /* how often weights were given or taken */
-  guint64 given_tail_bytes; /* of weights behind the level in use, are given back now */
-  gboolean is_backed;       /* the kernel may take the memory of its weights */
-  gboolean is_measured;     /* what restoring costs here */
-  gint64 measure_us;        /* not before, as it failed; 0: it has not */
-  gint64 measure_wait_us;   /* between the last two times; 0 before */
+  guint64 ahead;            /* dropped weights are read ahead up to here; G_MAXUINT64: up to
+                             * ahead_end */
+  guint64 ahead_end;        /* where the weights end */
+  guint64 n_moved;          /* how often weights were dropped or restored */
+  guint64 given_tail_bytes; /* of weights behind the level in use, being released now */
+  gboolean is_backed;       /* the kernel may reclaim the memory of its weights */
+  gboolean is_measured;     /* the cost of restoring is known for this machine */
+  gint64 measure_us;        /* time of the next try after a failure; 0: none failed */
+  gint64 measure_wait_us;   /* between the last two tries; 0 before */
   LlmProfileRun *profile_run; /* (nullable) (owned): measures it */
-  guint n_steps_kept;       /* what steps cost was saved after so many of them */
-  gint64 costs_kept_us;     /* and then */
+  guint n_steps_kept;       /* n_steps when the step costs were last saved */
+  gint64 costs_kept_us;     /* when they were last saved */
 } LlmRunner;
 
 /* The machine sleeps: nothing runs. */
 typedef struct
 {
   gboolean is_on;
-  struct _LlmHold *hold;    /* (nullable) (owned): who is to be told when all is written */
-  gint64 end_us;            /* and is told then in any case */
+  struct _LlmHold *hold;    /* (nullable) (owned): told when all is written */
+  gint64 end_us;            /* or at this time in any case */
 } LlmSleep;
 
-/* Whether the thread still gets to its inbox. */
+/* Whether the thread still serves its inbox. */
 typedef struct
 {
-  guint n_unanswered;       /* main: since the last that was seen answered */
-  gboolean has_answered;    /* atomic: the last one */
+  guint n_unanswered;       /* main: heartbeats since the last answer */
+  gboolean has_answered;    /* atomic: the last one was answered */
 } LlmHeartbeat;
 
 struct _LlmExecutor
@@ -90,14 +90,14 @@ struct _LlmExecutor
   LlmFigureBoard board;
 
   GPtrArray *runners;       /* (element-type LlmRunner) (owned) */
-  LlmAccount *accounts;     /* (owned): what users were served, by all instances */
+  LlmAccount *accounts;     /* (owned): service time of users, on all instances */
   GPtrArray *requests;      /* (element-type LlmRequest) (owned) */
   LlmKvStorage *storage;    /* (nullable) (owned): for the thread's whole life */
-  LlmDisk *disk;            /* (nullable) (owned): for weights, where there is no storage */
+  LlmDisk *disk;            /* (nullable) (owned): for weights, if the executor has no storage */
   GHashTable *identities;   /* (element-type guint guint64) (owned): of the last store's K and V, by
                              * runner */
   struct _LlmSweep *sweep;  /* (nullable) (owned): with the contexts' ids, until swept */
-  GQueue reclaims;          /* (element-type LlmReclaim) (owned): memory that was asked for */
+  GQueue reclaims;          /* (element-type LlmReclaim) (owned): pending reclaims */
   GArray *missing;          /* (element-type guint) (owned): slots, being planned */
   LlmRowBudget *budgets;    /* (owned) (array length=LLM_BATCH_MAX_ROWS): being planned */
   gint64 ran_us;            /* when a request last ran */
@@ -111,13 +111,14 @@ struct _LlmExecutor
   LlmHeartbeat heartbeat;
   gboolean is_ending;       /* atomic */
   gboolean is_pressed;      /* atomic: the system is under memory pressure */
-  guint64 keep_bytes;       /* atomic: of weights, stay between steps */
+  guint64 keep_bytes;       /* atomic: of weights, stay in memory between steps */
   guint keep_percent;       /* atomic: of each model, stays in memory in any case */
-  GThreadPool *measurer;    /* one thread, which asks the kernel what it has of the weights */
-  gint64 measure_us;        /* atomic: when it is asked again; G_MAXINT64 while it is */
+  GThreadPool *measurer;    /* one thread, which asks the kernel how much of the weights is in
+                             * memory */
+  gint64 measure_us;        /* atomic: time of the next measure; G_MAXINT64 during one */
 };
 
-/* A slice of work while nothing runs: what a request that arrives may have to wait for. */
+/* A slice of idle work: a request that arrives may have to wait this long. */
 #define SLICE_US 2000
 /* How long the thread waits for the disk before it looks at its inbox again. */
 #define DISK_WAIT_US 2000

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Memory that was asked for: scratch, idle chunks, and those of running requests. */
+/* Reclaims: scratch, idle chunks, and chunks of running requests. */
 
 #define G_LOG_DOMAIN "llm-engine"
 
 #include "runtime/llm-executor-news.h"
 #include "runtime/llm-executor-residency.h"
 
-/* How long memory that was asked for without a deadline may take to be written before it is
- * evicted. */
+/* How long chunks may take to be written before they are evicted, for a reclaim without a
+ * deadline. */
 #define GIVE_US (2 * G_USEC_PER_SEC)
 
 static guint64
@@ -62,7 +62,7 @@ look_at_stores (LlmExecutor *self)
   return state;
 }
 
-/* What is not written yet is written first. */
+/* Writes unwritten chunks first. */
 static void
 begin_eviction (LlmExecutor *self,
                 guint64      bytes)
@@ -153,8 +153,8 @@ llm_executor_give_kv (gpointer       executor,
   llm_executor_send_reclaim (executor, queue_reclaim, bytes, until_us, done, data);
 }
 
-/* Of the requests that hold chunks the one that can wait best, but for those that have waited: they
- * are spared unless all is asked for. */
+/* Of the requests with chunks in memory, the one to preempt first. Requests that have waited long
+ * are spared, unless all memory is asked for. */
 static LlmRequest *
 find_victim (LlmExecutor      *self,
              const LlmReclaim *reclaim)
@@ -183,7 +183,7 @@ give_busy_kv (LlmCommand *base)
         reclaim->freed += llm_executor_evict (self, MAX (reclaim->bytes - reclaim->freed, own));
     }
   llm_executor_trim_stores (self);
-  /* what is being written comes when that has ended */
+  /* chunks that are being written are freed when the write has ended */
   reclaim->has_begun = TRUE;
   queue_reclaim (base);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Requests and the room for their chunks: taking it, waiting for it, and windows that slide. */
+/* Memory for the chunks of requests: getting it, waiting for it, and sliding windows. */
 
 #define G_LOG_DOMAIN "llm-engine"
 
@@ -8,12 +8,12 @@
 #include "runtime/llm-executor-steps.h"
 #include "runtime/llm-window.h"
 
-/* A preempted request stays so for so long at most while the system is under memory pressure: then
- * it goes on, slowly, with what is left of the reserve. */
+/* The longest time that a request stays preempted under memory pressure: then it resumes, slowly,
+ * with what is left of the reserve. */
 #define WAIT_US (2 * G_USEC_PER_SEC)
-/* How often it looks whether there is room. */
+/* How often it checks whether its chunks fit. */
 #define RETRY_US 50000
-/* Having waited, it may run so long before it has to give again what fits the reserve. */
+/* After the wait it may run this long before chunks that fit the reserve can be evicted again. */
 #define PROTECTED_US (5 * G_USEC_PER_SEC)
 
 guint
@@ -91,7 +91,7 @@ llm_request_is_protected (LlmRequest *request)
 
 /* --- taking it --- */
 
-/* A request of a class that can wait longer is preempted for @request. */
+/* Preempts a request of a less urgent class for @request. */
 static gboolean
 preempt_other (LlmRequest *request)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* The rows of requests in steps: what is left to compute, and taking back what was not. */
+/* The rows of requests in steps: how many are left to compute, and taking back those that were not
+ * computed. */
 
 #define G_LOG_DOMAIN "llm-engine"
 
@@ -20,9 +21,9 @@ llm_request_count_left (LlmRequest *request,
   return missing->len + n_all - request->session->tokens->len;
 }
 
-/* The scheduler learns what is left to prefill: after rows were taken back, or chunks turned out to
- * be missing. A request that decodes has the row of its next token left, and no more unless
- * something is missing. */
+/* Tells the scheduler how much prefill is left: after rows were taken back, or chunks turned out to
+ * be missing. A decoding request has the row of its next token left, and more only if something is
+ * missing. */
 static void
 settle_entry (LlmRequest *request)
 {

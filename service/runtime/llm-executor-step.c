@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Steps: what goes into one, and what comes of it. */
+/* Steps: which rows they have, and what follows from them. */
 
 #define G_LOG_DOMAIN "llm-engine"
 
@@ -14,15 +14,15 @@
 
 G_STATIC_ASSERT (LLM_DRAFT_MAX_NODES == LLM_TREE_MAX_NODES);
 
-/* Text that main has not taken yet; past this the request waits even if its sink
- * has not said that it is full. */
+/* Limit of text that main has not taken yet; beyond it the request waits, even if its sink has not
+ * said that it is full. */
 #define MAX_UNREAD_BYTES 16384
 
-/* A turn of a step, after which cancels and newcomers are looked at: longer only where
- * a single stage is. */
+/* Length of a turn, after which cancelled and new requests are looked at; a single stage may take
+ * longer. */
 #define TURN_US 2000
 
-/* When a request that found no room for its chunks looks again. */
+/* When a request whose chunks did not fit tries again. */
 #define RETRY_US 20000
 
 /* --- between steps --- */
@@ -33,7 +33,7 @@ is_blocked (LlmRequest *request)
   return __atomic_load_n (&request->progress.is_blocked, __ATOMIC_ACQUIRE);
 }
 
-/* It found no room, and no other request will make any. */
+/* Its chunks do not fit, and no other request will free memory. */
 static void
 fail_without_room (LlmRequest *request,
                    GError     *error)
@@ -50,7 +50,7 @@ fail_without_room (LlmRequest *request,
   llm_request_end (request, LLM_FINISH_FAILED, owned);
 }
 
-/* Preempted requests go on (L9): at once where there is room; else when others have ended. */
+/* Resumes preempted requests (L9): at once when they fit; else when others have ended. */
 static void
 resume_preempted (LlmExecutor *self,
                   gint64       now)
@@ -85,7 +85,7 @@ resume_preempted (LlmExecutor *self,
     }
 }
 
-/* What the main thread may tell of a request without its first token. */
+/* Progress that the main thread may show of a request before its first token. */
 static void
 publish_progress (LlmRequest *request)
 {
@@ -143,8 +143,8 @@ llm_executor_sweep (LlmExecutor *self)
 
 /* --- rows --- */
 
-/* Rows of decode: at most @n, for which there are positions, and none that follows the answer's
- * last token. */
+/* Decode rows: at most @n, as far as there are positions, and none after the answer's last
+ * token. */
 static guint
 propose (LlmRequest *request,
          guint       n)
@@ -166,7 +166,8 @@ is_prefilling (const LlmRequest *request)
   return request->session->tokens->len < request->prompt->len;
 }
 
-/* Gives the session @n tokens more. In a step, tokens of the prompt and rows of decode don't mix. */
+/* Adds @n tokens to the session. A request's rows in a step are either all of the prompt or all of
+ * decode. */
 static gboolean
 extend_session (LlmRequest *request,
                 guint       n,
@@ -185,7 +186,7 @@ extend_session (LlmRequest *request,
     }
   else
     {
-      /* behind chunks that were lost, the token that came last is computed without the decoder */
+      /* when chunks before it were lost, the last token is computed again without the decoder */
       if (request->rows.n == 0)
         tokens = &g_array_index (request->result.tokens, gint32, first - request->prompt->len);
       states = generated = g_malloc (n);
@@ -204,7 +205,7 @@ find_sparsity (const LlmThresholds *thresholds,
   return llm_row_state_is_sparse (state) ? thresholds->percent[llm_row_state_get_place (state)] : 0;
 }
 
-/* A row that is computed again was counted when it was new. */
+/* A row that is computed again does not count as new. */
 static LlmRow *
 add_row (LlmQueueStep       *step,
          LlmSession         *session,
@@ -233,7 +234,7 @@ add_row (LlmQueueStep       *step,
   return &g_array_index (step->rows, LlmRow, step->rows->len - 1);
 }
 
-/* A row of decode that is node @node of the request's tree, whose root is in slot @base. */
+/* Adds the decode row of node @node of the request's tree, whose root is in slot @base. */
 static void
 set_node (LlmRow             *row,
           const LlmDraftTree *tree,
@@ -249,8 +250,8 @@ set_node (LlmRow             *row,
     };
 }
 
-/* Adds the rows of one request to the step: first those of positions that the session had and lost,
- * then new ones, as each sees what is before it. */
+/* Adds the rows of one request to the step: first those of positions whose K and V were lost, then
+ * new ones, because each row sees those before it. */
 static gboolean
 add_rows (LlmRequest   *request,
           LlmQueueStep *step,
@@ -284,7 +285,7 @@ add_rows (LlmRequest   *request,
                              i >= n_old,
                              decodes || (request->decoder != NULL && i + 1 == n_left));
 
-      /* what another level computed, and was lost, needs its weights again */
+      /* rows that another level computed, and that were lost, need that level's weights again */
       request->model.level = MAX (request->model.level, llm_sub_models_find_level (table,
                                                                                    row->sub_model));
       if (decodes)
@@ -300,15 +301,15 @@ add_rows (LlmRequest   *request,
 
 /* --- a step --- */
 
-/* A chunk that was to come back can't (L10): it is missing now, and computed again with the step,
- * which begins anew. FALSE when that is not why the step failed. The rows are taken back in any
- * case. */
+/* Called after a step failed. If a chunk could not be read (L10), it counts as missing now, and is
+ * computed again in the next step. FALSE when the step failed for another reason. The rows are
+ * taken back in any case. */
 static gboolean
 recover (LlmQueueStep *step)
 {
   gboolean has_fault = FALSE;
 
-  /* asking for what is missing answers the fault */
+  /* counting the missing rows clears the fault */
   for (guint i = 0; i < step->n_budgets; i++)
     has_fault = has_fault || llm_request_of (step->budgets[i].entry)->session->seq->has_fault;
   llm_queue_step_take_back (step);
@@ -324,7 +325,7 @@ fail_step (LlmQueueStep *step,
     llm_request_end (llm_request_of (step->budgets[i].entry), LLM_FINISH_FAILED, error);
 }
 
-/* There is no room for rows of @request: another request is preempted for it, or it for the others.
+/* Preempts another request when rows of @request do not fit, or @request in favour of the others.
  * FALSE when it is alone. */
 static gboolean
 make_way (LlmRequest   *request,
@@ -344,15 +345,15 @@ make_way (LlmRequest   *request,
     {
       if (!llm_request_may_wait (request))
         return FALSE;
-      /* its chunks may find room each time, and the step behind them none */
+      /* otherwise its chunks might fit each time, but never the step after them */
       llm_request_make_urgent (request);
     }
   llm_request_preempt (request);
   return TRUE;
 }
 
-/* Whether rows that are computed again are of another sub-model than their request: such a step says
- * nothing of what that sub-model costs. */
+/* Whether recomputed rows are of another sub-model than their request: the time of such a step says
+ * nothing about the cost of that sub-model. */
 static gboolean
 has_other_levels (const LlmQueueStep *step)
 {
@@ -369,8 +370,8 @@ has_other_levels (const LlmQueueStep *step)
   return FALSE;
 }
 
-/* Rows that a small budget has room for, beside what their chunks take: a step of fewer is slower, and
- * one without room fails. */
+/* Rows whose scratch fits a small budget, beside their chunks: a step with fewer rows is slower,
+ * and one that does not fit fails. */
 static guint
 count_rows_with_room (LlmRunner   *self,
                       LlmQueueStep *step)
@@ -386,7 +387,7 @@ count_rows_with_room (LlmRunner   *self,
   return llm_forward_count_rows (step->forward, room);
 }
 
-/* @n_rows: at most, but one of each request. */
+/* @n_rows: the limit, but each request gets at least one. */
 static void
 collect_rows (LlmQueueStep       *step,
               const LlmRowBudget *budgets,
@@ -402,7 +403,7 @@ collect_rows (LlmQueueStep       *step,
       guint n_left = llm_request_count_left (request, NULL);
 
       if (!request->room.is_resident)
-        continue;  /* it was preempted for one before it here */
+        continue;  /* it was preempted in favour of an earlier one in this step */
       budget.n_rows = MIN (budget.n_rows, MAX (n_rows - MIN (step->rows->len, n_rows), 1));
       llm_request_review_level (request);
       if (n_left == 0)
@@ -414,8 +415,8 @@ collect_rows (LlmQueueStep       *step,
     }
 }
 
-/* What a step can do that found no room to compute: have others give what they don't need now, or
- * have fewer rows, which is set. FALSE when there is nothing left. */
+/* Called when a step does not fit: evicts what others don't need now, or lowers the limit of rows.
+ * FALSE when neither is possible. */
 static gboolean
 find_room (LlmRunner    *self,
            LlmQueueStep *step,
@@ -434,7 +435,7 @@ find_room (LlmRunner    *self,
   return step->rows->len > step->n_budgets;
 }
 
-/* FALSE when no step began: nothing was left to run, or there was no room for it. */
+/* FALSE when no step began: no request can run, or nothing fits. */
 static gboolean
 begin_step (LlmRunner          *self,
             LlmQueueKind        queue,
@@ -470,8 +471,8 @@ begin_step (LlmRunner          *self,
   return FALSE;
 }
 
-/* What was read from storage for the request is there: by the last time that its step had to wait
- * for it. */
+/* The chunks that the request restored from storage have arrived: at the latest when its step last
+ * waited for them. */
 static void
 note_restored (LlmRequest         *request,
                const LlmQueueStep *step)
@@ -535,7 +536,7 @@ finish_step (LlmRunner   *self,
 
 /* --- turns --- */
 
-/* Some step goes on right after a draft step: it may have waited for that, all of its time. */
+/* If a step continues right after a draft step, it may have waited for it the whole time. */
 static void
 note_ahead (LlmRunner *self)
 {
@@ -575,7 +576,7 @@ advance (LlmRunner   *self,
   return status != LLM_PENDING || step->n_stages > n_before;
 }
 
-/* NONE when there is nothing to run; RAN when no step began, as requests ended for it. */
+/* NONE when no request can run; RAN also when no step began because requests ended instead. */
 static LlmTurnEnd
 plan_step (LlmRunner   *self,
            LlmQueueKind queue)
@@ -589,7 +590,7 @@ plan_step (LlmRunner   *self,
   return begin_step (self, queue, executor->budgets, n) ? LLM_TURN_WAITS : LLM_TURN_RAN;
 }
 
-/* Those that are under way share a pass. */
+/* Steps under way share a pass over the weights. */
 static void
 count_readers (LlmRunner *self)
 {
@@ -600,9 +601,8 @@ count_readers (LlmRunner *self)
   llm_weights_set_readers (self->instance->weights, n_active);
 }
 
-/* Where weights stream, steps of prompts and of answers go through one pass together, and each
- * range is read once for all of them: with a step begin those that would be next if it had to
- * wait. */
+/* Where weights stream, prefill and decode steps go through one pass together, and each range is
+ * read once for all of them: with a step begin those that would be next if it had to wait. */
 static void
 begin_others (LlmRunner *self)
 {
@@ -620,7 +620,8 @@ begin_others (LlmRunner *self)
   count_readers (self);
 }
 
-/* Whether a step that began now would read again what others have behind them. */
+/* Whether a step that began now would have to read weights again that the steps under way have
+ * passed. */
 static gboolean
 is_in_pass (const LlmRunner *self)
 {
@@ -649,7 +650,7 @@ run_queue (LlmRunner   *self,
   return advance (self, queue) ? LLM_TURN_RAN : LLM_TURN_WAITS;
 }
 
-/* A queue that waits for what is being read gives the turn to the next. */
+/* A queue that waits for reads gives its turn to the next queue. */
 static LlmTurnEnd
 run_instance (LlmRunner *self)
 {
@@ -681,9 +682,9 @@ is_candidate (LlmExecutor *self,
   return runner->n_requests > 0 && (tried & ((guint64) 1 << place)) == 0;
 }
 
-/* Of the instances not in @tried with requests: that with the highest class of users that are not
- * ahead of others, or a user's class would keep the models of others waiting; and of equals that
- * which was served least. */
+/* The next instance of those with requests and not in @tried. Order: the highest class of users
+ * that are not ahead of others (otherwise a user's class would block the models of others); among
+ * equals the least service time. */
 static LlmRunner *
 choose_instance (LlmExecutor *self,
                  guint64      tried)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* A request from its beginning to its end: admission, rows in steps, its answer, and the steps
- * themselves. */
+/* A request from admission to its end: its rows in steps, its answer, and the steps themselves. */
 
 #pragma once
 
@@ -9,23 +8,23 @@
 
 G_BEGIN_DECLS
 
-/* What came of a turn. */
+/* The result of a turn. */
 typedef enum
 {
-  LLM_TURN_NONE,            /* there was nothing to run */
+  LLM_TURN_NONE,            /* no request could run */
   LLM_TURN_RAN,
-  LLM_TURN_WAITS,           /* all that could run waits for weights or chunks */
+  LLM_TURN_WAITS,           /* all requests that could run wait for weights or chunks */
 } LlmTurnEnd;
 
 /* --- llm-executor-rows.c: the rows of a request in steps --- */
 
-/* What a request still has to compute before its next token comes: @n_missing (nullable) positions
- * that it had, and then new ones. */
+/* Rows that a request has to compute before its next token: @n_missing (nullable) positions whose K
+ * and V were lost, and then new ones. */
 guint       llm_request_count_left   (LlmRequest    *request,
                                       guint         *n_missing);
 gboolean    llm_request_is_in_step   (LlmRequest    *request,
                                       const LlmQueueStep *step);
-/* Its rows of a step under way were not computed: what the step added is taken back. */
+/* Takes back the rows of a step that were added but not computed. */
 void        llm_queue_step_take_back       (LlmQueueStep       *step);
 /* Abandons the steps of the request, or of all. */
 void        llm_request_leave_steps  (LlmRequest    *request);
@@ -33,47 +32,48 @@ void        llm_runner_abandon_steps (LlmRunner     *self);
 
 /* --- llm-executor-strategy.c: which level computes a request --- */
 
-/* Tells the scheduler what levels the model has, and what they should cost. */
+/* Tells the scheduler the model's levels, and their estimated costs. */
 void        llm_runner_load_levels   (LlmRunner     *self);
-/* Its prompt behind earlier turns, and its answer, are computed by what lacks so many levels of the
- * whole model. */
+/* Sets how many levels of the whole model its answer, and its prompt after earlier turns, go
+ * without. */
 void        llm_request_set_lacking  (LlmRequest    *request,
                                       guint          lacking);
-/* Whether a smaller sub-model than its own may compute it, to be in time. */
+/* Whether a smaller sub-model than the requested one may compute it, to meet its targets. */
 gboolean    llm_request_has_choice   (const LlmRequest *request);
-/* What computes a request with such an entry, which the scheduler does not know yet. @may_share: its
- * session, where it has nothing of the prompt, may begin with another's memory. */
+/* Chooses the sub-model for a request with this entry, which the scheduler does not know yet.
+ * @may_share: its session, if it has nothing of the prompt, may begin with a shared prefix. */
 guint       llm_request_choose_lacking (LlmRequest  *request,
                                         gboolean     may_share);
-/* What the whole model takes for the whole prompt, alone, nothing of it being there: parts are of
- * that. */
+/* Time that the whole model takes for the whole prompt, alone, with nothing cached: fractions are
+ * of that. */
 void        llm_request_price_whole  (const LlmRequest *request,
                                       double       *first_us,
                                       double       *token_us);
-/* Tokens of the prompt that it may use again: all but the last one, whose logits choose the first
- * token of the answer. */
+/* Tokens of the prompt that may be reused from the cache: all but the last, whose logits choose the
+ * first token of the answer. */
 guint       llm_request_count_reusable (const LlmRequest *request);
-/* Chooses again before its first row is computed: it may have waited longer than was forecast. */
+/* Chooses again before its first row is computed, because it may have waited longer than
+ * forecast. */
 void        llm_request_review_level (LlmRequest    *request);
 
 /* --- llm-executor-admission.c: its beginning --- */
 
 void        llm_executor_begin_request (LlmExecutor *self,
                                       LlmRequest    *request);
-/* Goes on with requests of whose contexts it is known by now what storage has. */
+/* Continues with requests for which it is now known what storage has of their contexts. */
 void        llm_executor_open_requests (LlmExecutor *self);
-/* Whether there are others. */
+/* Whether such requests are left. */
 gboolean    llm_executor_has_opening (LlmExecutor   *self);
 
 /* --- llm-executor-decode.c: its answer --- */
 
-/* Has its decoder guess what comes, and notes when that will propose the rows of the next token. */
+/* Has its decoder draft, and notes when it will propose the rows of the next token. */
 void        llm_request_await_next   (LlmRequest    *request);
-/* While all steps wait: has one of the answers whose rows they are guess what may come behind them
- * (C7). FALSE when none does. */
+/* While all steps wait: has one of the answers in them draft the tokens after its rows (C7). FALSE
+ * when none does. */
 gboolean    llm_executor_draft_ahead (LlmExecutor   *self);
-/* Takes the logits of its rows of a step: of decode from row @first of @forward on; of the prompt
- * that of its last, @first. */
+/* Takes the logits of its rows of a step: for decode from row @first of @forward on; for prefill
+ * that of its last row, @first. */
 void        llm_request_take_logits  (LlmRequest    *request,
                                       LlmForward    *forward,
                                       guint          first);
@@ -86,16 +86,16 @@ void        llm_request_end          (LlmRequest    *request,
 
 /* --- llm-executor-power.c: with little power, and none --- */
 
-/* Writes what there is; TRUE when there is more. */
+/* Writes unwritten chunks; TRUE when more are left. */
 gboolean    llm_executor_work_suspended (LlmExecutor *self);
 void        llm_executor_end_suspend (LlmExecutor   *self);
-/* The threads of a step. */
+/* Chooses the threads of a step. */
 void        llm_runner_choose_pool   (LlmRunner     *self,
                                       LlmQueueStep       *step);
 
 /* --- llm-executor-step.c: steps --- */
 
-/* Looks at what main asked of the requests, at deadlines and at full sinks. */
+/* Checks requests for cancellation by main, deadlines and full sinks. */
 void        llm_executor_sweep       (LlmExecutor   *self);
 /* Gives one queue of one instance a turn: some stages of its step. */
 LlmTurnEnd  llm_executor_run_turn    (LlmExecutor   *self);

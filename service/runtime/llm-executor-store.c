@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Storage, the stores of instances, and what steps cost there. */
+/* Storage, the KV stores of instances, and saved step costs. */
 
 #define G_LOG_DOMAIN "llm-engine"
 
@@ -10,13 +10,13 @@
 #include "runtime/llm-executor-steps.h"
 #include "runtime/llm-executor-upkeep.h"
 
-/* How long an unload, and the end of the service, wait for what is not written yet. */
+/* How long an unload, and the end of the service, wait for writes. */
 #define SETTLE_US (2 * G_USEC_PER_SEC)
 
 #define COSTS_PREFIX "costs"
-/* Raised when what the numbers mean changes. */
+/* Increased when the meaning of the numbers changes. */
 #define COSTS_VERSION 1
-/* They are written when something new was learned, and not all the time. */
+/* Costs are saved after this many steps with new measurements. */
 #define KEEP_STEPS 20
 #define KEEP_INTERVAL_US (60 * G_USEC_PER_SEC)
 
@@ -75,7 +75,7 @@ settle (LlmKvStore *store)
       llm_kv_store_wait (store, DISK_WAIT_US);
 }
 
-/* Contexts that end with their connections have nothing to come back for. */
+/* Contexts that end with their connections are never restored, so nothing of them is kept. */
 static void
 drop_sessions (LlmRunner *self)
 {
@@ -155,8 +155,8 @@ llm_executor_reopen_storage (LlmExecutor *self)
 typedef struct _LlmSweep
 {
   LlmCommand base;
-  GHashTable *ids;          /* (nullable) (owned): contexts that there are */
-  GHashTable *stored;       /* (nullable) (owned): those of them that have something on storage */
+  GHashTable *ids;          /* (nullable) (owned): all known contexts */
+  GHashTable *stored;       /* (nullable) (owned): those with chunks on storage */
   LlmStorageSwept swept;
   gpointer data;
 } LlmSweep;
@@ -178,7 +178,7 @@ deliver_swept (LlmCommand *base)
   sweep->swept (sweep->stored, sweep->data);
 }
 
-/* Contexts that came since the index was read have sessions. */
+/* Contexts that were made since the index was read have sessions. */
 void
 llm_executor_sweep_ids (LlmExecutor *self)
 {
@@ -227,12 +227,12 @@ llm_executor_sweep_storage (LlmExecutor    *self,
   llm_command_send (&sweep->base);
 }
 
-/* Another thread waits for room on the disk. */
+/* Another thread waits for free disk space. */
 typedef struct
 {
   LlmCommand base;
   guint64 bytes;            /* wanted */
-  GAsyncQueue *ended;       /* (owned): gets it in the end, with what came free */
+  GAsyncQueue *ended;       /* (owned): gets it at the end, with the bytes freed */
 } Trim;
 
 static void

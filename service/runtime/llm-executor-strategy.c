@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Which sub-model computes a request (E1, E7, E9): decided when it is admitted, by what was found of
- * its prompt and by what waits, and once more before its first row, by the time that has passed.
- * Only a request that named how soon it wants its answer has a choice. */
+/* Which sub-model computes a request (E1, E7, E9). It is decided at admission, from the cached part
+ * of its prompt and the queue, and again before its first row, from the time that has passed. Only
+ * a request with latency targets of its own has a choice. */
 
 #define G_LOG_DOMAIN "llm-engine"
 
@@ -50,7 +50,7 @@ llm_runner_load_levels (LlmRunner *self)
     }
 }
 
-/* What it generates is sparse; its prompt is not. */
+/* Decode is sparse; prefill is not. */
 static void
 take_sparsity (LlmRequest *request)
 {
@@ -83,8 +83,8 @@ llm_request_set_lacking (LlmRequest *request,
     request->entry.lacking = lacking;
 }
 
-/* All of the whole model's time is no reason for less than the whole model, though the least wait
- * makes that late. */
+/* A target of all of the whole model's time allows no smaller model, though the shortest wait makes
+ * it late. */
 static gboolean
 is_part (double share)
 {
@@ -108,9 +108,9 @@ tighten (double *limit,
   *limit = *limit > 0 ? MIN (*limit, us) : us;
 }
 
-/* A part of a whole call is kept to by its first token and by the longest answer that it allows, so
- * that it holds for those between, too. Milliseconds say nothing while it is not known what steps
- * cost. */
+/* A limit for the whole call is checked for the first token and for the longest answer that it
+ * allows, so that it holds for the tokens between, too. Targets in milliseconds do not count while
+ * step costs are unknown. */
 static void
 find_limits (const LlmRequest  *request,
              double             whole_us,
@@ -139,8 +139,9 @@ find_limits (const LlmRequest  *request,
     }
 }
 
-/* From the arrival of a request that is like @like until its first row. @is_queued: the scheduler
- * knows it, and it is its turn. Where it is not known what steps cost, only their proportions are. */
+/* Time from the arrival of a request like @like until its first row. @is_queued: the scheduler
+ * knows it, and its turn has come. While step costs are unknown, only their proportions are
+ * used. */
 static double
 find_wait (LlmRequest          *request,
            const LlmSchedEntry *like,
@@ -170,7 +171,7 @@ llm_request_price_whole (const LlmRequest *request,
   llm_scheduler_price (request->runner->scheduler, &whole, 0, first_us, token_us);
 }
 
-/* How many tokens of the prompt would be there for a request that lacks @lacking. */
+/* How many tokens of the prompt would be cached for a request that lacks @lacking. */
 static guint
 count_known (LlmRequest *request,
              guint       lacking,
@@ -188,7 +189,7 @@ count_known (LlmRequest *request,
   return n == 0 && may_share ? llm_request_count_shareable (request, states, n_max) : n;
 }
 
-/* Of the levels that the request allows, each with what of the prompt would be there for it. */
+/* Fills in the levels that the request allows, each with the tokens that would be cached for it. */
 static guint
 choose (LlmRequest *request,
         gboolean    is_queued,
@@ -216,7 +217,7 @@ choose (LlmRequest *request,
       LlmSchedEntry like = *entry;
       LlmStrategy *strategy = &strategies[n++];
 
-      /* a window that has slid, and rows that wait, are as they are */
+      /* after the window slid, or while rows wait, the level does not change */
       if (lacking != entry->lacking && !is_queued
           && llm_request_get_n_slid (request, request->prompt->len) == 0)
         {
@@ -248,7 +249,7 @@ llm_request_review_level (LlmRequest *request)
 {
   guint n_settled = request->model.levels != NULL ? request->model.levels->len : 0;
 
-  /* tokens of the turn that were found have the level that computed them */
+  /* cached tokens of the turn keep the level that computed them */
   if (request->times.started_us == 0 && request->entry.n_prompt > 0
       && request->session->tokens->len <= n_settled && llm_request_has_choice (request))
     llm_request_set_lacking (request, choose (request, TRUE, FALSE));

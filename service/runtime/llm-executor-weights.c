@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Weights leave memory and come back, and what the kernel has of them is counted. */
+/* Reclaims and restores weights, and counts how much of them is in memory. */
 
 #define G_LOG_DOMAIN "llm-engine"
 
@@ -10,13 +10,13 @@
 #include "runtime/llm-executor-news.h"
 #include "runtime/llm-executor-residency.h"
 
-/* How often the kernel is asked what it has of the weights, and how much of a thread's time that may
- * take: one part of so many. */
+/* How often the kernel is asked how much of the weights is in memory, and which part of a thread's
+ * time that may take. */
 #define MEASURE_INTERVAL_US G_USEC_PER_SEC
 #define MEASURE_PARTS 100
-/* Differences of less than one part of so many are not told: pages come and go all the time. */
+/* Smaller differences are not reported: pages come and go all the time. */
 #define TOLD_PARTS 64
-/* Weights are read ahead in such pieces, so that a request never waits for more than one. */
+/* Weights are read ahead in pieces of this size, and a request never waits for more than one. */
 #define AHEAD_BYTES ((guint64) 16 << 20)
 
 /* --- those that stream --- */
@@ -104,7 +104,7 @@ llm_runner_keep_weights (LlmRunner *self)
         all += (double) runner->instance->weights->bytes;
       keep = (guint64) ((double) keep * ((double) self->instance->weights->bytes / all));
     }
-  /* the few rows in use are no reason for others to go */
+  /* the few rows in use must not cause other weights to be dropped */
   keep += MIN (llm_weights_get_sparse_bytes (self->instance->weights), G_MAXUINT64 - keep);
   llm_weights_keep (self->instance->weights, keep);
 }
@@ -133,7 +133,7 @@ llm_runner_take_weights (LlmRunner *self,
   self->n_moved++;
   self->given_tail_bytes -= MIN (self->given_tail_bytes, missing);
   llm_weights_take (weights, bytes);
-  /* Without room for all of them, those that are read ahead would drive out those in use. */
+  /* If not all weights fit, reading ahead would evict those in use. */
   self->ahead = weights->backed <= llm_ledger_get_headroom (ledger) ? 0 : G_MAXUINT64;
   self->ahead_end = bytes;
   return TRUE;
@@ -160,16 +160,16 @@ llm_executor_read_ahead (LlmExecutor *self)
 
 /* --- what the kernel has of them --- */
 
-/* What the kernel has of the weights of an instance; then it is told what came free of a call for
- * memory. */
+/* Measures how much of an instance's weights is in memory; then reports the bytes freed to the
+ * reclaim. */
 typedef struct
 {
   LlmReclaim reclaim;
   guint instance;
-  guint64 n_moved;          /* how often weights had been given or taken */
+  guint64 n_moved;          /* value of n_moved at the start */
   GArray *pieces;           /* (owned) (element-type LlmWeightPiece) */
   guint64 resident;         /* bytes */
-  gint64 took_us;           /* to count them */
+  gint64 took_us;           /* time to count them */
 } Measure;
 
 static void
@@ -178,8 +178,8 @@ clear_measure (LlmCommand *base)
   g_array_unref (((Measure *) base)->pieces);
 }
 
-/* The executor's thread. What was given or taken meanwhile makes the figure worthless: then there
- * is a later measure, or one is due. */
+/* Executor's thread. If weights were dropped or restored meanwhile, the figure is worthless: a
+ * later measure has begun, or is due. */
 static void
 take_measure (LlmCommand *base)
 {
@@ -217,8 +217,8 @@ count_pages (gpointer data,
   llm_command_send (&measure->reclaim.base);
 }
 
-/* Has the kernel asked what it has of the weights, and then the ledger told; at last who asked with
- * @reclaim (nullable) is told that @freed came free. */
+/* Asks the kernel, in another thread, how much of the weights is in memory, and updates the ledger;
+ * then reports @freed to @reclaim (nullable). */
 static void
 begin_measure (LlmRunner        *self,
                const LlmReclaim *reclaim,
@@ -277,7 +277,8 @@ llm_executor_make_measurer (LlmExecutor *self)
 
 /* --- giving and taking them --- */
 
-/* Of one instance. Who is told that it is done finds figures that are the kernel's. */
+/* Drops weights of one instance. The report comes after the measure, so the caller sees the
+ * kernel's figures. */
 static guint64
 drop_weights (LlmRunner *self,
               guint64    bytes)
@@ -286,7 +287,7 @@ drop_weights (LlmRunner *self,
 
   if (self->profile_run != NULL)
     return 0;
-  /* of what an answer uses, experts can go and are read again */
+  /* of the weights that a decode uses, only experts are dropped: they are read again */
   if (llm_executor_is_running (self->executor, self))
     return llm_weights_drop_experts (self->instance->weights, bytes);
   self->n_moved++;
@@ -351,7 +352,7 @@ llm_runner_find_level (const LlmRunner *self,
   return level;
 }
 
-/* What is behind the level in use, or that of @percent: steps that run don't read it. */
+/* Bytes behind the level in use, or that of @percent: running steps don't read them. */
 static guint64
 drop_tail (LlmRunner *self,
            guint      percent)

@@ -23,7 +23,7 @@ runner_new (LlmExecutor *executor,
   self->executor = executor;
   self->id = id;
   self->instance = llm_instance_new (&executor->instance_config, model, weights);
-  /* The little that is read from the model file itself is, in any case. */
+  /* The small part that is read from the model file itself is file-backed in any case. */
   self->is_backed = weights->backed > weights->bytes / 2;
   self->ahead = G_MAXUINT64;
   self->scheduler = llm_scheduler_new (executor->config.is_fifo ? LLM_SCHEDULER_FIFO
@@ -62,7 +62,7 @@ runner_free (LlmRunner *self)
 
 typedef struct
 {
-  LlmReclaim reclaim;       /* told what came free */
+  LlmReclaim reclaim;       /* told the bytes freed */
   guint instance;
   LlmModel *model;          /* (nullable) (owned) */
   LlmWeights *weights;      /* (nullable) (owned) */
@@ -117,12 +117,12 @@ submit (LlmCommand *base)
   llm_executor_begin_request (base->executor, ((NewRequest *) base)->request);
 }
 
-/* The end of a session, or a new one like it. */
+/* Ends a session, or makes a fork of it. */
 typedef struct
 {
   LlmCommand base;
   guint64 from, to;
-  char *context;            /* (nullable) (owned): of what ends, or begins */
+  char *context;            /* (nullable) (owned): of the session that ends, or begins */
   gboolean is_named;
 } SessionChange;
 
@@ -210,7 +210,7 @@ find_timeout (LlmExecutor *self)
   return timeout;
 }
 
-/* Runs what there is; without anything, does what is left behind. FALSE when it may sleep. */
+/* Runs a turn; without requests, a slice of idle work. FALSE when the thread may sleep. */
 static gboolean
 run_once (LlmExecutor *self)
 {
@@ -228,7 +228,7 @@ run_once (LlmExecutor *self)
   return end != LLM_TURN_NONE || llm_executor_work (self);
 }
 
-/* The service ends: requests are dropped without a word. */
+/* The service ends: requests are dropped without a callback. */
 static void
 drop_requests (LlmExecutor *self)
 {

@@ -19,7 +19,7 @@ llm_figure_board_clear (LlmFigureBoard *self)
   g_mutex_clear (&self->lock);
 }
 
-/* Once each, however often it is looked. */
+/* Logs each once, however often the figures are updated. */
 static void
 log_narrow (LlmFigureBoard           *self,
             const LlmExecutorFigures *figures)

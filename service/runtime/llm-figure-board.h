@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* The executor's figures, where any thread may read them. What steps and answers add up to is counted
- * here; the rest is what the executor last showed. */
+/* The executor's figures, which any thread may read. Sums over steps and answers are counted here;
+ * the rest is what the executor last reported. */
 
 #pragma once
 
@@ -17,19 +17,19 @@ typedef struct
   /* the executor's thread */
   gint64 shown_us;            /* when they were last shown */
   gboolean is_narrow;         /* some chunks have fewer bits than they should, which was logged */
-  LlmKvCounters earlier;      /* of stores that are gone */
-  LlmStreamFigures earlier_stream; /* counted, of instances that are gone */
+  LlmKvCounters earlier;      /* of stores that were closed */
+  LlmStreamFigures earlier_stream; /* of instances that were unloaded */
 } LlmFigureBoard;
 
 void llm_figure_board_init        (LlmFigureBoard           *self);
 void llm_figure_board_clear       (LlmFigureBoard           *self);
-/* All but what is counted here. */
+/* Sets all figures but those that are counted here. */
 void llm_figure_board_show        (LlmFigureBoard           *self,
                                    const LlmExecutorFigures *figures);
 /* Any thread. */
 void llm_figure_board_get         (LlmFigureBoard           *self,
                                    LlmExecutorFigures       *figures);
-/* A step of @n_rows, of them @n_prompt of prompts. */
+/* A step of @n_rows, of them @n_prompt prompt tokens. */
 void llm_figure_board_count_step  (LlmFigureBoard           *self,
                                    guint                     n_rows,
                                    guint                     n_prompt,

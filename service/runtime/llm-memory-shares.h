@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Which part of the memory of contexts each application may hold. One thread. */
+/* Memory quotas of applications for their contexts. One thread. */
 
 #pragma once
 
@@ -12,7 +12,8 @@ typedef struct
 {
   GHashTable *fractions;    /* (nullable) (owned) (element-type LlmApp double) */
   double others;            /* of all other applications; 0 for an equal part */
-  gint64 kept_us;           /* when all were last brought to theirs; 0: not since the last change */
+  gint64 kept_us;           /* when all were last brought within their quotas; 0: not since the last
+                             * change */
 } LlmMemoryShares;
 
 void   llm_memory_shares_clear (LlmMemoryShares       *self);

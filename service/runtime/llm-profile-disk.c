@@ -12,14 +12,14 @@
 #include "base/llm-fail.h"
 #include "common/llmsvc-error.h"
 
-/* Enough that what a single request costs does not show, few enough for a slow card. */
+/* Enough to hide the overhead of a single request, few enough for a slow card. */
 #define ROUND_REQUESTS 16
 #define ROUND_BYTES ((gsize) ROUND_REQUESTS * LLM_DISK_MAX_BYTES)
-/* The median of so many counts: a round may be disturbed. */
+/* The median of so many rounds counts, because a round may be disturbed. */
 #define N_ROUNDS 5
-/* Single blocks, each of which waits for the one before. */
+/* Single blocks, each of which is read after the one before has arrived. */
 #define N_SINGLES 15
-/* What rounds lie apart: any odd number spreads the single blocks over the file. */
+/* Distance of rounds: any odd number spreads the single blocks over the file. */
 #define SPREAD 1237
 
 typedef enum

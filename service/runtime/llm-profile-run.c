@@ -7,20 +7,21 @@
 #include "base/llm-clock.h"
 #include "forward/llm-forward.h"
 
-/* Slots before the rows of the step that is timed at some depth: those of the longest one. */
+/* Slots before the rows of the step that is timed with a deep context: those of the longest
+ * step. */
 #define DEEP_SLOTS 512
 #define DEEP_ROWS 256
 /* Any number that has no factor in common with a vocabulary spreads tokens over it. */
 #define SPREAD 7919
 
-/* The fastest of each size counts, as others only disturb: with a small model that is soon found
- * out, with a large one a disturbance is a smaller part. */
+/* The fastest of each size counts, because disturbances only slow steps down. A small model needs
+ * few rounds for that; with a large one a disturbance is a smaller part. */
 #define MIN_ROUNDS 2
 #define MAX_ROUNDS 8
 #define ENOUGH_US 3000000
 
-/* The steps of a round, and whether each goes on behind the one before. The shortest are disturbed
- * most. */
+/* The steps of a round, and whether each follows the one before in the context. The shortest are
+ * disturbed most. */
 static const struct
 {
   guint n_rows;
@@ -43,7 +44,7 @@ struct _LlmProfileRun
   LlmRow *rows;             /* (owned) (array length=LLM_BATCH_MAX_ROWS) */
   LlmBatch batch;
 
-  guint round;              /* 0: finds cold memory, and does not count */
+  guint round;              /* round 0 finds cold memory, and does not count */
   guint step;
   gboolean is_running;      /* the step has begun */
   gint64 elapsed_us;        /* of it */
@@ -142,7 +143,7 @@ begin_step (LlmProfileRun *self,
   return self->is_running;
 }
 
-/* Keeps the least, 0 for none yet. */
+/* Keeps the smallest; 0: none yet. */
 static void
 note_time (double *least,
            double  us)
@@ -188,7 +189,7 @@ get_depth_us (LlmProfileRun *self)
   return MAX (self->deep_us - shallow_us, 0) / (DEEP_ROWS * (DEEP_SLOTS / 1000.0));
 }
 
-/* Stage by stage, so that a call that comes need not wait for a step. */
+/* Stage by stage, so that a request that arrives does not wait for a whole step. */
 static LlmStatus
 run_steps (LlmProfileRun *self,
            gint64         until_us,

@@ -5,9 +5,9 @@
 #include "runtime/llm-profile.h"
 
 #define PREFIX "profile"
-/* Raised when what is measured, or how, changes. */
+/* Increased when the measurements or their meaning change. */
 #define VERSION 1
-/* Eleven days: nothing that is measured takes longer. What is no number is not below it either. */
+/* Eleven days: no measurement takes longer. NaN is not below it either. */
 #define MAX_NUMBER 1e12
 
 #define GROUP_TIMES "times"
@@ -77,7 +77,7 @@ llm_profile_save (const char          *folder,
 
       g_key_file_set_double (file, GROUP_TIMES, name, *number);
     }
-  /* On the disk before it has its name: half a profile would only be measured again, but what a
-   * full disk says is said here. */
+  /* Written to the disk before it has its name. Half a profile would only be measured again, but
+   * the error of a full disk is reported here. */
   return llm_machine_file_save (folder, is_shared, PREFIX, VERSION, key, file, TRUE, error);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * What restoring costs here (L6): steps of the loaded model and reads of the disk are timed once
- * per machine, model and way of computing, in slices, when nothing else runs; the result lies in
- * the folder of the cache, and is measured anew when it is lost. A run belongs to the thread that
+ * What restoring costs on this machine (L6): steps of the loaded model and reads of the disk are
+ * timed once per machine, model and way of computing, in slices, when nothing else runs. The result
+ * is in the cache folder, and is measured again when it is lost. A run belongs to the thread that
  * owns the weights and the disk.
  */
 
@@ -24,7 +24,7 @@ G_BEGIN_DECLS
 gboolean       llm_profile_load     (const char          *folder,
                                      const LlmProfileKey *key,
                                      LlmKvProfile        *profile);
-/* Replaces what was there for the model. @folder is made where it is missing. @is_shared: all users
+/* Replaces the saved profile of the model. @folder is made if it is missing. @is_shared: all users
  * may read it. */
 gboolean       llm_profile_save     (const char          *folder,
                                      gboolean             is_shared,
@@ -35,18 +35,17 @@ gboolean       llm_profile_save     (const char          *folder,
 typedef struct _LlmProfileRun LlmProfileRun;
 
 /* Nothing is measured yet. Refers to @plan. Does not own its parts, which must live longer, but for
- * @disk, which may be freed before the run when it is not used any more. @ledger: (nullable): counts
- * the KV cache and scratch. @disk, @folder: (nullable): the queue, and a folder on the disk to be
- * timed; without them reads are left out (0), and the profile counts as not measured. */
+ * @disk, which may be freed before the run when it is not used any more. @ledger: (nullable):
+ * counts the KV cache and scratch. @disk, @folder: (nullable): the queue, and a folder on the disk
+ * to be timed; without them reads are left out (0), and the profile counts as not measured. */
 LlmProfileRun *llm_profile_run_new  (LlmPlan             *plan,
                                      LlmWorkerPool       *pool,
                                      LlmLedger           *ledger,
                                      LlmDisk             *disk,
                                      const char          *folder);
 void           llm_profile_run_free (LlmProfileRun       *self);
-/* Goes on until @until_us (a time of llm_clock_now_us()), at most one stage of a layer longer.
- * PENDING: there is more to do, call again; READY: @profile is set; FAILED: no memory, or the disk
- * is full. */
+/* Continues until @until_us (a time of llm_clock_now_us()), at most one stage of a layer longer.
+ * PENDING: call again; READY: @profile is set; FAILED: no memory, or the disk is full. */
 LlmStatus      llm_profile_run_work (LlmProfileRun       *self,
                                      gint64               until_us,
                                      LlmKvProfile        *profile,
@@ -54,8 +53,8 @@ LlmStatus      llm_profile_run_work (LlmProfileRun       *self,
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmProfileRun, llm_profile_run_free)
 
-/* How fast the disk under a folder is: a file of some MiB, which has no name, is written and read
- * through the queue as chunks are. Belongs to the thread that owns the queue. */
+/* Speed of the disk under a folder: an unnamed file of some MiB is written and read through the
+ * queue as chunks are. Belongs to the thread that owns the queue. */
 typedef struct _LlmDiskProbe LlmDiskProbe;
 
 /* @disk: (unowned). Fails with STORAGE. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * A step of one batch queue: its rows, and how far it has come. Steps of several queues may be under
- * way; between two stages any of them may go on. So an answer does not wait for the end of another
- * request's long prompt, and no work is lost. The executor's thread owns steps.
+ * A step of one batch queue: its rows, and how far it has come. Steps of several queues may be
+ * under way; between two stages any of them may continue. So an answer does not wait for the end of
+ * another request's long prompt, and no work is lost. The executor's thread owns steps.
  */
 
 #pragma once
@@ -22,12 +22,13 @@ typedef struct
   guint n_budgets;
   LlmBatch batch;
   gboolean is_active;    /* under way */
-  gboolean teaches;      /* how long it takes says what such steps cost */
+  gboolean teaches;      /* its duration is a measurement of the cost of such steps */
   guint n_stages;        /* that have run */
   gint64 waited_us;      /* when it last had to wait for chunks or weights, 0: never */
   guint n_ahead;         /* draft steps taken while it waited */
-  double ahead_us;       /* of the last, if it is not known yet whether it held the step up */
-  double late_us;        /* of those that did */
+  double ahead_us;       /* duration of the last one, until it is known whether the step waited for
+                          * it */
+  double late_us;        /* time that the step waited for draft steps */
   guint64 n_multiplied;  /* by @forward, as far as it was counted */
 } LlmQueueStep;
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * One call from admission to its result: bring a session to the prompt's tokens, then perhaps
- * generate. Made on the main thread and filled in there; the first part is immutable from the
- * moment it is submitted, the atomic fields are how the two threads talk about it while it runs,
- * and the rest is the executor's until on_done is called on the main thread, where the result may
- * be read from then on.
+ * A request: one call from admission to its result. It brings a session to the prompt's tokens,
+ * then generates, if asked to. Made and filled in on the main thread. The first part is immutable
+ * once it is submitted, the atomic fields carry messages between the two threads while it runs, and
+ * the rest is the executor's until on_done is called on the main thread, where the result may be
+ * read from then on.
  */
 
 #pragma once
@@ -38,12 +38,12 @@ typedef enum
   LLM_FINISH_FAILED,        /* see the error */
 } LlmFinish;
 
-/* What a request without any rows yet waits for. */
+/* Why a request has no rows yet. */
 typedef enum
 {
-  LLM_REQUEST_WAIT_TURN,    /* others are computed before */
+  LLM_REQUEST_WAIT_TURN,    /* it is queued behind others */
   LLM_REQUEST_WAIT_MEMORY,
-  LLM_REQUEST_WAIT_STORAGE, /* to know what is there of its context */
+  LLM_REQUEST_WAIT_STORAGE, /* it is not known yet what storage has of its context */
 } LlmRequestWait;
 
 typedef struct
@@ -56,26 +56,26 @@ typedef struct
   guint n_reasoning;     /* tokens before the answer */
   gboolean is_closed;    /* the last token ends the answer */
   guint n_prompt;        /* tokens of the prompt */
-  guint n_slid;          /* tokens of prompt and answer that the model does not see any more */
-  guint n_reused;        /* of the prompt, found in the session's memory, or on storage */
-  guint n_drafted;       /* guesses that were verified; of them right; the steps of its decode */
+  guint n_slid;          /* tokens of prompt and answer that have left the sliding window */
+  guint n_reused;        /* of the prompt: found in the session's KV cache, in memory or on
+                          * storage */
+  guint n_drafted;       /* drafted tokens that were verified; of them accepted; decode steps */
   guint n_accepted;
   guint n_passes;
-  guint n_kept;          /* of the guesses, made while an earlier step waited for weights */
+  guint n_kept;          /* of the drafted tokens: made while an earlier step waited for weights */
   guint sub_model;       /* percent of the model that computed it; 0: nothing was computed */
   guint sparsity;        /* percent of the layers' weights that each row of its answer left out */
   double kv_bits;        /* of a number of K and V of what the model saw, mean over the tokens; 0:
                           * nothing was computed */
-  gboolean took_quantized; /* the session began with chunks that another had quantized */
+  gboolean took_quantized; /* the session began with chunks that another session had quantized */
   double ttft_ms;        /* from arrival to the first token, 0 if none came */
   double tpot_ms;        /* mean of the further tokens, 0 with fewer than two */
   double queue_ms;       /* from arrival to the first rows, 0 if none were computed */
-  double forecast_ms;    /* of ttft_ms, made when the request came; 0: what steps cost was not known
-                          * yet */
-  double forecast_tpot_ms; /* likewise of tpot_ms, if it ran alone */
-  LlmSlo slo;            /* what it was held to: the request's, or what its fractions came to */
-  double whole_ttft_ms;  /* what the whole model would have taken alone, as forecast when the request
-                          * came: what its fractions are of; 0: what steps cost was not known yet */
+  double forecast_ms;    /* forecast of ttft_ms on arrival; 0: step costs were unknown */
+  double forecast_tpot_ms; /* forecast of tpot_ms, if it ran alone */
+  LlmSlo slo;            /* the targets: the request's own, or those computed from its fractions */
+  double whole_ttft_ms;  /* forecast on arrival for the whole model alone; fractions are of this; 0:
+                          * step costs were unknown */
   double whole_tpot_ms;
 } LlmRequestResult;
 
@@ -94,18 +94,18 @@ typedef void (*LlmRequestDone) (LlmRequest             *request,
                                 const LlmRequestResult *result,
                                 gpointer                data);
 
-/* Whose KV cache it uses and keeps. */
+/* Which session's KV cache it uses and keeps. */
 typedef struct
 {
   guint64 session_id;    /* 0: none is kept */
-  char *context;         /* (nullable) (owned): id of the session's context, whose folder on storage
-                          * it has */
+  char *context;         /* (nullable) (owned): id of the session's context, which names its folder
+                          * on storage */
   gboolean is_exact;     /* its chunks are not quantized further because memory is short */
   gboolean shares_any;   /* it may begin with chunks that another session has quantized */
-  gboolean is_named;     /* what it has there stays when the service ends */
+  gboolean is_named;     /* its chunks on storage stay when the service ends */
 } LlmRequestMemory;
 
-/* What it sees. */
+/* The part of the context that it sees. */
 typedef struct
 {
   guint n_ctx;           /* positions the session may have */
@@ -113,24 +113,24 @@ typedef struct
   guint n_system;        /* of the prompt's first tokens that stay when it slides */
 } LlmRequestWindow;
 
-/* Which part of the model computes it. */
+/* Which sub-model computes it. */
 typedef struct
 {
   guint sub_model;       /* percent of the model: a level of its table */
   guint least_sub_model; /* likewise: what computes it has no less, where a smaller one is sooner */
-  guint sparsity;        /* percent of the layers' weights that each row of its answer leaves out, as
-                          * the model has thresholds for; the prompt's rows leave out none. 0: none;
-                          * else it is of the whole model and has no drafts */
+  guint sparsity;        /* percent of the layers' weights that each row of its answer leaves out,
+                          * as the model has thresholds for; the prompt's rows leave out none. 0:
+                          * none; else it is of the whole model and has no drafts */
   guint level;           /* the largest in the table that its rows had so far */
   GByteArray *levels;    /* (nullable) (owned): of the prompt's first tokens, which earlier turns
                           * computed: percent of the model, or LLM_LEVEL_SPARSE and a sparsity */
 } LlmRequestModel;
 
-/* What becomes of its tokens. */
+/* How its tokens become an answer. */
 typedef struct
 {
-  LlmRepeats *repeats;   /* (nullable) (owned): ends the answer when it goes round */
-  LlmReasoning *reasoning; /* (nullable) (owned): the answer may begin with it */
+  LlmRepeats *repeats;   /* (nullable) (owned): ends the answer when it repeats itself */
+  LlmReasoning *reasoning; /* (nullable) (owned): set when the answer may begin with reasoning */
   GStrv stops;           /* (nullable) (owned) */
   char *calls_marker;    /* (nullable) (owned): where the text ends, though not the answer; see
                           * llm_text_stream_set_marker() */
@@ -142,56 +142,56 @@ typedef struct
   gboolean strips_space; /* the answer's first space is the tokenizer's, not the model's */
 } LlmRequestAnswer;
 
-/* What it is held to beside its SLO. */
+/* Targets beside its SLO. */
 typedef struct
 {
-  double ttft_share;     /* instead of slo.ttft_ms: of what the call takes alone with the whole model; 0:
-                          * none */
+  double ttft_share;     /* instead of slo.ttft_ms: of what the call takes alone with the whole
+                          * model; 0: none */
   double tpot_share;     /* likewise */
   double call_share;     /* besides: of the time that the whole call takes; 0: none */
-  gboolean names_ttft;   /* slo.ttft_ms is the caller's own word, not that of a class: a smaller
-                          * sub-model may compute it to be in time */
+  gboolean names_ttft;   /* the caller named slo.ttft_ms, so it is not the default of a class: a
+                          * smaller sub-model may compute the request to meet it */
   gboolean names_tpot;   /* likewise */
 } LlmRequestTarget;
 
-/* Who is told of it, on the main thread. */
+/* Callbacks, on the main thread. */
 typedef struct
 {
-  LlmRequestAdmitted on_admitted; /* (nullable): before anything else is heard of it. Without, it is
-                                   * never refused because others wait */
+  LlmRequestAdmitted on_admitted; /* (nullable): called before all others. Without it, the request
+                                   * is never refused for overload */
   LlmRequestText on_text;
   LlmRequestText on_reasoning; /* (nullable) */
   LlmRequestLogprobs on_logprobs; /* (nullable) unless n_logprobs >= 0 */
-  LlmRequestText on_bytes; /* (nullable): what all of the tokens are, as in LlmTokenTrie */
+  LlmRequestText on_bytes; /* (nullable): the bytes of all tokens, as in LlmTokenTrie */
   LlmRequestDone on_done;
   gpointer data;
 } LlmRequestSink;
 
-/* How both threads talk about it while it runs; all of it atomic. */
+/* Messages between both threads while it runs; all atomic. */
 typedef struct
 {
-  guint stop_request;    /* LlmFinish: main asks to end; 0 while not */
+  guint stop_request;    /* LlmFinish: main asks it to end; 0: not asked */
   guint is_blocked;      /* the sink is full */
   guint n_unread;        /* bytes posted to main and not yet taken there */
   guint has_started;     /* some rows were computed */
   guint has_first;       /* the first token is there */
   guint n_prefilled;     /* until then: tokens of the prompt that are computed */
   guint waits_for;       /* LlmRequestWait, until it has started */
-  guint n_ahead;         /* likewise: requests whose prompts are computed before */
-  guint64 n_restoring;   /* likewise: bytes of its chunks that storage is read for */
+  guint n_ahead;         /* likewise: requests that are prefilled before it */
+  guint64 n_restoring;   /* likewise: bytes of its chunks being read from storage */
   guint forecast_ms;     /* result.forecast_ms, 0 for none */
 } LlmRequestProgress;
 
-/* When its steps came. */
+/* Times of its steps. */
 typedef struct
 {
-  gint64 started_us;     /* the first rows were begun; 0 before */
+  gint64 started_us;     /* the first step began; 0 before */
   gint64 first_us;       /* the first token came; 0 before */
   gint64 last_us;        /* the last one so far */
   gint64 due_us;         /* its decoder proposes nothing before; 0: now */
 } LlmRequestTimes;
 
-/* What is to be posted next. */
+/* Output that is not posted yet. */
 typedef struct
 {
   GString *text;         /* (owned) */
@@ -200,15 +200,16 @@ typedef struct
   GString *bytes;        /* (owned): for on_bytes */
 } LlmRequestOutput;
 
-/* Whether it has room for its chunks; the residency's. */
+/* Whether its chunks are in memory; set by the residency code. */
 typedef struct
 {
-  gboolean is_resident;  /* its chunks are locked; FALSE before there was room for it, and while
-                          * it is preempted (L9) */
+  gboolean is_resident;  /* its chunks are locked; FALSE before they fit, and while it is preempted
+                          * (L9) */
   gint64 resume_us;      /* of a preempted request: not before */
-  gint64 preempted_us;   /* when it was, or first found no room, since its last step; 0 for not */
-  gint64 stuck_us;       /* when it first found no room since its last step; 0 for not */
-  gboolean is_urgent;    /* it has waited long enough: the reserve is for it */
+  gint64 preempted_us;   /* when it was preempted, or first did not fit, since its last step; 0:
+                          * neither */
+  gint64 stuck_us;       /* when it first did not fit since its last step; 0: it fits */
+  gboolean is_urgent;    /* it has waited long enough to use the reserve */
   gint64 urgent_us;      /* since when */
   guint64 restore_bytes; /* of its chunks, being read from storage */
   gint64 restore_us;     /* since when */
@@ -216,7 +217,7 @@ typedef struct
 
 struct _LlmRequest
 {
-  LlmSchedEntry entry;   /* all that the scheduler sees of it */
+  LlmSchedEntry entry;   /* the part that the scheduler sees */
   gatomicrefcount ref_count;
 
   guint instance;        /* number of the loaded model that answers; 0 is the service's own */
@@ -225,11 +226,10 @@ struct _LlmRequest
   guint max_tokens;
   LlmRequestWindow window;
   LlmRequestModel model;
-  LlmDecoder *decoder;   /* (nullable) (owned): chooses the tokens of the answer; NULL: prefill
-                          * only */
-  LlmDraftRecord *draft_record; /* (nullable) (owned): what is known of the decoder's guesses */
+  LlmDecoder *decoder;   /* (nullable) (owned): chooses the generated tokens; NULL: prefill only */
+  LlmDraftRecord *draft_record; /* (nullable) (owned): acceptance of the decoder's drafts so far */
   LlmRequestAnswer answer;
-  LlmApp *app;           /* (owned): whose call it is */
+  LlmApp *app;           /* (owned): of the caller */
   LlmSlo slo;
   LlmRequestTarget target;
   gint64 arrived_us;
@@ -241,15 +241,15 @@ struct _LlmRequest
   /*< private >: the executor's */
   struct _LlmExecutor *executor; /* (unowned): set when submitted */
   struct _LlmRunner *runner;     /* (unowned): of its instance */
-  LlmSession *session;      /* (unowned), or the request's own when it keeps none */
+  LlmSession *session;      /* (unowned), or own_session when nothing is kept */
   LlmSession *own_session;  /* (nullable) (owned) */
   LlmTextStream *stream;    /* (nullable) (owned) */
   GByteArray *states;       /* (owned): llm_row_state() of each token of the prompt */
-  guint8 own_state;         /* of what it generates */
+  guint8 own_state;         /* of its generated tokens */
   LlmRequestOutput output;
   LlmDraftTree rows;        /* of decode in the step under way; empty: it has none */
   guint length_before;      /* of the session before that step */
-  guint n_known;            /* tokens of the prompt that the session had */
+  guint n_known;            /* cached tokens of the prompt */
   gboolean is_opening;      /* what storage has of its context is not known yet; not scheduled
                              * then */
   LlmRequestRoom room;

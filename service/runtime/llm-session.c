@@ -117,8 +117,8 @@ llm_session_open (LlmSession *self)
   self->seq = llm_kv_seq_new (self->store, app, self->context);
 }
 
-/* What storage tells rows by: the token, and what computed it. Of the whole model it is the token
- * alone. */
+/* The keys by which storage finds rows: the token, and what computed it. For the whole model it is
+ * the token alone. */
 static gint32 *
 make_keys (const gint32 *tokens,
            const guint8 *states,
@@ -243,7 +243,7 @@ llm_session_fork (LlmSession *self,
   self->used_us = from->used_us;
 }
 
-/* What slid away is not there to go back to. */
+/* A session can't go back to tokens that slid away. */
 gboolean
 llm_session_is_usable (LlmSession       *self,
                        const GArray     *prompt,

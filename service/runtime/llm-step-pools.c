@@ -2,7 +2,7 @@
 
 #include "runtime/llm-step-pools.h"
 
-/* So many background requests are a pile. */
+/* From this number of background requests on, they use more threads. */
 #define CROWD 3
 
 void

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* The threads of steps: all for those that a caller waits for, and others of a lower priority for
- * requests that run in the background. One thread. */
+/* Worker threads of steps: all threads for requests whose caller waits, and others of a lower
+ * priority for background requests. One thread. */
 
 #pragma once
 
@@ -14,20 +14,20 @@ typedef struct
   LlmWorkerPool *all;         /* (owned) */
   LlmWorkerPool *background;  /* (owned) */
   LlmWorkerPool *slow;        /* (nullable) (owned): one thread, for a machine with little power */
-  LlmWorkerPool *crowd;       /* (nullable) (owned): as many as there are, for when background
-                               * requests pile up */
+  LlmWorkerPool *crowd;       /* (nullable) (owned): all threads, for many background requests */
   gboolean may_crowd;
   int niceness;               /* of the background's */
 } LlmStepPools;
 
-/* @n_threads: 0: as many as the process may use. @n_background: 0: half as many, and all of them when
- * requests pile up. */
+/* @n_threads: 0: as many as the process may use. @n_background: 0: half as many, and all of them
+ * when many requests are queued. */
 void           llm_step_pools_init            (LlmStepPools *self,
                                                guint         n_threads,
                                                guint         n_background,
                                                int           niceness);
 void           llm_step_pools_clear           (LlmStepPools *self);
-/* (transfer none): of a background step while @n_requests are there. @is_slow: power is short. */
+/* (transfer none): the threads of a background step, with @n_requests of them queued. @is_slow:
+ * power is short. */
 LlmWorkerPool *llm_step_pools_find_background (LlmStepPools *self,
                                                guint         n_requests,
                                                gboolean      may_hurry,

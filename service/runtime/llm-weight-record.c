@@ -8,9 +8,9 @@
 
 #define CHECKSUMS "checksums.ini"
 #define RECORDS "weights.ini"
-/* Groups of a file: the last ones; what is forgotten is computed once more. */
+/* Files to remember, the latest ones; the checksum of a forgotten one is computed again. */
 #define MAX_GROUPS 64
-/* More than these take. */
+/* An upper bound of their size. */
 #define MAX_BYTES (32 * 1024)
 
 /* --- values --- */
@@ -34,7 +34,7 @@ static const char *const numbers[] = { "device",      "inode",     "size",      
 G_STATIC_ASSERT (G_STRUCT_OFFSET (LlmFileIdentity, changed_ns) / sizeof (guint64) + 1
                  == G_N_ELEMENTS (numbers));
 
-/* Negative ones come back as what they were. */
+/* Negative numbers keep their sign. */
 static gboolean
 get_file (GKeyFile        *file,
           const char      *group,

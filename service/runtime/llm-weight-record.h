@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * What is remembered of model files, so that K and V on storage are never used with other weights
- * than they were computed with: the checksums of files, beside other things that can be made
- * again, and beside the chunks the file that those of a model were computed from. What is
- * damaged is as if it were not there. Any thread, one at a time.
+ * Records of model files, so that K and V on storage are never used with other weights than they
+ * were computed with: the checksums of files, in the cache folder, and beside the chunks the file
+ * that those of a model were computed from. A damaged record counts as missing. Any thread, one at
+ * a time.
  */
 
 #pragma once
@@ -28,9 +28,9 @@ gboolean llm_checksum_save      (const char            *folder,
 /* Of the chunks of a model, which is named by its sampled weights. */
 typedef struct
 {
-  guint64 lineage;       /* part of the chunks' identity, never 0; with another one all that are
-                          * on storage are worthless */
-  LlmFileIdentity file;  /* that they were computed from */
+  guint64 lineage;       /* part of the chunks' identity, never 0; a new one makes all chunks on
+                          * storage worthless */
+  LlmFileIdentity file;  /* the file that they were computed from */
   char checksum[LLM_FILE_SUM_DIGITS + 1]; /* of it; "" while it is not known */
 } LlmWeightRecord;
 

@@ -2,7 +2,7 @@
 
 #include "runtime/llm-window.h"
 
-/* Of the window, that goes at a time. */
+/* The window slides by one of so many parts at a time. */
 #define PARTS 4
 
 guint

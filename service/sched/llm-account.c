@@ -4,9 +4,10 @@
 
 #include "base/llm-each.h"
 
-/* Children that have no calls, but were served more than others: as many are remembered. */
+/* Limit of remembered children without calls that were served more than others. */
 #define MAX_IDLE 256
-/* What one may have more than the others, of what they have, without being held to be ahead. */
+/* A child that has so much more than the others, as a part of their mean, does not count as
+ * ahead. */
 #define TOLERANCE 0.1
 
 static LlmAccount *
@@ -43,8 +44,8 @@ llm_account_is_user (const LlmAccount *self)
   return self->parent != NULL && self->parent->parent == NULL;
 }
 
-/* Whether calls of class @slo_class count among those of @level: of a user all do, or one that asks
- * for a better class would have more than its fair part. */
+/* Whether calls of class @slo_class count in @level: all calls of a user do; otherwise a user that
+ * asks for a better class would get more than its fair part. */
 static gboolean
 counts (const LlmAccount *self,
         LlmSloClass       slo_class,
@@ -63,8 +64,8 @@ get_burst_us (const LlmAccount *self)
   return self->burst_us;
 }
 
-/* Who had more than another loses his lead, without standing still, by such a part of what they
- * have on the mean: who asks for a little more than others all the time gets it. */
+/* Reduces the lead of those that were served more, by a part of the mean, so that they need not
+ * wait until it is gone: a child that always asks for a little more than others gets it. */
 static void
 forgive (LlmAccount *self,
          LlmSloClass slo_class,
@@ -76,9 +77,9 @@ forgive (LlmAccount *self,
       child->served_us[slo_class] = MAX (child->served_us[slo_class] - us, least);
 }
 
-/* It goes on as one among those that wait is served on the mean, but not past the one that had
- * least. So who ends a call and comes back at once finds the others where they were, and time in
- * which one asked for nothing is not made up for. */
+/* Virtual time advances by the mean service of the active children, but not past the one with the
+ * least. So a child that ends a call and comes back at once finds the others where they were, and a
+ * child gets no credit for time without calls. */
 static void
 settle (LlmAccount *self,
         LlmSloClass slo_class)
@@ -120,7 +121,7 @@ llm_account_get_served (const LlmAccount *self,
 {
   double served = self != NULL ? self->served_us[slo_class] : 0;
 
-  /* There are no arrears for who did not ask. */
+  /* An account that had no requests gets no credit for the time without. */
   return self != NULL && self->n_active[slo_class] > 0
            ? served
            : MAX (served, parent->virtual_us[slo_class]);
@@ -128,7 +129,7 @@ llm_account_get_served (const LlmAccount *self,
 
 /* --- children --- */
 
-/* Idle ones are kept as long as they were served more than those that wait: who comes back is no
+/* An idle child is kept while it was served more than the active ones: it must not come back as a
  * newcomer. */
 static gboolean
 can_forget (gpointer key,

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * What users, and the applications of each, were served, in µs of the machine's time. Users are
- * compared in all that they were served, whatever the class: their figures of all classes are the
- * same. An application is compared with those of the same user in the same class.
+ * Service that users, and the applications of each, received, in µs of the machine's time. Users
+ * are compared in all their service, whatever the class: their figures of all classes are the same.
+ * An application is compared with those of the same user in the same class.
  *
- * A tree of depth two, which belongs to the scheduler and is of its thread.
+ * A tree of depth two, which belongs to the scheduler and to its thread.
  */
 
 #pragma once
@@ -19,21 +19,22 @@ typedef struct _LlmAccount LlmAccount;
 
 struct _LlmAccount
 {
-  LlmAccount *parent;    /* (unowned) (nullable): NULL of that of all users */
+  LlmAccount *parent;    /* (unowned) (nullable): NULL for the root */
   LlmApp *app;           /* (owned) (nullable): of an application */
   guint32 uid;           /* of a user */
   GHashTable *children;  /* (owned) (element-type LlmAccount): by uid, or by LlmApp */
-  int n_calls;           /* of all classes, standing still or not: it must not go meanwhile */
+  int n_calls;           /* of all classes, suspended or not: it must not be forgotten meanwhile */
   int n_active[LLM_N_SLO_CLASSES];     /* that are not suspended, and compete in the class */
   double served_us[LLM_N_SLO_CLASSES]; /* for calls that compete in it */
 
   /* of its children */
-  double virtual_us[LLM_N_SLO_CLASSES]; /* where one begins that had not called */
-  double charged_us[LLM_N_SLO_CLASSES]; /* since that was brought up to date */
-  double least_us[LLM_N_SLO_CLASSES];   /* that one was served whose calls may run, as of the
-                                         * scheduler's last look */
+  double virtual_us[LLM_N_SLO_CLASSES]; /* where a child without calls begins */
+  double charged_us[LLM_N_SLO_CLASSES]; /* since virtual_us was updated */
+  double least_us[LLM_N_SLO_CLASSES];   /* the least service of a child whose calls may run, as of
+                                         * the scheduler's last look */
 
-  double burst_us;       /* of the root: what one may be ahead before it is over its share */
+  double burst_us;       /* of the root: by how much a child may be ahead before it is over its
+                          * share */
 
   guint n_rows;          /* while a forecast is made, or decodes are chosen */
 };
@@ -41,17 +42,17 @@ struct _LlmAccount
 /* The root: of all users. */
 LlmAccount *llm_account_new         (void);
 void        llm_account_free        (LlmAccount        *self);
-/* (transfer none): of the root, that of @app, made if it is not there; those that need not be
- * remembered go. Its parent is that of the user. */
+/* (transfer none): the account of @app below the root, made if needed; accounts that can be
+ * forgotten are removed. Its parent is that of the user. */
 LlmAccount *llm_account_get_app     (LlmAccount        *self,
                                      LlmApp            *app);
-/* (nullable): only if it is there. */
+/* (nullable): NULL when it does not exist. */
 LlmAccount *llm_account_find_user   (LlmAccount        *self,
                                      guint32            uid);
 LlmAccount *llm_account_find_app    (LlmAccount        *self,
                                      const LlmApp      *app);
-/* A call comes (@n is 1) and goes (-1), in this account and those above it; one of class
- * @slo_class begins or goes on, and is suspended or ends. */
+/* Counts a call that begins (@n is 1) or ends (-1), in this account and those above it; the second
+ * counts one of class @slo_class that becomes active, or is suspended or ends. */
 void        llm_account_count_call  (LlmAccount        *self,
                                      int                n);
 void        llm_account_count_active (LlmAccount       *self,
@@ -60,13 +61,14 @@ void        llm_account_count_active (LlmAccount       *self,
 void        llm_account_charge      (LlmAccount        *self,
                                      LlmSloClass        slo_class,
                                      double             us);
-/* Brings virtual time up to date, of all. For the root. */
+/* Updates virtual time of all accounts. For the root. */
 void        llm_account_settle      (LlmAccount        *self);
-/* Where @self (nullable: not known) of @parent stands for a call that comes now. */
+/* Service of @self (nullable: unknown) of @parent, as it counts for a call that arrives now. */
 double      llm_account_get_served  (const LlmAccount  *self,
                                      const LlmAccount  *parent,
                                      LlmSloClass        slo_class);
-/* As a look begins, for the root; and for each call that may run. */
+/* Resets least_us at the beginning of a look, for the root; the second notes each call that may
+ * run. */
 void        llm_account_reset_least (LlmAccount        *self);
 void        llm_account_note_call   (LlmAccount        *self,
                                      LlmSloClass        slo_class);
@@ -75,8 +77,8 @@ void        llm_account_note_call   (LlmAccount        *self,
 LlmAccount *llm_account_find_ahead  (LlmAccount        *self,
                                      LlmSloClass        slo_class,
                                      double             lead_us);
-/* Whether the next one that comes would be so far behind @self, or one above it, that it should not
- * have to wait for the end of a step of its. */
+/* Whether the next new child would be so far behind @self, or an account above it, that it should
+ * not wait for the end of one of its steps. */
 gboolean    llm_account_is_apart    (const LlmAccount  *self,
                                      LlmSloClass        slo_class);
 gboolean    llm_account_is_user     (const LlmAccount  *self);

@@ -4,17 +4,17 @@
 
 #include <math.h>
 
-/* What a step counts when many were seen, and the most that it may say: with these, one that a
- * disturbance made as long as you like changes an estimate by an eighth. */
+/* Weight of a step when many were seen, and the largest deviation that counts: with these, one step
+ * that was disturbed, for however long, changes an estimate by an eighth. */
 #define MIN_GAIN  0.125
 #define MAX_RATIO 2.0
-/* The first steps of all count in full, whatever they say: the guess may be far off. */
+/* The first steps of all count in full, whatever they took: the guess may be far off. */
 #define FIRST_RATIO 1000.0
 #define N_FIRST 2
-/* Steps of each kind before anything is promised. */
+/* Steps of each kind before forecasts are made. */
 #define N_KNOWN 3
 #define MAX_STEPS 1000000
-/* Eleven days: no step takes longer. What is no number is not below it either. */
+/* Eleven days: no step takes longer. NaN is not below it either. */
 #define MAX_US 1e12
 
 const guint llm_cost_rows[LLM_N_COSTS][LLM_COST_POINTS] = {
@@ -28,7 +28,7 @@ static const char *const groups[LLM_N_COSTS] = {
 };
 #define GROUP_RESTORE "restore"
 
-/* A billion parameters on two processors of today. */
+/* A billion parameters on two current processors. */
 static const LlmCostModel guess = {
   .curves = {
     [LLM_COST_PREFILL] = {
@@ -172,7 +172,7 @@ limit (double us)
   return CLAMP (us, 0.01, MAX_US / 2);
 }
 
-/* What one that was observed says of an expectation that @n_seen before it made. */
+/* The observed time over the expected one, with @n_seen steps before it. */
 static double
 get_ratio (double us,
            double expected,
@@ -183,7 +183,7 @@ get_ratio (double us,
   return CLAMP (us / expected, 1 / bound, bound);
 }
 
-/* Points that nothing was seen of follow those that were. */
+/* Points without steps follow those with steps. */
 static void
 scale_guesses (LlmCostCurve *curve,
                double        factor)
@@ -193,7 +193,7 @@ scale_guesses (LlmCostCurve *curve,
       curve->us[i] = limit (curve->us[i] * factor);
 }
 
-/* More rows never cost less: what @i says holds for its neighbours. */
+/* More rows never cost less: corrects the neighbours of @i. */
 static void
 keep_rising (LlmCostCurve *curve,
              guint         i)
@@ -204,7 +204,7 @@ keep_rising (LlmCostCurve *curve,
     curve->us[j - 1] = MIN (curve->us[j - 1], curve->us[j]);
 }
 
-/* @part: of what was wrong, as far as this point is to blame. */
+/* @part: the part of the error that is put down to this point. */
 static void
 correct_point (LlmCostCurve *curve,
                guint         i,
@@ -252,7 +252,7 @@ llm_cost_model_observe (LlmCostModel *self,
       ratio = 1;
     }
 
-  /* What is wrong is put down to rows and to depth in proportion. */
+  /* The error is put down to rows and to depth in proportion. */
   part = predict_base (self, kind, n_rows) / llm_cost_model_predict (self, kind, n_rows, depth);
   i = find_points (kind, n_rows, &weight);
   weight = CLAMP (weight, 0, 1);

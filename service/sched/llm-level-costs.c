@@ -4,16 +4,18 @@
 
 #include <math.h>
 
-/* What a step counts when many were seen; the first one counts half, as the guess is a good one. */
+/* Weight of a step when many were seen; the first one counts half, because the guess is a good
+ * one. */
 #define MIN_GAIN 0.03125
-/* So many steps of smaller levels after one of the whole model, its cost is what it was. */
+/* For so many steps of smaller levels after one of the whole model, the whole model's cost counts
+ * as current. */
 #define N_FRESH 24
-/* A level costs no more than so many times what is expected of it, and no less. */
+/* The cost of a level differs from its guess by this factor at most. */
 #define MAX_ERROR 2.0
 #define MAX_STEPS 1000000
-/* A smaller level costs less than a larger one, by this at least: what was seen of each has noise. */
+/* A smaller level costs less than a larger one, at least by this factor: measurements are noisy. */
 #define LESS 0.999
-/* Parts that were written and read again. */
+/* Tolerance for numbers that were written and read again. */
 #define SAME 1e-6
 
 static const char *const groups[LLM_N_COSTS] = {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * What the scheduler knows of a request, which embeds it: numbers only. The owner fills in the
- * first part before llm_scheduler_add() and changes it through the functions below afterwards. The
+ * The scheduler's view of a request, which embeds it: numbers only. The owner fills in the first
+ * part before llm_scheduler_add() and changes it through the functions below afterwards. The
  * executor's thread owns it from then on.
  */
 
@@ -15,8 +15,8 @@ G_BEGIN_DECLS
 
 typedef struct _LlmScheduler LlmScheduler;
 
-/* Queues of batches: a step of each may be under way. Requests that decode go together; those that
- * prefill, by class, or apart when they are far ahead. */
+/* Batch queues: a step of each may be under way. Requests that decode share one; those that prefill
+ * have one by class, or a separate one when they are far ahead. */
 typedef enum
 {
   LLM_QUEUE_DECODE,
@@ -32,11 +32,11 @@ typedef struct
   LlmSlo slo;
   gint64 arrived_us;
   guint n_prompt;           /* rows of prefill that are left; 0: it decodes */
-  guint n_decode;           /* rows that it would have in a step of decode; at least 1 */
+  guint n_decode;           /* rows that it would have in a decode step; at least 1 */
   guint depth;              /* positions before the next row */
   guint lacking;            /* levels of the model's table that its sub-model lacks: 0 for the whole
                              * model; see llm-level-costs.h */
-  guint64 restore_bytes;    /* on their way from storage */
+  guint64 restore_bytes;    /* being read from storage */
 
   /*< private >: the scheduler's */
   LlmScheduler *scheduler;  /* (unowned) (nullable): NULL before it is added */
@@ -44,7 +44,7 @@ typedef struct
   guint n_running;          /* rows in a step under way */
   LlmQueueKind queue;       /* of that step */
   gboolean is_suspended;
-  gint64 suspended_us;      /* since when, 0: it is not, or was not seen so yet */
+  gint64 suspended_us;      /* since when; 0: it is not, or it was not noticed yet */
   guint64 arrival;          /* running number */
   guint64 last_turn;        /* running number of the step that served it last */
   gint64 first_us;          /* of the first token, 0 before */
@@ -52,13 +52,14 @@ typedef struct
   guint n_tokens;
 
   /* as of the last look, llm_scheduler_look() */
-  double left_us;           /* of work, until its prompt is computed */
-  gint64 due_us;            /* when its next token is */
+  double left_us;           /* of work, until its prefill has ended */
+  gint64 due_us;            /* when its next token is due */
   guint ahead;              /* LlmAhead */
   guint over;               /* LlmAhead: of those that are over their share */
-  gboolean is_held;         /* it decodes, but its user or application has its row of the step */
+  gboolean is_held;         /* it decodes, but its user or application already has its row in the
+                             * step */
   gboolean is_lost;         /* its first token will be late in any case */
-  gboolean is_taken;        /* while those that decode are chosen */
+  gboolean is_taken;        /* while decodes are chosen */
 } LlmSchedEntry;
 
 /* How many rows of prefill are left now. */
@@ -67,18 +68,18 @@ void llm_sched_entry_set_n_prompt  (LlmSchedEntry *self,
 /* How many rows it would have in its next step of decode; at least 1. */
 void llm_sched_entry_set_n_decode  (LlmSchedEntry *self,
                                     guint          n_decode);
-/* Its further rows are of this sub-model. */
+/* Its next rows are of this sub-model. */
 void llm_sched_entry_set_lacking   (LlmSchedEntry *self,
                                     guint          lacking);
-/* Of the rows of its last step of decode, @n were not kept. */
+/* Of the rows of its last decode step, @n were not kept. */
 void llm_sched_entry_take_back     (LlmSchedEntry *self,
                                     guint          n);
 /* A suspended request gets no rows; nothing else changes for it or others. */
 void llm_sched_entry_set_suspended (LlmSchedEntry *self,
                                     gboolean       is_suspended);
-/* What had to be read from storage is there. */
+/* The chunks that were read from storage have arrived. */
 void llm_sched_entry_set_restored  (LlmSchedEntry *self);
-/* A token of its answer came. */
+/* It generated a token. */
 void llm_sched_entry_note_token    (LlmSchedEntry *self,
                                     gint64         now_us);
 

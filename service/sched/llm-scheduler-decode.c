@@ -4,14 +4,14 @@
 
 #include "sched/llm-scheduler-private.h"
 
-/* Of the time between two tokens, for the step that makes them: the rest is for prefills. */
+/* Part of the time between two tokens that the decode step may take: the rest is for prefills. */
 #define DECODE_PART 0.55
 #define DECODE_ONLY_PART 0.9
 /* A step of background decodes. */
 #define BACKGROUND_STEP_US 250e3
-/* Of the rows of a decode step, for those of lower classes that waited too long. */
+/* Rows of a decode step for requests of lower classes that have waited too long. */
 #define LATE_ROWS 8
-/* Turns end a little late, and stages can't be cut. */
+/* Turns end a little late, because stages can't be interrupted. */
 #define SLACK_US 4000
 
 double
@@ -35,7 +35,7 @@ llm_scheduler_get_decode_share (LlmScheduler *self)
   return MIN (llm_cost_model_predict (&self->costs, LLM_COST_DECODE, n, depth) / least_us, 0.75);
 }
 
-/* How many rows a step of the decodes may have so that all of them come in time. */
+/* How many rows a decode step may have so that all its tokens come in time. */
 static guint
 find_decode_rows (LlmScheduler *self,
                   double        least_us,
@@ -47,7 +47,7 @@ find_decode_rows (LlmScheduler *self,
 
   if (least_us < G_MAXDOUBLE)
     budget_us = least_us * (has_prefills ? DECODE_PART : DECODE_ONLY_PART);
-  /* what can't be in time even alone is done as quickly as it can be for all */
+  /* when a step can't be in time even with one request, it takes all of them */
   if (MAX (row_us, self->read_us) > budget_us)
     return self->max_rows;
   return MIN (llm_cost_model_find_rows (&self->costs, LLM_COST_DECODE, budget_us, mean_depth),
@@ -63,7 +63,7 @@ is_decoding (LlmScheduler        *self,
          && llm_scheduler_may_run (self, entry, now_us);
 }
 
-/* A row each: for at most @n_late of lower classes that are due, then in order. */
+/* Gives a row each: to at most @n_late of lower classes that are due, then in order. */
 static void
 choose_entries (LlmScheduler *self,
                 gint64        now_us,
@@ -127,7 +127,8 @@ llm_scheduler_choose_decodes (LlmScheduler *self,
       n_all++;
       n_wanted += entry->n_decode;
       depth += entry->depth;
-      /* a user that is ahead of others has its rows, but no say in when a step is and how long */
+      /* the requests of a user that is ahead of others get rows, but do not affect when a step
+       * begins and how long it is */
       if (entry->ahead == LLM_AHEAD_USER)
         continue;
       due_us = MIN (due_us, entry->due_us);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Forecasts the wait of a request that comes now. */
+/* Forecasts the wait of a request that arrives now. */
 
 #include "sched/llm-scheduler-private.h"
 
 #include <math.h>
 
-/* Whether @other is prefilled before @entry, which comes now; at the @latest: whether it may be, as
- * those that come later go before @entry, too. */
+/* Whether @other is prefilled before @entry, which arrives now; with @latest: whether it may be,
+ * because requests that arrive later go before @entry, too. */
 static gboolean
 is_before (LlmScheduler        *self,
            const LlmSchedEntry *other,
@@ -22,7 +22,7 @@ is_before (LlmScheduler        *self,
          || (other->slo.class == entry->slo.class && other->ahead <= entry->ahead);
 }
 
-/* What is left of the step that comes before in any case: that of its own queue. */
+/* The rest of the step that runs before in any case: that of its own queue. */
 static double
 get_running_us (LlmScheduler        *self,
                 const LlmSchedEntry *entry)
@@ -44,7 +44,7 @@ get_lower_share (LlmScheduler *self,
   return share;
 }
 
-/* FIFO gives the decodes as much as the prefills. */
+/* FIFO gives decodes as much time as prefills. */
 static double
 get_others_share (LlmScheduler *self,
                   LlmSloClass   slo_class)
@@ -67,8 +67,7 @@ weigh_rows (LlmScheduler        *self,
 }
 
 /* Counts rows that would be prefilled before @entry, in the accounts of their applications and
- * users; returns those of other classes of @user (nullable: not known), which no fairness limits.
- */
+ * users; returns those of other classes of @user (nullable: unknown), which no fairness limits. */
 static guint
 sum_rows (LlmScheduler        *self,
           const LlmSchedEntry *entry,
@@ -99,8 +98,8 @@ sum_rows (LlmScheduler        *self,
   return n_rows;
 }
 
-/* Of the children of @parent all but @own (nullable: not known), which has @n_own rows and was
- * served @served_us: none has more before them than makes it one that is ahead. */
+/* Rows before @entry of the children of @parent except @own (nullable: unknown), which has @n_own
+ * rows and was served @served_us: each counts only until it would be ahead. */
 static guint
 count_fair_rows (LlmScheduler     *self,
                  const LlmAccount *parent,
@@ -122,8 +121,8 @@ count_fair_rows (LlmScheduler     *self,
   return n_rows;
 }
 
-/* Decodes beside which @entry would be over its share: of other users than @user, or of
- * other applications than @app of the same one (nullable: not known). */
+/* Number of decodes for which @entry would be over its share: of other users than @user, or of
+ * other applications of @user than @app (nullable: unknown). */
 static guint
 count_decodes (LlmScheduler        *self,
                const LlmSchedEntry *entry,
@@ -146,8 +145,8 @@ count_decodes (LlmScheduler        *self,
   return n;
 }
 
-/* Beyond what makes @account (as it would be with @entry) one that is over its share, its @own_us
- * of prefill take their time beside the answers of @n_decodes others: µs more. */
+/* When @account (with @entry added) gets over its share, the rest of its @own_us of prefill runs
+ * beside the @n_decodes decodes of others: how many µs longer it takes then. */
 static double
 find_yielding (LlmScheduler        *self,
                const LlmSchedEntry *entry,
@@ -163,7 +162,7 @@ find_yielding (LlmScheduler        *self,
   return MAX (own_us - MAX (credit_us, 0), 0) * MAX (n_decodes, LLM_SCHEDULER_MIN_SHARERS);
 }
 
-/* µs that @entry is quicker than it would be with the whole model. */
+/* µs by which @entry is faster than with the whole model. */
 static double
 find_saved (LlmScheduler        *self,
             const LlmSchedEntry *entry)
@@ -175,7 +174,7 @@ find_saved (LlmScheduler        *self,
 }
 
 /* @app, @user (nullable): of @entry, where they are known. @latest: a call is not refused for its
- * own length, so that does not count as something that is over a share. */
+ * own length, so that does not count as over a share. */
 static double
 find_wait (LlmScheduler        *self,
            const LlmSchedEntry *entry,
@@ -201,7 +200,7 @@ find_wait (LlmScheduler        *self,
       if (user != NULL)
         n_own += count_fair_rows (self, user, app, slo_class, n_own,
                                   entry->account->served_us[slo_class]);
-      /* all that its user has before it is of the user's fair part */
+      /* all rows of its user before it count in the user's fair part */
       n_own += n_rows;
       yielding_us = MAX (yielding_us,
                          find_yielding (self, entry, entry->account->parent,
@@ -242,7 +241,7 @@ llm_scheduler_forecast (LlmScheduler        *self,
 
   llm_scheduler_look (self, now_us);
   llm_account_settle (self->accounts);
-  /* what stands for them with the call, and no longer */
+  /* reset the counts that were made with the call */
   if (known_user != NULL)
     user = *known_user;
   else

@@ -4,39 +4,39 @@
 
 #include "sched/llm-scheduler-private.h"
 
-/* What is aimed at, of the targets: the rest is for what the machine does besides. */
+/* Part of a target that is aimed at: the rest is a reserve for other work of the machine. */
 #define TTFT_PART 0.9
 #define TPOT_PART 0.75
-/* Of the target, for a call that can't meet it. */
+/* Factor on the target of a call that can't meet it. */
 #define LOST_FACTOR 4
-/* Where there is no target. */
+/* Used where the call has no target. */
 #define ANY_TTFT_US 60e6
 #define ANY_TPOT_US 1e6
 
-/* Who is ahead of others by so much goes behind them, whatever is due. */
+/* An account that is ahead of others by so much goes behind them, whatever is due. */
 #define LEAD_US 250e3
-/* The same on fast machines, in tokens of an answer; and who is over its share. A prompt is read in
- * the time of so many tokens that nobody need notice much of it, as long as more don't follow. */
+/* The same on fast machines, in generated tokens, and for accounts over their share. A prefill that
+ * takes the time of so many tokens is hardly noticed, as long as more don't follow. */
 #define LEAD_TOKENS 12
 #define BURST_TOKENS 48
 
 #define ORDER(a, b) (((a) > (b)) - ((a) < (b)))
 
-/* Nothing changes faster by itself. */
+/* Without events nothing changes faster than this. */
 #define LOOK_US 5000
 
-/* A prefill whose time gets so short comes before the answers of a higher class get more than they
- * asked for. */
+/* A prefill with less time left than this comes before answers of a higher class that run faster
+ * than their target. */
 #define URGENT_US 100000
-/* What is owed to a class before it has a turn. */
+/* Time that is owed to a class before it gets a turn. */
 #define OWED_US 20000
 
-/* What prefills get after a step of the decodes, where neither is due: as long as that took, within
- * these. */
+/* Time of prefills after a decode step, where neither is due: as long as the step took, within
+ * these bounds. */
 #define MIN_PREFILL_US 5e3
 #define MAX_PREFILL_US 100e3
 
-/* Of the time, for prefills that others go before. */
+/* Guaranteed parts of the time for prefills that others overtake. */
 const double llm_scheduler_guaranteed[LLM_N_PREFILL_GROUPS] = {
   [LLM_PREFILL_IN_TIME + LLM_SLO_INTERACTIVE] = 0,
   [LLM_PREFILL_IN_TIME + LLM_SLO_RESPONSIVE] = 0.15,
@@ -97,8 +97,8 @@ llm_scheduler_may_run (LlmScheduler        *self,
 
 /* --- deadlines --- */
 
-/* A call that can't have its first token in time any more would be in the way of those that can: it
- * goes behind them, and comes in time after a longer one, if that can be. */
+/* A call that can't have its first token in time any more would delay those that can: it goes
+ * behind them, and gets a later deadline. */
 static void
 find_prefill_due (LlmSchedEntry *entry,
                   gint64         now_us)
@@ -111,8 +111,8 @@ find_prefill_due (LlmSchedEntry *entry,
                   + (gint64) (target_us * (entry->is_lost ? LOST_FACTOR : 1));
 }
 
-/* In time after the last token, and sooner when the answer is late on the whole; but not much
- * sooner, or a few late ones would have all the time. */
+/* One TPOT after the last token, and sooner when the answer is late on the whole; but not much
+ * sooner, or a few late answers would take all the time. */
 static gint64
 find_decode_due (const LlmSchedEntry *entry)
 {
@@ -153,7 +153,7 @@ llm_scheduler_compare (gconstpointer a,
   LlmSloClass slo_class = left->slo.class;
   gboolean are_ahead = left->ahead == LLM_AHEAD_USER && right->ahead == LLM_AHEAD_USER;
   const int orders[] = {
-    /* between users what they were served decides, and not the class */
+    /* between users, service decides, not the class */
     ORDER (left->ahead == LLM_AHEAD_USER, right->ahead == LLM_AHEAD_USER),
     are_ahead ? ORDER (left->account->parent->served_us[slo_class],
                        right->account->parent->served_us[slo_class])
@@ -206,8 +206,8 @@ llm_scheduler_look_at (LlmScheduler  *self,
   find_prefill_due (entry, now_us);
 }
 
-/* As long as others have less, one that is over its fair part has one row of each decode step:
- * further ones would make those of the others longer. As of the last look. */
+/* While others have had less, an account over its fair part has one row in each decode step: more
+ * rows would make the steps of the others longer. As of the last look. */
 static void
 hold_decodes (LlmScheduler *self,
               gint64        now_us)
@@ -264,7 +264,7 @@ llm_scheduler_count_ahead (LlmScheduler        *self,
 {
   guint n = 0;
 
-  /* in their order since the last look */
+  /* in the order of the last look */
   for (guint i = 0; i < self->entries->len; i++)
     {
       const LlmSchedEntry *other = g_ptr_array_index (self->entries, i);
@@ -300,7 +300,8 @@ llm_scheduler_must_yield (LlmScheduler        *self,
   return entry->over == LLM_AHEAD_APP && self->decode_class <= entry->slo.class;
 }
 
-/* Of those that are not among the @waiting, and of those over their share or the others. */
+/* Whether the queue is not among the @waiting ones, and the entry is over its share, or is not, as
+ * asked. */
 static gboolean
 is_prefilling (LlmScheduler  *self,
                LlmSchedEntry *entry,
@@ -313,8 +314,8 @@ is_prefilling (LlmScheduler  *self,
          && llm_scheduler_must_yield (self, entry) == yields;
 }
 
-/* Of those that others went before for long enough: the first. Who is ahead went before himself;
- * but when the turn is that user's, no class of its own waits for ever. */
+/* The first of the prefills that were overtaken for long enough. Accounts that are ahead had their
+ * turn before; but when it is that user's turn, no class of its own waits for ever. */
 static LlmSchedEntry *
 find_owed_prefill (LlmScheduler *self,
                    gint64        now_us,
@@ -425,7 +426,7 @@ choose_fifo (LlmScheduler *self,
   return has_decodes ? LLM_QUEUE_DECODE : LLM_QUEUE_NONE;
 }
 
-/* Between @prefill and the decodes. */
+/* Whether @prefill goes before the decodes. */
 static gboolean
 goes_first (LlmScheduler        *self,
             const LlmSchedEntry *prefill,
@@ -438,7 +439,7 @@ goes_first (LlmScheduler        *self,
 
   if (llm_scheduler_must_yield (self, prefill))
     return FALSE;
-  /* However many decode, prefills must reach that point, too. */
+  /* Prefills must reach that point, too, however many requests decode. */
   if (slo_class < LLM_SLO_BACKGROUND && self->prefilled_us < self->decoded_us / 3)
     return TRUE;
   if (now_us >= latest_us)
@@ -477,7 +478,7 @@ llm_scheduler_choose (LlmScheduler *self,
   if (!has_decodes)
     return llm_scheduler_find_queue (self, prefill);
 
-  /* A step above class BACKGROUND goes on to its end, it is short. */
+  /* A decode step above class BACKGROUND runs to its end, because it is short. */
   if (writing->is_active && (!writing->is_background || prefill->slo.class == LLM_SLO_BACKGROUND))
     return LLM_QUEUE_DECODE;
   if (writing->is_active)

@@ -4,11 +4,11 @@
 
 #include "sched/llm-scheduler-private.h"
 
-/* A step of prefills: newcomers of their class wait for its end. */
+/* A prefill step: newcomers of its class wait for its end. */
 #define STEP_PART (1.0 / 8)
 #define MIN_STEP_US 60e3
 #define MAX_STEP_US 400e3
-/* Enough to use each weight often; fewer would cost more than they save. */
+/* Enough rows to use each weight often; a smaller step costs more per row. */
 #define MIN_ROWS 64
 
 static guint
@@ -38,7 +38,7 @@ plan_decodes (LlmScheduler *self,
 }
 
 /* How many rows a step with these prefills should have: newcomers of their class wait for its end,
- * and how long they can do that says their target. */
+ * and their target says how long they can. */
 static guint
 find_prefill_rows (LlmScheduler *self,
                    GPtrArray    *prefills)
@@ -58,13 +58,13 @@ find_prefill_rows (LlmScheduler *self,
     n_rows = llm_cost_model_find_rows (&self->costs, LLM_COST_PREFILL, MAX (step_us, MIN_STEP_US),
                                        ((LlmSchedEntry *) g_ptr_array_index (prefills, 0))->depth);
   n_rows = MAX (n_rows, MIN_ROWS);
-  /* nothing is left over that would cost a step of its own */
+  /* a small rest does not get a step of its own */
   if (n_all <= n_rows + MIN_ROWS)
     n_rows = n_all;
   return MIN (n_rows, self->max_rows);
 }
 
-/* Of one class: those that are due in that time decide how long the step is. */
+/* Of one class: the prefills that are due within the step decide its length. */
 static gboolean
 fits (LlmScheduler  *self,
       GPtrArray     *prefills,

@@ -4,7 +4,8 @@
 
 #include "sched/llm-scheduler-private.h"
 
-/* No more is saved up than a short step takes, nor has to be paid back than a long one. */
+/* Limit of owed time: no more is saved up than a short step takes, nor paid back than a long
+ * one. */
 #define MAX_OWED_US 60000
 #define MAX_PAID_US 400000
 
@@ -112,7 +113,7 @@ llm_sched_entry_set_suspended (LlmSchedEntry *entry,
 {
   if (entry->is_suspended == is_suspended)
     return;
-  /* nothing is saved up meanwhile */
+  /* a suspended call gets no credit */
   llm_account_count_active (entry->account, entry->slo.class, is_suspended ? -1 : 1);
   entry->scheduler->is_dirty = TRUE;
   entry->is_suspended = is_suspended;
@@ -134,7 +135,7 @@ llm_sched_entry_note_token (LlmSchedEntry *entry,
     entry->first_us = now_us;
 }
 
-/* What its user was served, of all classes. */
+/* Service of its user, in all classes. */
 static double
 get_served_us (const LlmSchedEntry *entry)
 {
@@ -216,7 +217,7 @@ llm_scheduler_begin_step (LlmScheduler       *self,
       if (entry->slo.class < LLM_SLO_BACKGROUND)
         step->is_background = FALSE;
     }
-  /* a step of answers takes the time to read the largest of their levels */
+  /* a decode step takes the time to read the largest of its levels */
   step->expected_us =
       llm_cost_model_predict (&self->costs, get_kind (queue), step->n_rows, step->depth)
       * (queue == LLM_QUEUE_DECODE
@@ -224,7 +225,7 @@ llm_scheduler_begin_step (LlmScheduler       *self,
            : ratios / MAX (step->n_rows, 1));
 }
 
-/* For a turn of its step, by its rows. */
+/* Charges a turn of its step, by its rows. */
 static void
 charge_turn (LlmScheduler           *self,
              LlmQueueKind            queue,

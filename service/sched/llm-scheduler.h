@@ -34,7 +34,7 @@ G_BEGIN_DECLS
 typedef enum
 {
   LLM_SCHEDULER_DEADLINE,
-  LLM_SCHEDULER_FIFO,       /* in the order of arrival, whatever was asked for: for comparisons */
+  LLM_SCHEDULER_FIFO,       /* in the order of arrival, whatever the targets are: for comparisons */
 } LlmSchedulerKind;
 
 /* How background requests run. */
@@ -55,9 +55,9 @@ typedef struct
 /* µs. */
 typedef struct
 {
-  double first_us;          /* until its first token, if no other request comes */
+  double first_us;          /* until its first token, if no other request arrives */
   double latest_us;         /* when all that wait in its class, and above it, go before it, of other
-                             * users as much as is fair: what comes of it when more calls do */
+                             * users as much as is fair: the wait if more calls arrive */
   double alone_us;          /* of its own work until then, with its sub-model */
   double token_us;          /* each further token, if it ran alone */
 } LlmForecast;
@@ -78,7 +78,7 @@ typedef struct
   guint prefills;         /* LlmPrefillGroup: those it was begun for */
   guint n_rows;
   double depth;
-  guint lacking;          /* of its rows, as in LlmSchedEntry; of several levels: of the largest */
+  guint lacking;          /* of its rows, as in LlmSchedEntry; with several levels, the largest */
   gboolean is_mixed;      /* it has rows of several levels */
   double expected_us;
   double spent_us;
@@ -87,12 +87,11 @@ typedef struct
 /* Others read what is above "private". */
 struct _LlmScheduler
 {
-  LlmCostModel costs;     /* what steps of the whole model cost: to be filled from what was kept,
-                           * or kept */
-  LlmLevelCosts levels;   /* and those of its sub-models: likewise; to be told of these */
-  double read_us;         /* that reading takes in a step, where weights stream: filled in */
+  LlmCostModel costs;     /* step costs of the whole model: the owner loads and saves them */
+  LlmLevelCosts levels;   /* and of its sub-models: likewise; the owner adds these */
+  double read_us;         /* time that a step reads, where weights stream: set by the owner */
   GPtrArray *entries;     /* (element-type LlmSchedEntry): (unowned) */
-  gint64 wake_us;         /* when no queue ran: the time of the next turn, 0 for when something
+  gint64 wake_us;         /* when no queue ran: time of the next turn, 0 for when something
                            * changes */
 
   /*< private >*/
@@ -104,18 +103,18 @@ struct _LlmScheduler
   guint64 n_steps;
 
   LlmSchedulerStep steps[LLM_N_QUEUES];
-  double decoded_us;      /* the decodes' last step took */
-  double prefilled_us;    /* prefills had since */
-  double owed_us[LLM_N_PREFILL_GROUPS]; /* to prefills that had to wait for others */
-  gboolean is_paying[LLM_N_PREFILL_GROUPS]; /* they have a turn for it, until nothing is owed */
-  gint64 rest_until_us;   /* of background work that goes slowly */
+  double decoded_us;      /* duration of the last decode step */
+  double prefilled_us;    /* time of prefills since */
+  double owed_us[LLM_N_PREFILL_GROUPS]; /* to prefills that others overtook */
+  gboolean is_paying[LLM_N_PREFILL_GROUPS]; /* they get turns until nothing is owed */
+  gint64 rest_until_us;   /* of background requests that run slowly */
 
   /* as of the last look, llm_scheduler_look() */
   gboolean is_dirty;      /* something changed since */
   gint64 looked_us;
   guint n_prefills[LLM_N_PREFILL_GROUPS]; /* that may run */
-  guint decode_class;     /* LlmSloClass, the highest of those that decode and are not over their
-                           * fair part; LLM_N_SLO_CLASSES: none */
+  guint decode_class;     /* LlmSloClass, the highest of the decodes that are not over their fair
+                           * part; LLM_N_SLO_CLASSES: none */
 };
 
 /* @max_rows: of one step. @accounts: (unowned): the root; schedulers of several instances may share
@@ -128,17 +127,17 @@ void          llm_scheduler_free         (LlmScheduler        *self);
 void          llm_scheduler_set_pace     (LlmScheduler        *self,
                                           LlmPace              pace);
 
-/* Requests whose prompts are computed before that of @entry, which was added. */
+/* Number of requests that are prefilled before @entry, which was added. */
 guint         llm_scheduler_count_ahead  (LlmScheduler        *self,
                                           const LlmSchedEntry *entry);
-/* What a request that comes @now_us and is like @entry, which is not added, would have to wait. */
+/* Forecasts the wait of a request like @entry, which is not added, if it arrives @now_us. */
 void          llm_scheduler_forecast     (LlmScheduler        *self,
                                           const LlmSchedEntry *entry,
                                           gint64               now_us,
                                           LlmForecast         *forecast);
 
-/* µs that @entry has to be computed until its first token, and then for each further one, if it ran
- * alone with the sub-model that lacks @lacking levels. */
+/* µs that @entry takes until its first token, and then for each further one, if it ran alone with
+ * the sub-model that lacks @lacking levels. */
 void          llm_scheduler_price        (LlmScheduler        *self,
                                           const LlmSchedEntry *entry,
                                           guint                lacking,
@@ -148,15 +147,15 @@ void          llm_scheduler_price        (LlmScheduler        *self,
 /* Admits a request. */
 void          llm_scheduler_add          (LlmScheduler        *self,
                                           LlmSchedEntry       *entry);
-/* Does nothing with one that was not added. */
+/* Does nothing when it was not added. */
 void          llm_scheduler_remove       (LlmScheduler        *self,
                                           LlmSchedEntry       *entry);
 
-/* The least that a user was served whose requests may run; G_MAXDOUBLE: none may. */
+/* The least service of a user whose requests may run; G_MAXDOUBLE: none may. */
 double        llm_scheduler_get_least_us (LlmScheduler        *self,
                                           gint64               now_us);
-/* The highest class of those that may run, of users that are not ahead of one that was served
- * @least_us; LLM_N_SLO_CLASSES: none is there. */
+/* The highest class of the requests that may run, of users that are not ahead of one that was
+ * served @least_us; LLM_N_SLO_CLASSES: none. */
 guint         llm_scheduler_get_class    (LlmScheduler        *self,
                                           gint64               now_us,
                                           double               least_us);
@@ -167,13 +166,13 @@ LlmQueueKind  llm_scheduler_choose       (LlmScheduler        *self,
                                           guint                waiting);
 
 /* Fills in @budgets for a step of @queue with at most @n_max_budgets entries of at least one row
- * each; returns how many. Nothing is charged yet. */
+ * each; returns their number. Nothing is charged yet. */
 guint         llm_scheduler_plan         (LlmScheduler        *self,
                                           LlmQueueKind         queue,
                                           gint64               now_us,
                                           LlmRowBudget        *budgets,
                                           guint                n_max_budgets);
-/* The step of @queue has begun, with these. */
+/* The step of @queue has begun, with these budgets. */
 void          llm_scheduler_begin_step   (LlmScheduler        *self,
                                           LlmQueueKind         queue,
                                           const LlmRowBudget  *budgets,
@@ -184,13 +183,13 @@ void          llm_scheduler_note_turn    (LlmScheduler        *self,
                                           LlmQueueKind         queue,
                                           gint64               now_us,
                                           gint64               spent_us);
-/* All its rows were computed. @teaches: the time says what such a step costs. */
+/* All rows of the step were computed. @teaches: its time counts in the cost model. */
 void          llm_scheduler_end_step     (LlmScheduler        *self,
                                           LlmQueueKind         queue,
                                           const LlmRowBudget  *budgets,
                                           guint                n_budgets,
                                           gboolean             teaches);
-/* It was left in the middle: what it took stays charged. */
+/* The step was abandoned: the time that it took stays charged. */
 void          llm_scheduler_abandon_step (LlmScheduler        *self,
                                           LlmQueueKind         queue,
                                           const LlmRowBudget  *budgets,

@@ -2,7 +2,7 @@
 
 #include "sched/llm-strategy.h"
 
-/* What is no nearer to a target than by this is as near. */
+/* Differences smaller than this factor do not count. */
 #define NOTICEABLE 0.98
 
 static gboolean
@@ -16,7 +16,7 @@ is_better (const LlmStrategy *a,
   return a->prompt_level > b->prompt_level;
 }
 
-/* Over 1: by so much the later one of its limits is missed. */
+/* Over 1: the factor by which the worst of its limits is missed. */
 static double
 find_excess (const LlmStrategy       *strategy,
              const LlmStrategyLimits *limits,

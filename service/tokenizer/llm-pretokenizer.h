@@ -19,7 +19,8 @@ typedef struct
   const char *name;
   const char *const *patterns;   /* each cuts what the ones before it left, matches as well as the
                                   * gaps between them; NULL behind the last */
-  gboolean ignores_merges;       /* a word that is a token is taken whole, whatever the merges say */
+  gboolean ignores_merges;       /* a word that is a token is taken whole, whatever the merges
+                                  * say */
   gboolean adds_bos;             /* its models want a BOS where the file doesn't say */
   gboolean has_characters;       /* tokens are of characters, not of bytes, and "▁" is a space */
 } LlmPretokenizerRules;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * A hash table of indices, by hashes that are made with its seed: another one each time,
- * so that no file can be made whose keys all meet in one slot. Who looks up compares the keys. Tables of vocabularies
- * are larger than a cache: who looks up very many says so a little ahead.
- * Immutable once filled; any thread.
+ * A hash table of indices, by hashes that are made with its seed: another one each time, so that no
+ * file can be made whose keys all meet in one slot. Who looks up compares the keys. Tables of
+ * vocabularies are larger than a cache: who looks up very many says so a little ahead. Immutable
+ * once filled; any thread.
  */
 
 #pragma once
@@ -41,8 +41,8 @@ llm_table_prefetch (const LlmTable *self,
   __builtin_prefetch (&self->slots[hash & self->mask]);
 }
 
-/* An index that may be that of @hash; -1 behind the last. @at: (inout): begins as the hash; then one
- * behind the index's slot, or where the first free slot is. */
+/* An index that may be that of @hash; -1 behind the last. @at: (inout): begins as the hash; then
+ * one behind the index's slot, or where the first free slot is. */
 static inline gint32
 llm_table_next (const LlmTable *self,
                 guint64         hash,

@@ -295,7 +295,7 @@ typedef struct
   GArray *ids;      /* (unowned) */
 } WordEncoder;
 
-/* The token that is the whole word, -1 if there is none. */
+/* The token that is the whole word, or -1. */
 static gint32
 find_word (const LlmBpe *self,
            const char   *word,

@@ -39,7 +39,7 @@ void    llm_special_set_init   (LlmSpecialSet  *self,
                                 GArray         *ids);
 void    llm_special_set_clear  (LlmSpecialSet  *self);
 
-/* The longest token that the text at @at begins with, -1 if there is none. */
+/* The longest token that the text at @at begins with, or -1. */
 gint32  llm_special_set_match  (const LlmSpecialSet *self,
                                 const char          *at,
                                 const char          *end,

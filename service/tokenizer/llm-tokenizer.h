@@ -23,7 +23,7 @@ typedef struct _LlmTokenizerPrivate LlmTokenizerPrivate;
 typedef struct
 {
   guint n_tokens;
-  gint32 bos;                /* ids of the special tokens, -1 where there is none */
+  gint32 bos;                /* ids of the special tokens; -1: the model has none */
   gint32 eos;
   gboolean adds_bos;         /* the file asks for a BOS before a text (tokenizer.ggml.add_bos_token
                               * or the kind's default), and for an EOS after it */

@@ -43,7 +43,7 @@ typedef struct
   gint32 bos;           /* the class token of encoders; -1: the file names none */
   gint32 eos;           /* their separator; likewise */
   GArray *endings;      /* (element-type gint32): what ends an answer */
-  gint32 infill[LLM_N_INFILL]; /* by LlmInfill: of models that fill in; -1: there is none */
+  gint32 infill[LLM_N_INFILL]; /* by LlmInfill: of models that fill in; -1: the model has none */
 
   char *texts;          /* all texts, one behind the other */
   guint32 *offsets;     /* n_tokens + 1 of them */

@@ -175,8 +175,8 @@ print_sub_models (const Verdict *self)
     }
 }
 
-/* What calibration found of each sparsity: the loss with all rows so, and the part of each input that
- * stayed. */
+/* What calibration found of each sparsity: the loss with all rows so, and the part of each input
+ * that stayed. */
 static void
 print_thresholds (const Verdict *self)
 {

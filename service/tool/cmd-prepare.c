@@ -37,7 +37,7 @@ repack (LlmRepackedCache *cache,
 static int
 run (char **arguments)
 {
-  /* What the administrator repacks is for everybody. */
+  /* The copies that the administrator makes are for all users. */
   gboolean is_system = geteuid () == 0;
   g_autoptr(LlmSettings) settings = NULL;
   g_autoptr(LlmRepackedCache) cache = NULL;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /* What the service's arithmetic (kernels/llk-product.h) costs on a text: against the file's weights
- * in floats, with the same context memory. Or what a part of a model costs against the whole one. The
- * only thread of a tool. */
+ * in floats, with the same context memory. Or what a part of a model costs against the whole one.
+ * The only thread of a tool. */
 
 #pragma once
 

@@ -71,8 +71,8 @@ typedef struct
 } LlmPerplexityRule;
 
 /* Of the text @tokens, with a BOS in front where the tokenizer adds one; its windows' KV cache goes
- * to @store. @on_window (nullable) is called after each window. Fails when a step failed or there is
- * no whole window. */
+ * to @store. @on_window (nullable) is called after each window. Fails when a step failed or there
+ * is no whole window. */
 gboolean llm_perplexity_run     (LlmForward              *forward,
                                  const LlmHparams        *hparams,
                                  LlmKvStore              *store,

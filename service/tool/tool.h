@@ -34,8 +34,8 @@ typedef struct
   const char *description;         /* of --help */
   int n_arguments;                 /* or TOOL_SOME, TOOL_AT_MOST_ONE */
   const GOptionEntry *entries;     /* their values are static variables of the command */
-  /* @arguments: what is left behind the options, n_arguments of them; ends with NULL. Returns the
-   * exit status. */
+  /* @arguments: those after the options, n_arguments of them; ends with NULL. Returns the exit
+   * status. */
   int (*run) (char **arguments);
 } ToolCommand;
 

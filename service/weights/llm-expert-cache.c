@@ -13,7 +13,7 @@
 #define READ_BYTES ((gsize) 512 << 10)
 #define PATIENCE 64
 #define POISON 0xa5
-/* Passes after which a use counts half. */
+/* Passes after which the weight of a use is halved. */
 #define HALF_LIFE 32
 
 typedef struct _Expert Expert;
@@ -21,7 +21,7 @@ typedef struct _Expert Expert;
 typedef struct
 {
   Expert *expert;
-  guint64 offset;        /* of the first block that it is in */
+  guint64 offset;        /* of the first block that holds it */
   gsize skipped;         /* bytes of that block before it */
   gsize needed;          /* bytes from offset on */
   gsize place;           /* in a slot */
@@ -37,12 +37,14 @@ struct _Expert
   gboolean has_arrived;
   gboolean is_new;
   gboolean is_wanted;    /* chosen by a step that has not used it yet */
-  int code;              /* errno of reading it, until a caller is told */
+  int code;              /* errno of its read, until it is reported */
   guint n_reading;       /* parts */
   guint n_leases;
-  guint n_denied;        /* times that there was no slot */
-  guint64 asked;         /* the call of acquire() that found it missing; 0: it is not waited for */
-  double score;          /* log2 of the rows that chose it, which fade, plus the time in half-lives */
+  guint n_denied;        /* acquire() calls that found no slot */
+  guint64 asked;         /* number of the acquire() call that found it missing; 0: no step waits for
+                          * it */
+  double score;          /* log2 of the number of rows that chose it, decayed, plus the time in
+                          * half-lives */
   guint64 used_at;
 };
 
@@ -56,9 +58,9 @@ struct _LlmExpertCache
   guint n_layers, n_experts, n_used;
   guint *n_wanted;       /* (owned), by layer */
 
-  guint8 *memory;        /* (owned) addresses of as many slots as there are experts */
+  guint8 *memory;        /* (owned) addresses for one slot per expert */
   gsize slot_bytes;
-  Expert **slots;        /* (owned) (nullable) by slot: who is in it */
+  Expert **slots;        /* (owned) (nullable) by slot: the expert in it */
   guint8 *is_held;       /* (owned), by slot: it has memory */
   guint n_held, n_limit, n_most;   /* slots; n_limit rises to n_most */
   guint n_reading;       /* parts */
@@ -126,7 +128,7 @@ free_slot (LlmExpertCache *self,
     llm_ledger_remove (self->ledger, LLM_HOLDER_WEIGHTS, self->slot_bytes);
 }
 
-/* What a step waits for stays until that has it, or has asked no more for long. */
+/* An expert that a step waits for stays until the step has used it, or has not asked for long. */
 static gboolean
 is_fixed (const LlmExpertCache *self,
           const Expert         *expert)
@@ -135,8 +137,8 @@ is_fixed (const LlmExpertCache *self,
          || (expert->asked > 0 && self->n_asked - expert->asked < PATIENCE);
 }
 
-/* Which of two goes first: what no step has chosen; of that, what was used least; of the chosen, what
- * comes last. */
+/* Which of two is evicted first: one that no step has chosen, least used first; then the chosen one
+ * that is used last. */
 static gboolean
 goes_before (const Expert *a,
              const Expert *b)
@@ -148,7 +150,7 @@ goes_before (const Expert *a,
   return a->score != b->score ? a->score < b->score : a->used_at < b->used_at;
 }
 
-/* A slot that has memory and is free, or can be: -1 where there is none. */
+/* A slot with memory that is free, or whose expert can be evicted; -1: none. */
 static gint
 find_slot (const LlmExpertCache *self,
            gboolean              takes_wanted)
@@ -220,7 +222,7 @@ on_read (gssize        n,
   if (--part->n_reading > 0)
     return;
 
-  /* the file was cut */
+  /* the file was truncated */
   if (part->n_read < part->needed && expert->code == 0)
     expert->code = ENODATA;
   if ((fcntl (self->fd, F_GETFL) & O_DIRECT) == 0)
@@ -270,7 +272,7 @@ begin_reading (LlmExpertCache *self,
   return TRUE;
 }
 
-/* What a step has chosen of @layer and is not there, as far as other experts can go for it. */
+/* Reads the missing experts that a step has chosen of @layer, as far as slots can be freed. */
 static void
 read_wanted (LlmExpertCache *self,
              guint           layer)
@@ -435,7 +437,7 @@ llm_expert_cache_drop (LlmExpertCache *self,
 
   self->n_limit = MIN (self->n_limit, n_before - (guint) n);
   shrink (self);
-  /* with none at all, nothing would be read any more */
+  /* without any slot, nothing would be read any more */
   self->n_limit = MAX (self->n_limit, MIN (self->n_used, self->n_most));
   return (guint64) (n_before - self->n_held) * self->slot_bytes;
 }

@@ -8,10 +8,10 @@
 
 #define SUFFIX_A ".lora_a"
 #define SUFFIX_B ".lora_b"
-/* Far above what anybody trains with. */
+/* Far above the values used in training. */
 #define MAX_ALPHA 1e6
 
-/* What can be adapted. */
+/* Operators that can be adapted. */
 #define ADAPTED_OPS                                                                         \
   (LLM_OP_BIT (LLM_OP_QUERY) | LLM_OP_BIT (LLM_OP_KEY) | LLM_OP_BIT (LLM_OP_VALUE) |        \
    LLM_OP_BIT (LLM_OP_ATTENTION_OUT) | LLM_OPS_FFN | LLM_OP_BIT (LLM_OP_OUTPUT))
@@ -34,7 +34,7 @@ check_text (LlmGguf     *gguf,
                         "%s is %s; an adapter of this model has “%s”", key, quoted, needed);
 }
 
-/* What is read, and what for. */
+/* The files and the level that are read. */
 typedef struct
 {
   LlmGguf *gguf;                   /* of the adapter */
@@ -47,7 +47,7 @@ typedef struct
   GHashTable *used;                /* of its tensors */
 } Reading;
 
-/* But for general.type. */
+/* Checks the metadata except general.type. */
 static gboolean
 read_keys (LlmGguf           *gguf,
            const LlmHparams  *hparams,
@@ -64,7 +64,7 @@ read_keys (LlmGguf           *gguf,
   return llm_gguf_get_double (gguf, "adapter.lora.alpha", 0, MAX_ALPHA, NULL, alpha, error);
 }
 
-/* @n_in × @n_out of one half. */
+/* Checks one half: @n_in × @n_out. */
 static gboolean
 check_shape (LlmGguf              *gguf,
              const LlmGgufTensor  *tensor,
@@ -101,7 +101,7 @@ view_rows (LlmGguf             *gguf,
   };
 }
 
-/* Inputs and outputs of the operator that the adapter is for: all, or those of its level. */
+/* Inputs and outputs of the adapted operator: all, or those of its level. */
 static gboolean
 find_shape (const Reading        *reading,
             const LlmTensorPart  *part,
@@ -131,8 +131,8 @@ find_shape (const Reading        *reading,
   return TRUE;
 }
 
-/* Where a tensor of the model holds several operators, A is for all of them, and B has the outputs
- * of each as the tensor has. */
+/* If a tensor of the model holds several operators, A is for all of them, and B has the outputs of
+ * each, in the order of the tensor. */
 static gboolean
 read_pair (LlmLora              *self,
            const Reading        *reading,
@@ -175,7 +175,7 @@ read_pair (LlmLora              *self,
     return FALSE;
 
   pair->rank = (guint) rank;
-  /* as llama.cpp has it */
+  /* as llama.cpp does */
   pair->scale = reading->alpha != 0 ? (float) (reading->alpha / (double) rank) : 1;
   pair->a = view_rows (gguf, a, n_in, 0, pair->rank);
   pair->b = view_rows (gguf, b, pair->rank, part.first_row, n_out);
@@ -264,7 +264,7 @@ read_all (Reading    *reading,
   for (guint op = 0; op < LLM_N_OPS; op++)
     for (guint layer = 0; layer < llm_operator_count_layers (hparams, op); layer++)
       {
-        /* a tied output is the embedding, too */
+        /* a tied output would change the embedding, too */
         if ((ADAPTED_OPS & LLM_OP_BIT (op)) == 0
             || (op == LLM_OP_OUTPUT && hparams->has_tied_output))
           continue;

@@ -12,9 +12,9 @@
 #include "base/llm-fail.h"
 #include "io/llm-cache-folder.h"
 
-/* Below the cache folder of all of llmsvc. */
+/* Below the cache folder that all of llmsvc uses. */
 #define SUBFOLDER "weights"
-/* Whom the system's service runs as. */
+/* The user of the system's service. */
 #define SERVICE_USER "llmsvc"
 
 struct _LlmRepackedCache
@@ -79,7 +79,7 @@ find_service_user (void)
 
 /* --- a file that is there --- */
 
-/* Why the file at @path, mapped, is not used; NULL when it is good. */
+/* Why the mapped file at @path is not used; NULL when it is valid. */
 static const char *
 find_fault (const LlmRepackedPlan *plan,
             LlmFileMap            *map,
@@ -95,14 +95,13 @@ find_fault (const LlmRepackedPlan *plan,
     return "others may have written it";
   if (!llm_repacked_head_check (plan, llm_file_map_get_data (map), identity.size, head, &reason))
     return reason;
-  /* The same for the file that is being written: its time must be one that nothing
-   * but its head can know. */
+  /* The same for a file that is being written: its time must be the random one in its head. */
   if (identity.modified_s != head->modified_s || identity.modified_ns != 0)
     return "it was changed since it was made";
   return NULL;
 }
 
-/* NULL without a word when there is no file, and with one when it is no good. */
+/* NULL without a message if the file is missing, and with one if it is not valid. */
 static LlmRepacked *
 open_file (LlmRepackedPlan *plan,
            const char      *path,
@@ -132,7 +131,7 @@ open_file (LlmRepackedPlan *plan,
 
   llm_cache_folder_touch (fd);
   repacked = llm_repacked_new_for_map (plan, map, path);
-  /* What this start of the machine has written comes from memory, not from the disk. */
+  /* A file that was written since the machine started comes from memory, not from the disk. */
   if (head.boot != llm_repacked_get_boot () &&
       fgetxattr (fd, LLM_REPACKED_VERIFIED, NULL, 0) < 0)
     repacked->checksums = g_memdup2 (head.checksums, plan->n_pieces * sizeof (guint64));
@@ -141,7 +140,7 @@ open_file (LlmRepackedPlan *plan,
 
 /* --- a new one --- */
 
-/* The head goes last: without it the file is nothing. */
+/* The head is written last: without it the file is not valid. */
 static gboolean
 write_file (const LlmRepackedPlan  *plan,
             guint                   n_threads,
@@ -175,7 +174,7 @@ make_file (LlmRepackedCache  *self,
   g_autofree char *part = NULL;
   g_autoptr(LlmFileMap) map = NULL;
   LlmRepacked *repacked;
-  /* A model that only some may read is not given to all. */
+  /* The copy of a model that not all users may read is not shared. */
   gboolean may_share = self->is_shared && (plan->source.mode & S_IROTH) != 0;
   int fd;
 
@@ -195,13 +194,13 @@ make_file (LlmRepackedCache  *self,
       unlink (part);
       return NULL;
     }
-  /* The file is used at once, from where its pages are: in memory. */
+  /* The file is used at once, while its pages are in memory. */
   repacked = llm_repacked_new_for_map (plan, map, path);
   repacked->part = g_steal_pointer (&part);
   return repacked;
 }
 
-/* From the cache's own folder, if there is one. */
+/* From the cache's own folder, if it has one. */
 static LlmRepacked *
 open_or_make_file (LlmRepackedCache  *self,
                    LlmRepackedPlan   *plan,
@@ -219,7 +218,7 @@ open_or_make_file (LlmRepackedCache  *self,
   if (repacked != NULL)
     return repacked;
 
-  /* What is no good would stay in the way of a new one. */
+  /* An invalid file would block the new one. */
   unlink (path);
   return make_file (self, plan, n_threads, path, error);
 }
@@ -238,7 +237,7 @@ llm_repacked_cache_set_margin (LlmRepackedCache *self,
   self->margin = times;
 }
 
-/* In memory that only we can give back. @reason: (nullable): why there is no file. */
+/* In memory that the kernel can't reclaim. @reason: (nullable): why no file is used. */
 static LlmRepacked *
 make_in_memory (LlmRepackedPlan  *plan,
                 guint             n_threads,
@@ -274,7 +273,7 @@ llm_repacked_cache_get (LlmRepackedCache  *self,
   LlmRepacked *repacked = NULL;
 
   plan->progress = self != NULL ? self->progress : NULL;
-  /* A model in memory is no file that could be found again. */
+  /* A model in memory can't be found again by its file. */
   if (self != NULL && plan->source.inode != 0)
     {
       if (self->system_folder != NULL)
@@ -285,7 +284,7 @@ llm_repacked_cache_get (LlmRepackedCache  *self,
         }
       if (repacked == NULL)
         repacked = open_or_make_file (self, plan, n_threads, name, &local_error);
-      /* no fault of the folder's */
+      /* the folder is not the cause */
       if (g_error_matches (local_error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_MODEL))
         {
           plan->progress = NULL;

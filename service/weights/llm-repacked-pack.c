@@ -11,8 +11,8 @@
 #include "io/llm-cache-folder.h"
 #include "kernels/llk-panel.h"
 
-/* How far ahead of the packing the model file is read: enough for a disk to be busy
- * while threads pack. */
+/* How far ahead of the repacking the model file is read: enough to keep a disk busy while threads
+ * work. */
 #define READ_AHEAD_PIECES 16
 
 typedef struct
@@ -43,7 +43,7 @@ get_first_piece (const Run *run)
   return (guint) (run->first / LLM_REPACKED_PIECE);
 }
 
-/* The panels of @matrix of which a part is in [@begin, @end) of all matrices. FALSE for none. */
+/* The panels of @matrix that overlap [@begin, @end) of all matrices. FALSE for none. */
 static gboolean
 find_panels (const LlmRepackedMatrix *matrix,
              guint64                  begin,
@@ -60,7 +60,7 @@ find_panels (const LlmRepackedMatrix *matrix,
   return TRUE;
 }
 
-/* Calls @use for the rows that a piece is made of, in ranges of the model file. */
+/* Calls @use for the rows that a piece is made from, in ranges of the model file. */
 static void
 for_each_source (const Run *run,
                  guint      piece,
@@ -102,8 +102,8 @@ pack_outputs (const Run               *run,
                   target);
 }
 
-/* The part of one panel that lies in [@begin, @end) of all matrices, to @piece, which
- * is @begin. A panel that is not whole there goes by way of @scratch. */
+/* Writes the part of one panel that is in [@begin, @end) of all matrices to @piece, which begins at
+ * @begin. A panel that is there only in part is packed in @scratch first. */
 static void
 pack_panel (const Run               *run,
             const LlmRepackedMatrix *matrix,
@@ -145,7 +145,7 @@ pack_piece (const Run *run,
 
       if (!find_panels (matrix, begin, end, &first, &last))
         continue;
-      /* between two segments */
+      /* the gap between two segments */
       if (matrix->offset > filled)
         memset (piece + (filled - begin), 0, matrix->offset - filled);
       for (guint64 panel = first; panel <= last; panel++)

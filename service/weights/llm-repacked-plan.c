@@ -33,14 +33,14 @@ typedef struct
   guint64 source_size;
   gint64 source_modified_s;
   gint64 source_modified_ns;
-  /* from here on not part of the name: a copy of what the file held before gives way */
+  /* fields from here on are not part of the name: a changed model replaces the file */
   gint64 source_changed_s;
   gint64 source_changed_ns;
   guint64 source_weights;
-  /* from here on not known before the matrices are packed */
+  /* fields from here on are known only after the matrices are packed */
   gint64 modified_s;
   guint64 boot;
-  guint64 checksum;   /* of the head, this being 0 */
+  guint64 checksum;   /* of the head, with this field 0 */
 } Header;
 
 typedef struct
@@ -66,9 +66,8 @@ round_up (guint64 value,
 
 /* --- the plan --- */
 
-/* What llk_panel_pack() makes of rows that are always the same: another layout is
- * another number, without anybody having to count versions. Two blocks in three
- * rows show order, scales and what is filled up. */
+/* A hash of what llk_panel_pack() makes of fixed rows: another layout gives another number, without
+ * a version number to maintain. Two blocks in three rows show order, scales and padding. */
 static guint64
 hash_layout (LlkType type)
 {
@@ -115,7 +114,7 @@ add_matrix (LlmRepackedPlan       *self,
   self->places[(layer * LLM_N_OPS + op) * self->n_segments + segment] = self->matrices->len;
 }
 
-/* Experts are multiplied one at a time: a panel must not belong to two of them. */
+/* Experts are multiplied one at a time: a panel must not hold rows of two of them. */
 static gboolean
 is_whole_panels (const LlmHparams    *hparams,
                  LlmOperator          op,
@@ -136,8 +135,8 @@ is_whole_panels (const LlmHparams    *hparams,
     }
 }
 
-/* What @segment adds to the operators before the layers, to those of layer after layer, then to those
- * behind the last; not embeddings, which are read by rows, where the file has them. */
+/* Adds the part of @segment: operators before the layers, layer after layer, then those after the
+ * last; not embeddings, which are read by rows from the model file. */
 static gboolean
 add_segment (LlmRepackedPlan     *self,
              const LlmHparams    *hparams,
@@ -330,7 +329,7 @@ make_header (const LlmRepackedPlan *self)
   return header;
 }
 
-/* Of a model file, and of what can be read of it without its weights. */
+/* From the metadata of a model file, without its weights. */
 char *
 llm_repacked_plan_get_name (const LlmRepackedPlan *self)
 {
@@ -347,7 +346,7 @@ llm_repacked_get_boot (void)
   g_autofree char *id = NULL;
   gsize length;
 
-  /* Not to be read: every start is another one. */
+  /* If it can't be read, every start counts as another one. */
   if (!g_file_get_contents (BOOT_ID_PATH, &id, &length, NULL))
     return (guint64) g_get_real_time ();
   return XXH3_64bits (id, length);

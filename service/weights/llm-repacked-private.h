@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * Repacked weights: a model's matrices, cut into the segments of its sub-models and packed
- * into panels (kernels/llk-panel.h), segment after segment, in each in the order in which
- * the forward pass reads them: a sub-model is the beginning of the file. The plan says
- * where each matrix lies and what the head of their file is. It follows from the model
- * file and the table of sub-models alone; a file is good when its head is the one that
- * the plan demands, so nothing in it is ever taken at its word.
+ * Repacked weights: a model's matrices, cut into the segments of its sub-models and packed into
+ * panels (kernels/llk-panel.h), segment after segment, in each in the order in which the forward
+ * pass reads them: a sub-model is the beginning of the file. The plan says where each matrix is and
+ * what the head of the file must be. It follows from the model file and the table of sub-models
+ * alone; a file is valid when its head is the one of the plan, so its contents are never trusted.
  *
- * The file: header, table of matrices, checksums of its pieces, zeros up to a
- * multiple of a huge page, then the segments, each at a multiple of 4 KiB, their
- * matrices without gaps. Numbers are in the byte order of the machine. Its time of
- * modification is one that the header names: a write into the file changes it.
+ * The file: header, table of matrices, checksums of its pieces, zeros up to a multiple of a huge
+ * page, then the segments, each at a multiple of 4 KiB, their matrices without gaps. Numbers are in
+ * the byte order of the machine. Its modification time is named in the header: a write into the
+ * file changes it.
  *
  * For llm-repacked*.c and llm-weights-file.c. Any thread.
  */
@@ -31,7 +30,7 @@ typedef struct
   guint layer;
   guint segment;
   LlmTensorPart part;   /* where the rows of the whole operator are */
-  LlmSegmentShape shape; /* what of it this is: never nothing */
+  LlmSegmentShape shape; /* the segment's part of it: never empty */
   guint64 offset;       /* of the first panel, from the first matrix on */
   gsize panel_bytes;
   guint n_panels;
@@ -44,7 +43,7 @@ typedef struct
   guint64 length;
 } LlmRepackedRows;
 
-/* Immutable once made, but for the count of references. */
+/* Immutable once made, except for the reference count. */
 typedef struct
 {
   gatomicrefcount ref_count;
@@ -53,13 +52,13 @@ typedef struct
   guint *places;            /* [n_layers × LLM_N_OPS × n_segments]: index in matrices + 1, 0 for
                              * none */
   guint n_segments;
-  GArray *rows;             /* (element-type LlmRepackedRows): what nobody reads once it is packed;
-                             * not those of the embedding, which are still read */
+  GArray *rows;             /* (element-type LlmRepackedRows): source data that is not read any more
+                             * once it is repacked; not the embedding, which still is */
   guint64 bytes;            /* of all matrices, with the gaps between segments */
   guint n_pieces;
   guint64 data_offset;      /* of the first matrix in the file */
   guint64 file_bytes;
-  LlmFileIdentity source;   /* of the model file; all zero for one in memory */
+  LlmFileIdentity source;   /* of the model file; all zero for a model in memory */
   guint64 source_weights;   /* hash of a sample of its weights */
   guint64 layout;           /* fingerprint of the panels that this program packs */
   guint64 levels;           /* of the table of sub-models */
@@ -95,27 +94,27 @@ GBytes          *llm_repacked_head_new   (const LlmRepackedPlan *self,
                                           gint64                 modified_s,
                                           guint64                boot);
 
-/* What a good head says beyond what the plan does. */
+/* Fields of a valid head that do not follow from the plan. */
 typedef struct
 {
   gint64 modified_s;
-  guint64 boot;              /* which start of the machine it was written in */
+  guint64 boot;              /* boot in which the file was written */
   const guint64 *checksums;  /* within the head */
 } LlmRepackedHead;
 
-/* Whether @data, of @size bytes, is a file of this plan; (out) @head is filled in.
- * @reason: (out): why not, for a log. Does not read the matrices. */
+/* Whether @data, of @size bytes, is a file of this plan; (out) @head is filled in. @reason: (out):
+ * why not, for a log. Does not read the matrices. */
 gboolean         llm_repacked_head_check (const LlmRepackedPlan *self,
                                           const guint8          *data,
                                           guint64                size,
                                           LlmRepackedHead       *head,
                                           const char           **reason);
-/* Names this start of the machine. */
+/* Identifies the current boot of the machine. */
 guint64          llm_repacked_get_boot   (void);
 
-/* --- llm-repacked-pack.c: packs on several threads; whoever calls it waits --- */
+/* --- llm-repacked-pack.c: repacks on several threads; the caller waits --- */
 
-/* Packs into @memory, of plan->bytes bytes, 64-byte aligned, what is from @first to @end, and
+/* Packs the bytes from @first to @end into @memory, of plan->bytes bytes, 64-byte aligned, and
  * writes nothing else. @n_threads: 0 for as many as the machine gives. Fails only when the model
  * file was damaged meanwhile. */
 gboolean         llm_repack_in_memory    (const LlmRepackedPlan *plan,
@@ -134,50 +133,50 @@ gboolean         llm_repack_in_file      (const LlmRepackedPlan *plan,
                                           GError               **error);
 /* --- llm-repacked.c --- */
 
-/* Repacked weights in use: a mapped file, or memory of this process where there is no
- * place for one. What can wait happens on a thread of its own: reading ahead, writing a new
- * file through to the disk and giving it its name, and comparing checksums. The fields in
- * front do not change once it is started. */
+/* Repacked weights in use: a mapped file, or memory of this process where no file can be stored.
+ * Deferred work runs on a thread of its own: reading ahead, writing a new file to the disk and
+ * giving it its name, and comparing checksums. The first fields do not change once it is
+ * started. */
 typedef struct
 {
-  gatomicrefcount ref_count;   /* the user's, and the thread's */
+  gatomicrefcount ref_count;   /* one of the user, one of the thread */
   LlmRepackedPlan *plan;       /* (owned) */
-  guint8 *data;                /* the matrices; to be written to in memory only */
+  guint8 *data;                /* the matrices; writable only in memory */
 
   guint8 *memory;              /* (nullable): start of the reservation, when in memory */
   gsize memory_bytes;
-  guint n_threads;             /* that pack it */
-  guint64 n_packed;            /* bytes that are there, from the beginning on */
-  GThread *packing;            /* (nullable): packs more of them again, */
+  guint n_threads;             /* number of threads that pack */
+  guint64 n_packed;            /* bytes that are packed, from the beginning on */
+  GThread *packing;            /* (nullable): packs dropped bytes again, */
   guint64 packing_end;         /* up to here */
   LlmStatus packed;            /* atomic: PENDING while it does */
   guint64 packed_again;        /* bytes so far */
-  GError *error;               /* (nullable): why it could not be, once packed is FAILED */
+  GError *error;               /* (nullable): the error, once packed is FAILED */
 
-  LlmFileMap *map;             /* (nullable): of a file, whose memory the kernel can take */
-  guint64 *checksums;          /* (nullable): of the pieces, when they are to be compared */
+  LlmFileMap *map;             /* (nullable): of a file, whose memory the kernel can reclaim */
+  guint64 *checksums;          /* (nullable): of the pieces, if they are still to be compared */
   char *path;                  /* (nullable) */
-  char *part;                  /* (nullable): of a file that is not called path yet */
+  char *part;                  /* (nullable): name of a file that is not called path yet */
 
   GMutex lock;
   GCond woken;
-  gboolean is_closing;         /* guarded by lock: nobody uses it any more */
+  gboolean is_closing;         /* guarded by lock: not used any more */
   gboolean keeps_cache;        /* likewise */
-  gboolean is_dropped;         /* likewise: reading it now would bring back what was reclaimed */
+  gboolean is_dropped;         /* likewise: reading it now would bring back reclaimed pages */
 } LlmRepacked;
 
-/* Memory, packed now, in huge pages where there are any. */
+/* In memory, packed now, in huge pages where possible. */
 LlmRepacked     *llm_repacked_new_in_memory (LlmRepackedPlan    *plan,
                                           guint                  n_threads,
                                           GError               **error);
-/* A file, checked or just written, whose other fields the caller fills in. */
+/* From a file, checked or just written; the caller fills in the other fields. */
 LlmRepacked     *llm_repacked_new_for_map (LlmRepackedPlan      *plan,
                                           LlmFileMap            *map,
                                           const char            *path);
-/* Begins with what can wait. The rows in the model file, from which they were packed or a sample was
- * compared, are reclaimed, mapping and page cache. */
+/* Starts the deferred work. Releases the rows of the model file that were packed or compared,
+ * mapping and page cache. */
 void             llm_repacked_start      (LlmRepacked           *self);
-/* Gives the memory back, page cache included unless @keeps_cache. */
+/* Releases the memory, page cache included unless @keeps_cache. */
 void             llm_repacked_end        (LlmRepacked           *self,
                                           gboolean               keeps_cache);
 static inline void
@@ -186,24 +185,25 @@ llm_repacked_free (LlmRepacked *self)
   llm_repacked_end (self, FALSE);
 }
 
-/* Of matrices in memory, on one thread: reclaims what is at @first, a whole page's, and behind. */
+/* Of matrices in memory, on one thread: releases the pages from @first on, which is
+ * page-aligned. */
 void             llm_repacked_drop_memory (LlmRepacked          *self,
                                           guint64                first);
-/* Begins to pack what is missing of the first @bytes; PENDING while it lasts, or while less than that
- * is being packed. */
+/* Begins to pack the missing part of the first @bytes again; PENDING while it lasts, or while a
+ * smaller part is being packed. */
 LlmStatus        llm_repacked_pack_again (LlmRepacked           *self,
                                           guint64                bytes);
-/* Whether the first @bytes are there; FAILED when they could not be packed again. */
+/* Whether the first @bytes are packed; FAILED when they could not be packed again. */
 LlmStatus        llm_repacked_await      (LlmRepacked           *self,
                                           guint64                bytes,
                                           GError               **error);
-/* Of a file: what waits on the thread waits as long as some of it is dropped. */
+/* Of a file: deferred work pauses while some of it is dropped. */
 void             llm_repacked_set_dropped (LlmRepacked          *self,
                                           gboolean               is_dropped);
-/* The file is damaged: it is removed, and steps fail. */
+/* The file is damaged: removes it, and lets steps fail. */
 void             llm_repacked_set_damaged (LlmRepacked          *self);
-/* Compares the checksums of a file for which that is due, and notes that it was done;
- * removes a file that is damaged. What the thread does in the end. */
+/* Compares the checksums of a file if that is due, and records it; removes a damaged file. The last
+ * work of the thread. */
 void             llm_repacked_verify     (LlmRepacked           *self);
 
 /* The extended attribute of files whose checksums were compared. */
@@ -211,18 +211,17 @@ void             llm_repacked_verify     (LlmRepacked           *self);
 
 /* --- llm-repacked-cache.c --- */
 
-/* What @plan describes: from a folder, or else packed now, into the folder or,
- * when that can't be, into memory, where @ledger (nullable) has room. @self: (nullable): always
- * memory. */
+/* Gets the weights of @plan: from a folder, or else packed now, into the folder or, if that fails,
+ * into memory, where @ledger (nullable) has room. @self: (nullable): always memory. */
 LlmRepacked     *llm_repacked_cache_get  (LlmRepackedCache      *self,
                                           LlmRepackedPlan       *plan,
                                           guint                  n_threads,
                                           LlmLedger             *ledger,
                                           GError               **error) G_GNUC_WARN_UNUSED_RESULT;
 
-/* Whether weights may be read from a file of @owner with @mode: nobody but @self,
- * the administrator or, for the system's files, the user of the service can have
- * written it. @service: (uid_t) -1 for none. */
+/* Whether weights may be read from a file of @owner with @mode: only @self, the administrator or,
+ * for the system's files, the user of the service can have written it. @service: (uid_t) -1 for
+ * none. */
 gboolean         llm_repacked_is_trusted (uid_t                  owner,
                                           mode_t                 mode,
                                           uid_t                  self,

@@ -12,7 +12,7 @@
 
 #include "common/llmsvc-error.h"
 
-/* Checksums are compared when the first answers are likely to be over, and slowly. */
+/* Checksums are compared slowly, and when the first answers are likely to be over. */
 #define VERIFY_DELAY_US (10 * G_USEC_PER_SEC)
 #define VERIFY_PAUSE_US 5000
 #define POPULATE_BYTES ((guint64) 64 << 20)
@@ -58,7 +58,7 @@ llm_repacked_new_in_memory (LlmRepackedPlan  *plan,
   self->data =
     memory + (LLM_FILE_MAP_HUGE - (guintptr) memory % LLM_FILE_MAP_HUGE) % LLM_FILE_MAP_HUGE;
   madvise (self->data, plan->bytes, MADV_HUGEPAGE);
-  /* What can be computed again is of no use in a core file. */
+  /* Memory that can be computed again is left out of core dumps. */
   madvise (memory, size, MADV_DONTDUMP);
   return llm_repack_in_memory (plan, n_threads, 0, plan->bytes, self->data, error) ? g_steal_pointer (&self)
                                                                       : NULL;
@@ -77,8 +77,8 @@ llm_repacked_new_for_map (LlmRepackedPlan *plan,
   return self;
 }
 
-/* What is left of the file goes out of memory once more: pages that were still to
- * be written could not go before. */
+/* Releases the pages of the file once more: pages that were still to be written could not be
+ * released before. */
 static void
 unref (LlmRepacked *self)
 {
@@ -147,7 +147,7 @@ llm_repacked_drop_memory (LlmRepacked *self,
   g_clear_error (&self->error);
   self->n_packed = MIN (first, self->n_packed);
   __atomic_store_n (&self->packed, LLM_READY, __ATOMIC_RELEASE);
-  /* Else the kernel fills what is missing of a huge page again, with zeros. */
+  /* Otherwise the kernel fills the rest of a huge page again, with zeros. */
   (void) madvise (self->data + first, self->plan->bytes - first, MADV_NOHUGEPAGE);
   (void) madvise (self->data + first, self->plan->bytes - first, MADV_DONTNEED);
 }
@@ -200,8 +200,8 @@ llm_repacked_await (LlmRepacked  *self,
 
 /* --- the thread --- */
 
-/* Waits for so long, and then, with @until_taken, while the memory is dropped. FALSE when nobody
- * uses it any more. @is_dropped: (out) (optional): whether it is dropped now. */
+/* Waits for so long, and then, with @until_taken, while the memory is dropped. FALSE when the
+ * weights are not used any more. @is_dropped: (out) (optional): whether it is dropped now. */
 static gboolean
 wait_a_while (LlmRepacked *self,
               gint64       duration_us,
@@ -223,8 +223,8 @@ wait_a_while (LlmRepacked *self,
   return is_used;
 }
 
-/* In the order of use, so that the first layers are there first. What was reclaimed meanwhile
- * comes when it is used. */
+/* In the order of use, so that the first layers arrive first. Pages that were reclaimed meanwhile
+ * are read when they are used. */
 static void
 populate (LlmRepacked *self)
 {
@@ -236,8 +236,7 @@ populate (LlmRepacked *self)
     llm_file_map_populate (self->map, at, POPULATE_BYTES);
 }
 
-/* Another process may have been quicker: then its file is the one that later
- * starts share. */
+/* Another process may have been faster: then later starts share its file. */
 static int
 give_name (const char *part,
            const char *path)
@@ -249,7 +248,7 @@ give_name (const char *part,
   return errno == EINVAL || errno == ENOSYS ? rename (part, path) : -1;
 }
 
-/* It is not read again, and it is in no account. */
+/* It is not read again, and is not counted. */
 static void
 drop_head (LlmRepacked *self)
 {
@@ -305,7 +304,7 @@ llm_repacked_verify (LlmRepacked *self)
           return;
         }
     }
-  /* Where it can't be noted, it is done again after the next start of the machine. */
+  /* If it can't be recorded, it is done again after the next boot. */
   (void) !fsetxattr (llm_file_map_get_fd (self->map), LLM_REPACKED_VERIFIED, value, sizeof value,
                      0);
 }

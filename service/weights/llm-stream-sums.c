@@ -6,8 +6,8 @@
 
 typedef struct
 {
-  guint64 next;          /* up to where it came */
-  gboolean is_whole;     /* all of the piece that has begun, up to there */
+  guint64 next;          /* end of the last bytes */
+  gboolean is_whole;     /* the current piece arrived without a gap up to there */
   XXH3_state_t *state;   /* (owned) */
 } Cursor;
 

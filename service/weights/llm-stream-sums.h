@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * The checksums of a file of repacked weights that streams: the background thread, which reads all
- * of the file, does not run then, and what passes is compared instead. A piece counts when it came
- * in one go, in the order of the file; that is once in a pass, and each is compared once. One
- * thread.
+ * Compares the checksums of a file of repacked weights that streams. The background thread, which
+ * would read the whole file, does not run then; so pieces are compared as they arrive. A piece
+ * counts when it arrived without a gap, in the order of the file; that is once in a pass, and each
+ * is compared once. One thread.
  */
 
 #pragma once
@@ -19,8 +19,8 @@ LlmStreamSums *llm_stream_sums_new   (const LlmRepackedPlan *plan,
 void           llm_stream_sums_free  (LlmStreamSums         *self);
 
 /* Of @segment, @length bytes at @offset of the matrices arrived. @before, @behind (nullable): all
- * matrices, where what is in front of them or behind them does not stream, or is of another segment:
- * at most a piece of that is read. FALSE when a piece that ends here is damaged. */
+ * matrices, where the bytes before or after do not stream, or are of another segment: at most a
+ * piece of them is read. FALSE when a piece that ends here is damaged. */
 gboolean       llm_stream_sums_take  (LlmStreamSums         *self,
                                       guint                  segment,
                                       guint64                offset,
@@ -28,7 +28,7 @@ gboolean       llm_stream_sums_take  (LlmStreamSums         *self,
                                       guint64                length,
                                       const guint8          *before,
                                       const guint8          *behind);
-/* Pieces that are not compared yet. */
+/* Pieces that were not compared yet. */
 guint          llm_stream_sums_count (LlmStreamSums         *self);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmStreamSums, llm_stream_sums_free)

@@ -4,7 +4,7 @@
 
 #include <unistd.h>
 
-/* So many bytes between two ranges of a file go with them: what aligns tensors and segments. */
+/* Gaps of a file up to this size go with their ranges: the padding of tensors and segments. */
 #define GAP_BYTES 4096
 
 void
@@ -45,7 +45,7 @@ llm_weight_ranges_add (LlmWeightRanges *self,
   return i;
 }
 
-/* Where not all stays, each page that the kernel read beyond it would be one too many. */
+/* If not all weights stay, pages that the kernel reads beyond a range would only take room. */
 static void
 set_random (const LlmWeightRanges *self)
 {
@@ -89,7 +89,7 @@ llm_weight_ranges_end (LlmWeightRanges *self,
 
 /* --- what is needed --- */
 
-/* Bytes of its beginning that are among the first @bytes of all. */
+/* How many bytes of its beginning are among the first @bytes of all. */
 static guint64
 get_first (const LlmWeightRange *range,
            guint64               bytes)
@@ -154,9 +154,9 @@ llm_weight_ranges_prefetch (const LlmWeightRanges *self,
 
 /* --- reclaiming --- */
 
-/* Reclaims what neighbours by place, @first to @last, hold that is not needed: all of them but the
- * beginning of @first. Pages that they share with what is needed stay. With @is_read_on, so does
- * that with the next one, and it must not take long. */
+/* Reclaims the unneeded bytes of neighbours by place, @first to @last: all of them but the
+ * beginning of @first. Pages that they share with needed bytes stay; with @is_read_on, also those
+ * shared with the next range, and then it must not take long. */
 static void
 reclaim (const LlmWeightRanges *self,
          guint                  first,
@@ -198,7 +198,7 @@ reclaim (const LlmWeightRanges *self,
     llm_file_map_drop_exactly (range->map, begin, end - begin);
 }
 
-/* Whether nothing lies between them that would be worth a page. */
+/* Whether the gap between them is smaller than a page. */
 static gboolean
 touches (const LlmWeightRanges *self,
          guint                  place)
@@ -210,7 +210,7 @@ touches (const LlmWeightRanges *self,
          && next->offset < range->offset + range->length + GAP_BYTES;
 }
 
-/* Of what no longer is needed, as it is in [@from, @to) of all: runs of the file at once. */
+/* Reclaims what is not needed any more in [@from, @to) of all: runs of the file at once. */
 static void
 reclaim_all (const LlmWeightRanges *self,
              guint64                from,
@@ -325,8 +325,8 @@ llm_weight_ranges_lease (LlmWeightRanges *self,
     llm_file_map_prefetch (range->map, range->offset, range->length);
 }
 
-/* Where the next is read its last page, which they share, waits for that one; and what is left of
- * those before goes with it, as pages that the kernel holds together go only together. */
+/* When the next range is read on, the page that they share is reclaimed with that one; and the rest
+ * of earlier ranges goes with it, because the kernel reclaims large folios only as a whole. */
 void
 llm_weight_ranges_unlease (LlmWeightRanges *self,
                            LlmWeightRange  *range)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * The memory of weights as ranges, in the order in which they stay (llm-weights.h).
- * A range is needed, whole, while it is leased; of the others the first bytes in that
- * order are, and the pages of what is not needed go. What they are of is the
- * provider's business, who owns it all. The executor's thread.
+ * The memory of weights as ranges, in the order in which they stay (llm-weights.h). A leased range
+ * is needed, whole; of the others the first bytes in that order are, and the pages of all other
+ * bytes are reclaimed. The provider owns all of it, and knows what the ranges hold. The executor's
+ * thread.
  */
 
 #pragma once
@@ -19,7 +19,7 @@ typedef struct
   guint64 start;     /* bytes of all ranges before it */
   guint segment;
   guint place;       /* index in by_place */
-  guint in_pass;     /* place in the order of a pass + 1; 0 for what can't stream */
+  guint in_pass;     /* place in the order of a pass + 1; 0: it can't stream */
   guint n_leases;
 } LlmWeightRange;
 
@@ -30,19 +30,19 @@ typedef struct
   guint64 bytes;       /* of all ranges */
   guint64 kept;        /* bytes from the beginning on that were not dropped */
   guint64 staying;     /* bytes from the beginning on that stay after their use */
-  guint64 over;        /* of leased ranges, behind the kept ones */
-  LlmFileMap *sparse;  /* (nullable) (unowned): of this, small parts are used here and there */
+  guint64 over;        /* of leased ranges, after the kept ones */
+  LlmFileMap *sparse;  /* (nullable) (unowned): only small, scattered parts of this are used */
 } LlmWeightRanges;
 
 void            llm_weight_ranges_init    (LlmWeightRanges *self);
 void            llm_weight_ranges_clear   (LlmWeightRanges *self);
-/* Behind those that are there; its number, from 0. */
+/* Adds a range after the others; returns its number, from 0. */
 guint           llm_weight_ranges_add     (LlmWeightRanges *self,
                                            LlmFileMap      *map,
                                            guint64          offset,
                                            guint64          length,
                                            guint            segment);
-/* After the last: all is kept, and stays. @sparse: (nullable). */
+/* Called after the last: all is kept, and stays. @sparse: (nullable). */
 void            llm_weight_ranges_end     (LlmWeightRanges *self,
                                            LlmFileMap      *sparse);
 
@@ -68,7 +68,7 @@ llm_weight_ranges_get_held (const LlmWeightRanges *self)
   return self->kept + self->over;
 }
 
-/* Appends what is held of files to @pieces, of LlmWeightPiece. */
+/* Appends the held parts of files to @pieces, of LlmWeightPiece. */
 void            llm_weight_ranges_list    (const LlmWeightRanges *self,
                                            GArray          *pieces);
 
@@ -77,7 +77,7 @@ void            llm_weight_ranges_prefetch (const LlmWeightRanges *self,
                                            guint64          begin,
                                            guint64          end);
 /* The range is needed until as many calls of unlease(). With @is_read all of it is used, from its
- * mapping: where not all weights stay the kernel is asked to read it at once. */
+ * mapping: if not all weights stay, the kernel is asked to read it at once. */
 void            llm_weight_ranges_lease   (LlmWeightRanges *self,
                                            LlmWeightRange  *range,
                                            gboolean         is_read);
@@ -92,7 +92,7 @@ guint64         llm_weight_ranges_find_tail (const LlmWeightRanges *self,
 /* Bytes in memory of files behind the first @bytes, and not leased. Takes some milliseconds. */
 guint64         llm_weight_ranges_count_resident (const LlmWeightRanges *self,
                                            guint64          bytes);
-/* Keeps the first @bytes; reclaims what is behind them and of files, or counts it again. */
+/* Keeps the first @bytes; reclaims those after them that are of files, or counts them again. */
 void            llm_weight_ranges_set_kept (LlmWeightRanges *self,
                                            guint64          bytes);
 /* The same of what stays after use. */

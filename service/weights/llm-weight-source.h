@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* What reads weights that stream: the queue of the disk, or in tests one that is late and fails. */
+/* The reader of weights that stream: the queue of the disk, or in tests one that is late and
+ * fails. */
 
 #pragma once
 

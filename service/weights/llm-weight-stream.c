@@ -14,15 +14,16 @@
 #include "common/llmsvc-error.h"
 #include "io/llm-file-map.h"
 
-/* Of a request: enough that the disk reads at full speed, and that as many as are under way at once
+/* Size of a request: enough for the disk to read at full speed, and for the requests under way to
  * last while a stage computes. */
 #define READ_BYTES ((gsize) 512 << 10)
-/* So many calls of acquire() without an answer, and a range that was asked for is not waited for
- * any more: its step was left. And so many without a buffer, and it is taken from the mapping. */
+/* Calls of acquire(). A range that was PENDING and was not asked for again for so long is not
+ * waited for any more: the step that needed it has ended. A range that found no buffer so often is
+ * used from the mapping. */
 #define PATIENCE 64
 #define POISON 0xa5
-/* The rate of reading is that of the last time waited, of about so much; and a step that has not asked
- * again after so long did something else meanwhile. */
+/* The read rate is measured over about this much waiting; a step that has not asked again for so
+ * long did other work meanwhile. */
 #define MEASURED_US (2.0 * G_USEC_PER_SEC)
 #define MAX_GAP_US  50000
 
@@ -38,19 +39,20 @@ typedef enum
 typedef struct
 {
   LlmWeightStream *stream;
-  guint64 offset;        /* of the first block that it is in */
+  guint64 offset;        /* of the first block that holds it */
   gsize skipped;         /* bytes of that block before it */
   gsize needed;          /* bytes from offset on */
   gsize place;           /* of its buffer in the ring, unless absent */
   State state;
-  int code;              /* errno of reading it, until a caller is told */
+  int code;              /* errno of its read, until it is reported */
   guint n_reading;       /* requests that are not answered */
   gsize n_read;          /* bytes that came so far */
   guint n_leases;
   guint n_uses;          /* leases since it was read, or since the pass began */
-  guint n_denied;        /* times that there was no buffer */
+  guint n_denied;        /* acquire() calls that found no buffer */
   guint64 denied_at;     /* n_granted then */
-  guint64 asked;         /* the call of acquire() that found it PENDING; 0: it is not waited for */
+  guint64 asked;         /* number of the acquire() call that found it PENDING; 0: no step waits for
+                          * it */
   gboolean streams;
 } Range;
 
@@ -60,27 +62,27 @@ struct _LlmWeightStream
   LlmStreamConfig config;
   int fd;                /* (owned) */
   char *name;
-  gboolean is_direct;    /* nothing of what is read stays in the page cache */
+  gboolean is_direct;    /* bytes that are read do not stay in the page cache */
   Range *ranges;         /* (owned), in the order of a pass */
   guint n_ranges;
   guint n_streaming;
   guint n_readers;
   guint n_leases;
   guint n_reading;       /* requests */
-  guint next;            /* behind the range that was asked for last: reading ahead begins there */
+  guint next;            /* after the range that was asked for last: read-ahead begins there */
   guint64 n_asked;       /* calls of acquire() */
   guint64 n_granted;     /* of those, with a lease */
 
-  guint8 *reserved;      /* (owned), as long as there is a ring: where it lies */
+  guint8 *reserved;      /* (owned), while the ring exists: its addresses */
   guint8 *memory;        /* (nullable): the ring */
   gsize bytes;
   gsize cursor;          /* behind the buffer that was placed last */
-  GPtrArray *placed;     /* (element-type Range): those that have a buffer, by place */
+  GPtrArray *placed;     /* (element-type Range): those with a buffer, by place */
   gboolean is_ending;    /* nothing more is read ahead */
 
-  gint64 waited_us;      /* when a step last found that it had to wait, 0: the last did not */
-  guint64 waited_bytes;  /* that had been read then */
-  double measured_us;    /* waited in all, and what was read in that time; both fade */
+  gint64 waited_us;      /* when a step last had to wait; 0: the last did not */
+  guint64 waited_bytes;  /* bytes read until then */
+  double measured_us;    /* sums of the time waited, and the bytes read in it; both decay */
   double measured_bytes;
   guint64 pass_bytes;    /* of all that streams */
 
@@ -103,8 +105,8 @@ get_size (const Range *range)
   return round_up (range->needed, LLM_DISK_BLOCK);
 }
 
-/* Pinned where that is allowed, in huge pages where there are any; what can be read again is of no
- * use in a core file. */
+/* Pinned where that is allowed, in huge pages where possible; left out of core dumps, because it
+ * can be read again. */
 static gboolean
 make_ring (LlmWeightStream *self)
 {
@@ -155,7 +157,7 @@ evict (LlmWeightStream *self,
   range->state = ABSENT;
 }
 
-/* Ranges that are used before this one is, from what was asked for last on. */
+/* Number of ranges that are used before this one, from the one asked for last on. */
 static guint
 get_distance (const LlmWeightStream *self,
               const Range           *range)
@@ -165,9 +167,10 @@ get_distance (const LlmWeightStream *self,
   return range->streams ? (i + self->n_ranges - self->next) % self->n_ranges : G_MAXUINT;
 }
 
-/* Whether @range gives way to @other. What a step waits for stays until that has it, or has asked
- * no more for long; so two steps don't take each other's buffers in turn. What one has used stays
- * for those that are behind it, unless @other was asked for and waited long enough. */
+/* Whether @range is evicted for @other. A range that a step waits for stays until the step has it,
+ * or has not asked for long, so that two steps don't take each other's buffers in turn. A range
+ * that one step has used stays for those that are behind it, unless @other was asked for and waited
+ * long enough. */
 static gboolean
 gives_way (const LlmWeightStream *self,
            const Range           *range,
@@ -183,7 +186,7 @@ gives_way (const LlmWeightStream *self,
   return is_needed || get_distance (self, range) > get_distance (self, other);
 }
 
-/* Where @range would fit, from @first on. */
+/* A place for @range, from @first on. */
 static gboolean
 find_place (const LlmWeightStream *self,
             const Range           *range,
@@ -249,7 +252,7 @@ place_range (LlmWeightStream *self,
   return TRUE;
 }
 
-/* What is next in the order of a pass, as long as it finds buffers not needed before it. */
+/* Reads ahead in the order of a pass, while it finds buffers that are not needed earlier. */
 static void
 read_ahead (LlmWeightStream *self)
 {
@@ -290,7 +293,7 @@ on_read (gssize        n,
     range->state = ARRIVED;
   else
     {
-      /* the file was cut */
+      /* the file was truncated */
       if (range->code == 0)
         range->code = ENODATA;
       evict (self, range);
@@ -333,8 +336,8 @@ fail_reading (LlmWeightStream  *self,
   return llm_weight_stream_fail (self->name, code, error);
 }
 
-/* The disk has a step's time to itself only while that waits: then it shows how fast it is. While a
- * stage computes nothing takes what has arrived, and it may be at rest. */
+/* The read rate is measured only while a step waits. While a stage computes, arrived reads are not
+ * taken, and the disk may be idle. */
 static void
 measure (LlmWeightStream *self,
          gboolean         waits)
@@ -377,7 +380,7 @@ llm_weight_stream_acquire (LlmWeightStream  *self,
     return fail_reading (self, range, error);
   if (range->state == ABSENT && !place_range (self, range, TRUE))
     {
-      /* those behind it in the same pass go on */
+      /* steps that are behind in the same pass continue first */
       if (self->n_readers > 1 && range->denied_at != self->n_granted)
         range->n_denied = 0;
       range->denied_at = self->n_granted;
@@ -454,7 +457,7 @@ llm_weight_stream_set_readers (LlmWeightStream *self,
   self->n_readers = n_readers;
 }
 
-/* Those that still wait in the queue come back as cancelled. */
+/* Requests that still wait in the queue come back as cancelled. */
 static void
 stop_reading (LlmWeightStream *self)
 {

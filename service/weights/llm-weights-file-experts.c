@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Of weights of a file that stream, experts: one by one, when a row has chosen them, through the
- * cache of llm-expert-cache.h. */
+/* Experts of a file that streams: read one by one, when a row has chosen them, through the cache of
+ * llm-expert-cache.h. */
 
 #include "kernels/llk-panel.h"
 #include "weights/llm-weights-file-private.h"
@@ -79,7 +79,7 @@ llm_weights_drop_experts (LlmWeights *weights,
   return self->experts != NULL && bytes > 0 ? llm_expert_cache_drop (self->experts, bytes) : 0;
 }
 
-/* What comes first of a piece of the file brings the rest of it into memory to compare it: that goes
+/* The first bytes of a piece bring the rest of it into memory for the checksum: that is released
  * again. */
 static gboolean
 compare_sums (LlmFileWeights           *self,
@@ -103,7 +103,7 @@ compare_sums (LlmFileWeights           *self,
   return TRUE;
 }
 
-/* Where there was no slot for it. */
+/* Used from the mapping, because it got no slot. */
 static void
 view_mapped (LlmFileWeights       *self,
              LlmOperator           op,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Weights of a file, for what makes up the provider: llm-weights-file.c and, of what streams,
+/* Weights of a file, shared by the parts of the provider: llm-weights-file.c and, for streaming,
  * llm-weights-file-stream.c. */
 
 #pragma once
@@ -15,7 +15,7 @@ typedef struct
   LlmWeights parent;
 
   const LlmHparams *hparams;
-  LlmSubModels *whole;      /* (nullable) (owned), as the rest: the table where none was given */
+  LlmSubModels *whole;      /* (nullable) (owned), like the rest: the table, if none was given */
   LlmGguf *gguf;
   LlmLedger *ledger;        /* (nullable) */
   LlmTensorPart *parts;     /* [n_layers × LLM_N_OPS], shared ones in layer 0 */
@@ -28,12 +28,12 @@ typedef struct
   LlmWeightStream *stream;  /* (nullable) */
   LlmExpertCache *experts;  /* (nullable): of a mixture of experts that streams */
   guint64 first_expert;     /* bytes of ranges before those of experts, which are the last */
-  LlmStreamFigures ended;   /* of streams before this one, what is counted */
-  guint64 keeps;            /* as llm_weights_keep() was told, at most all */
-  LlmStreamSums *sums;      /* (nullable): of what streams, where they are to be compared */
+  LlmStreamFigures ended;   /* counters of earlier streams */
+  guint64 keeps;            /* argument of llm_weights_keep(), at most all */
+  LlmStreamSums *sums;      /* (nullable): of streamed bytes, if they are still to be compared */
 } LlmFileWeights;
 
-/* Whether the kernel can take the panels' memory by itself. */
+/* Whether the kernel can reclaim the memory of the panels. */
 static inline gboolean
 llm_file_weights_has_panel_file (const LlmFileWeights *self)
 {
@@ -51,12 +51,12 @@ llm_file_weights_place (const LlmFileWeights *self,
 
 /* --- llm-weights-file-stream.c --- */
 
-/* Whether @range streams: whole, when some of it does not stay. */
+/* Whether @range streams: the whole range, if some of it does not stay. */
 gboolean  llm_file_weights_streams           (const LlmFileWeights     *self,
                                               const LlmWeightRange     *range);
-/* What stays, after keeps has changed or what streams. */
+/* Updates what stays, after a change of keeps or of what streams. */
 void      llm_file_weights_set_staying       (LlmFileWeights           *self);
-/* Of @range, which streams: READY without view->data where the mapping is to be used. */
+/* Of @range, which streams: READY without view->data if the mapping is to be used. */
 LlmStatus llm_file_weights_acquire_streaming (LlmFileWeights           *self,
                                               const LlmWeightRange     *range,
                                               const LlmRepackedMatrix  *matrix,
@@ -64,7 +64,7 @@ LlmStatus llm_file_weights_acquire_streaming (LlmFileWeights           *self,
                                               GError                  **error);
 /* --- llm-weights-file-experts.c --- */
 
-/* Makes the cache, where experts are packed; @fd stays open as long. */
+/* Makes the cache, if experts are packed; @fd stays open as long. */
 void      llm_file_weights_make_experts      (LlmFileWeights           *self,
                                               const LlmWeightSource    *source,
                                               const LlmStreamConfig    *config,
@@ -81,7 +81,7 @@ LlmStatus llm_file_weights_acquire_expert    (LlmWeights               *weights,
 
 /* --- llm-weights-file-stream.c --- */
 
-/* Of bytes of @matrix that have arrived, from @at on in it, where their checksum was not compared
+/* Compares the checksums of arrived bytes of @matrix, from @at on in it, unless they were compared
  * before. */
 gboolean  llm_file_weights_compare_sums      (LlmFileWeights           *self,
                                               const LlmRepackedMatrix  *matrix,
@@ -91,6 +91,7 @@ gboolean  llm_file_weights_compare_sums      (LlmFileWeights           *self,
                                               gboolean                  streams_before,
                                               gboolean                  streams_behind,
                                               GError                  **error);
-/* Whether the file of panels has changed since it was opened. What streams comes from the disk each
- * time: a mapping would show what another process writes, too, but most pages were compared before. */
+/* Whether the file of panels has changed since it was opened. Streamed bytes come from the disk
+ * each time. A mapping would show changes by other processes, too, but most of its pages were
+ * compared before. */
 gboolean  llm_file_weights_were_written      (const LlmFileWeights     *self);

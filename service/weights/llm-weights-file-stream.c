@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Of weights of a file, those that memory has no room for: they come through the ring of
- * llm-weight-stream.h, in the order of a pass. */
+/* Weights of a file that do not fit into memory: they come through the ring of llm-weight-stream.h,
+ * in the order of a pass. */
 
 #include <fcntl.h>
 
@@ -22,7 +22,7 @@ llm_file_weights_set_staying (LlmFileWeights *self)
   gboolean is_all = self->keeps == self->ranges.bytes;
   guint64 staying = self->keeps;
 
-  /* experts have their own room */
+  /* experts have a memory limit of their own */
   if (self->experts != NULL && !is_all)
     staying = MIN (staying, self->first_expert);
   llm_weight_ranges_set_staying (&self->ranges, staying);
@@ -84,8 +84,8 @@ llm_weights_get_stream_figures (LlmWeights       *weights,
   llm_stream_figures_add_counts (figures, &self->ended);
 }
 
-/* Whether the range @by places behind @range in the file comes right before or after it in what
- * streams of its segment. */
+/* Whether the range @by places after @range in the file is its neighbour in the streamed part of
+ * its segment. */
 static gboolean
 streams_on (const LlmFileWeights *self,
             const LlmWeightRange *range,
@@ -170,8 +170,8 @@ llm_file_weights_were_written (const LlmFileWeights *self)
 
 /* --- making --- */
 
-/* In the order of the pass; of each operator all segments. Not experts: which of
- * them a pass uses is not known before. */
+/* In the order of the pass; of each operator all segments. Without experts: it is not known before
+ * which of them a pass uses. */
 static GArray *
 list_pass (LlmFileWeights *self)
 {

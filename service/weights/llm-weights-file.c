@@ -33,7 +33,7 @@ tell_held (LlmFileWeights *self,
                         get_backed (self), absent);
 }
 
-/* Of a file, as long as some is dropped nothing reads all of it. */
+/* While some of a file is dropped, the background thread does not read it. */
 static void
 tell_dropped (LlmFileWeights *self)
 {
@@ -54,8 +54,8 @@ llm_weights_list_pieces (LlmWeights *weights)
 
 /* --- dropping and taking --- */
 
-/* The panels in memory that have to stay when only the first @stays bytes of them are to: whole
- * @unit bytes, and all that is in use. */
+/* How many bytes of the panels in memory stay when only the first @stays bytes have to: whole units
+ * of @unit bytes, and all that is in use. */
 static guint64
 find_memory_tail (const LlmFileWeights *self,
                   guint64               stays,
@@ -88,7 +88,8 @@ drop_memory (LlmFileWeights *self,
   return have - stays;
 }
 
-/* Panels in memory go first, as they are behind the rest; that is of no use without any of them. */
+/* Panels in memory are dropped first, because they come after the rest, which is useless without
+ * them. */
 guint64
 llm_weights_drop (LlmWeights *weights,
                   guint64     bytes)
@@ -119,7 +120,7 @@ llm_weights_drop (LlmWeights *weights,
       freed += resident;
     }
   tell_held (self, absent);
-  /* it is no weights', and not in the account of these */
+  /* the ring holds no weights that stay, and is not counted in these */
   if (self->stream != NULL)
     freed += llm_weight_stream_trim (self->stream);
   return freed + llm_weights_drop_experts (weights, bytes - MIN (bytes, freed));
@@ -165,7 +166,7 @@ llm_weights_drop_behind (LlmWeights *weights,
     return 0;
   if (has_panels_in_memory (self))
     {
-      /* rows are in front of all panels, and few */
+      /* the rows before all panels are few, and stay */
       freed = drop_memory (self, bytes - MIN (bytes, self->first_panel) + page - 1, page);
     }
   else
@@ -180,7 +181,7 @@ llm_weights_drop_behind (LlmWeights *weights,
   return freed;
 }
 
-/* What was reclaimed is not there before it is read. */
+/* Reclaimed bytes have to be read again. */
 LlmStatus
 llm_weights_take (LlmWeights *weights,
                   guint64     bytes)
@@ -210,7 +211,7 @@ llm_weights_read_ahead (LlmWeights *weights,
   LlmFileWeights *self = (LlmFileWeights *) weights;
   guint64 end = has_panels_in_memory (self) ? self->first_panel : self->ranges.bytes;
 
-  /* experts are not in their mapping then */
+  /* experts are not used from their mapping then */
   if (self->experts != NULL)
     end = MIN (end, self->ranges.staying);
   if (at < end)
@@ -410,7 +411,7 @@ static const LlmWeightProvider file_provider = {
 
 /* --- making --- */
 
-/* Where @op is read from the file, by rows, what @segment adds. Inputs that it adds lie between
+/* The part that @segment adds to @op, read from the file by rows. Inputs that it adds are between
  * those of segment 0. */
 static void
 add_rows (LlmFileWeights *self,
@@ -440,7 +441,8 @@ add_rows (LlmFileWeights *self,
                                         segment);
 }
 
-/* Of each segment what no layer has first, but the output, which is used last. */
+/* Of each segment, operators outside of layers come first, except the output, which is used
+ * last. */
 static void
 add_all_rows (LlmFileWeights *self)
 {
@@ -457,7 +459,7 @@ add_all_rows (LlmFileWeights *self)
     }
 }
 
-/* Each with what is between it and the next. */
+/* Each with the gap between it and the next. */
 static void
 add_panels (LlmFileWeights *self,
             guint           i)
@@ -473,7 +475,7 @@ add_panels (LlmFileWeights *self,
                                end - matrix->offset, matrix->segment);
 }
 
-/* Bits of @layer in reverse: layers in this order lie evenly spread, however many of them. */
+/* Bits of @layer in reverse: in this order any number of first layers is evenly spread. */
 static guint
 reverse_bits (guint layer)
 {
@@ -484,8 +486,9 @@ reverse_bits (guint layer)
   return reversed;
 }
 
-/* Experts last: each of them is used by few tokens. Of the others segment by segment, then the layers
- * as they are spread, then what no layer has; of that in the order of the file. */
+/* Experts come last: each of them is used by few tokens. The others are ordered by segment, then
+ * layers as they are spread, then operators outside of layers; within these in the order of the
+ * file. */
 static gint
 compare_stay (gconstpointer a,
               gconstpointer b,
@@ -508,9 +511,9 @@ compare_stay (gconstpointer a,
   return i < k ? -1 : 1;
 }
 
-/* In the order in which they stay. While layers that stay are computed, those between them are read:
- * with the first ones staying, the disk would be at rest as soon as the ring is full. Panels in
- * memory are packed, and go, from the end. */
+/* In the order in which they stay. While layers that stay are computed, those between them are
+ * read: if the first layers stayed, the disk would be idle as soon as the ring is full. Panels in
+ * memory are packed, and dropped, from the end. */
 static void
 add_all_panels (LlmFileWeights *self)
 {
@@ -559,7 +562,7 @@ new_weights (LlmGguf             *gguf,
   self->first_panel = self->ranges.bytes;
   if (repacked != NULL)
     add_all_panels (self);
-  /* in memory, as long as nobody has asked the kernel */
+  /* in memory, until the kernel is asked */
   llm_weight_ranges_end (&self->ranges, repacked != NULL ? gguf->map : NULL);
   self->parent.bytes = self->keeps = self->ranges.bytes;
   tell_held (self, 0);

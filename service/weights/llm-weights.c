@@ -76,7 +76,8 @@ llm_weights_set_resident (LlmWeights *self,
                         self->backed - MIN (bytes, self->backed));
 }
 
-/* Who reads the ledger meanwhile must never take memory of files for the other kind. */
+/* Ordered so that a concurrent reader of the ledger never takes file-backed memory for anonymous
+ * memory. */
 void
 llm_weights_set_held (LlmWeights *self,
                       LlmLedger  *ledger,

@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * Weights by segment: the part of one operator of one layer that one level of
- * the sub-models adds. Everything that multiplies asks here and gives the view
- * back; whether the bytes are resident, stream in, or are only the active
- * channels is the provider's business. What a view shows stays in memory until it
- * is given back, even if memory is reclaimed meanwhile: several steps hold views
+ * Weights by segment: the part of one operator of one layer that one level of the sub-models adds.
+ * All code that multiplies acquires views here and releases them; whether the bytes are resident,
+ * stream in, or are only the active channels is the provider's business. The bytes of a view stay
+ * in memory until it is released, even if memory is reclaimed meanwhile: several steps hold views
  * of the same weights.
  *
- * The table of the provider is immutable; acquire and release belong to the
- * executor's thread.
+ * The table of the provider is immutable; acquire and release belong to the executor's thread.
  */
 
 #pragma once
@@ -20,8 +18,8 @@
 #include "model/architectures/llm-sub-models.h"
 #include "weights/llm-weight-stream.h"
 
-/* What is known of the input when weights are asked for: a provider that loads
- * only active channels looks at it (A1). */
+/* The input for which weights are acquired: a provider that loads only active channels looks at it
+ * (A1). */
 typedef struct
 {
   const float *values;  /* (nullable) [n_rows × n_in] */
@@ -46,7 +44,7 @@ typedef struct
   gsize row_bytes;         /* of rows */
   guint in_first, in_count;
   guint out_first, out_count;
-  const guint32 *channels; /* (nullable): the inputs that are there, in_count of them */
+  const guint32 *channels; /* (nullable): the inputs that it has, in_count of them */
   gpointer lease;          /* the provider's own */
 } LlmWeightView;
 
@@ -62,8 +60,8 @@ typedef struct
 
 typedef struct
 {
-  /* Fills in @view, or says that it must wait; a view without data is an operator
-   * that the model lacks, or to which @segment adds nothing. */
+  /* Fills in @view, or returns PENDING; a view without data is an operator that the model lacks, or
+   * to which @segment adds nothing. */
   LlmStatus (*acquire) (LlmWeights          *self,
                         LlmOperator          op,
                         guint                layer,
@@ -82,7 +80,7 @@ typedef struct
                         guint          expert,
                         LlmWeightView *views,
                         GError       **error);
-  /* Whether the bytes handed out so far were the file's: FALSE after damage. */
+  /* FALSE when the file was damaged while bytes of it were used. */
   gboolean  (*check)   (LlmWeights    *self,
                         GError       **error);
   void      (*free)    (LlmWeights    *self);
@@ -95,14 +93,14 @@ typedef struct _LlmLevels LlmLevels;
 struct _LlmWeights
 {
   const LlmWeightProvider *provider;
-  const LlmSubModels *sub_models;      /* segment i is what level i adds */
+  const LlmSubModels *sub_models;      /* segment i is the part that level i adds */
   LlmLevels *levels;                   /* (nullable) (owned): whose table that is */
   guint64 bytes;                       /* of weights in all */
   guint64 held;                        /* of these, not reclaimed */
   guint64 backed;                      /* of those, memory of files */
   guint64 absent;                      /* of backed, not in memory, as the kernel last said */
   gboolean keeps_cache;                /* freeing leaves the files in the page cache: set when the
-                                        * process ends, as the next one wants them at once */
+                                        * process ends, because the next one uses them at once */
 };
 
 static inline LlmStatus
@@ -124,9 +122,9 @@ llm_weights_release (LlmWeights    *self,
   self->provider->release (self, view);
 }
 
-/* Whether experts of @layer come one by one now; where not, those of all are acquired as one operator.
- * @n_rows: rows that chose each expert, [n_experts]: all that are not there are read from now on, as
- * far as there is room. NULL: before it is known, or when the step leaves the layer. */
+/* Whether experts of @layer are read one by one now; if not, all experts are acquired as one
+ * operator. @n_rows: rows that chose each expert, [n_experts]: begins to read all missing ones, as
+ * far as they fit. NULL: before the choice is known, or when the step leaves the layer. */
 static inline gboolean
 llm_weights_choose_experts (LlmWeights  *self,
                             guint        layer,
@@ -136,9 +134,9 @@ llm_weights_choose_experts (LlmWeights  *self,
          && self->provider->choose_experts (self, layer, n_rows);
 }
 
-/* As llm_weights_acquire(), of EXPERT_GATE, EXPERT_UP and EXPERT_DOWN of one expert, whose first output
- * is output 0; each of the three @views is released. Only once llm_weights_choose_experts() said
- * that they come one by one. */
+/* As llm_weights_acquire(), of EXPERT_GATE, EXPERT_UP and EXPERT_DOWN of one expert, whose first
+ * output is output 0; each of the three @views is released. Only if llm_weights_choose_experts()
+ * returned TRUE for the layer. */
 static inline LlmStatus
 llm_weights_acquire_expert (LlmWeights    *self,
                             guint          layer,
@@ -161,17 +159,17 @@ void        llm_weights_free        (LlmWeights    *self);
 /* --- llm-weights-file.c: of those of a file alone --- */
 
 /* Weights have an order in which they stay: segment after segment, in each layer after layer, so
- * that what remains of a model whose end was reclaimed is the beginning of a sub-model. Layers of a
- * file of packed weights come in an order in which those that stay lie evenly between the others.
- * What is whole is in segment 0: the embedding and what else no layer has, then layers, then the
- * output; of a file of packed weights experts come last of all. In
- * a GGUF file, inputs of one output lie side by side, so that most pages have some of several
- * segments: there operators that are cut by inputs are whole in segment 0, too. */
+ * that the rest of a model whose end was reclaimed is the beginning of a sub-model. Layers of a
+ * repacked file are ordered so that those that stay are evenly spread among the others. Operators
+ * that are not cut are in segment 0: the embedding and others outside of layers, then layers, then
+ * the output; in a repacked file experts come last of all. In a GGUF file, the inputs of one output
+ * are side by side, so that most pages hold parts of several segments: there operators that are cut
+ * by inputs are whole in segment 0, too. */
 
-/* Gives memory of the weights back, the end in that order first: @bytes that are in memory, or a
- * little more. The model stays usable: what is used is read again, or made again while acquire()
- * says PENDING. What is in a view goes when the last view of it is released, and counts until then.
- * Returns the bytes that went now. */
+/* Releases memory of the weights, from the end of that order: @bytes that are in memory, or a
+ * little more. The model stays usable: dropped bytes are read again, or repacked again while
+ * acquire() says PENDING. The bytes of a view are released with its last view, and count until
+ * then. Returns the bytes freed now. */
 guint64     llm_weights_drop        (LlmWeights    *self,
                                      guint64        bytes);
 
@@ -185,64 +183,67 @@ llm_weights_get_resident (const LlmWeights *self)
 /* Bytes in that order, from the first on, that @level of the sub-models needs. */
 guint64     llm_weights_get_level_bytes (LlmWeights *self,
                                      guint          level);
-/* The same as llm_weights_drop(), of what lies behind the first @bytes. */
+/* The same as llm_weights_drop(), for all after the first @bytes. */
 guint64     llm_weights_drop_behind (LlmWeights    *self,
                                      guint64        bytes);
 /* How many of the first @bytes were dropped. */
 guint64     llm_weights_count_dropped (LlmWeights  *self,
                                      guint64        bytes);
-/* Counts what was dropped of the first @bytes as held again, and begins to make again what is no
- * file's. */
+/* Counts the dropped part of the first @bytes as held again, and begins to repack weights that are
+ * in no file. */
 LlmStatus   llm_weights_take        (LlmWeights    *self,
                                      guint64        bytes);
-/* Has the system read @bytes from @at on, counted in the order above; FALSE behind the end. */
+/* Has the system read @bytes from @at on, counted in the order above; FALSE past the end. */
 gboolean    llm_weights_read_ahead  (LlmWeights    *self,
                                      guint64        at,
                                      guint64        bytes);
 
-/* Of weights that stream: memory of experts, which come one by one. Also in the middle of steps; it
- * comes back in the course of those that follow. Returns the bytes that went. */
+/* Of weights that stream: releases memory of experts, which are read one by one. Also in the middle
+ * of steps; later steps take it again. Returns the bytes freed. */
 guint64     llm_weights_drop_experts (LlmWeights   *self,
                                      guint64        bytes);
-/* Where not all weights fit into memory: from now on those behind the first @bytes go after their
- * use; G_MAXUINT64 for none. Where they stream, as many bytes as experts have of the first @bytes
- * are room for those that are chosen most. Also in the middle of steps. Weights that are held stay counted as
- * such. After llm_weights_stream() those of a packed file stream; elsewhere the kernel reads them
+/* When not all weights fit into memory: from now on those after the first @bytes are released after
+ * their use; G_MAXUINT64 for none. Where they stream, the expert cache gets as many bytes as
+ * experts have among the first @bytes. Also in the middle of steps. Held weights stay counted as
+ * such. After llm_weights_stream() those of a repacked file stream; elsewhere the kernel reads them
  * from their mapping when they are used. */
 void        llm_weights_keep        (LlmWeights    *self,
                                      guint64        bytes);
-/* Bytes at the beginning of that order of which a step uses little: rows of the model file itself. */
+/* Bytes at the beginning of that order of which a step uses little: rows of the model file
+ * itself. */
 guint64     llm_weights_get_sparse_bytes (LlmWeights *self);
-/* How weights of a packed file stream where not all stay (C4), from now on; @source stays until the
- * next such call. NULL: they don't any more. FALSE where there is no such file, or it can't be
- * opened once more. Not while views are held. */
+/* Streams weights of a repacked file that do not all stay (C4), from now on; @source must stay
+ * until the next such call. NULL: they don't stream any more. FALSE if it is no such file, or can't
+ * be opened once more. Not while views are held. */
 gboolean    llm_weights_stream      (LlmWeights    *self,
                                      const LlmWeightSource *source,
                                      const LlmStreamConfig *config);
 /* Whether some of them stream now. */
 gboolean    llm_weights_are_streaming (LlmWeights  *self);
-/* How many steps go through one pass together: see llm_weight_stream_set_readers(). */
+/* How many steps share a pass: see llm_weight_stream_set_readers(). */
 void        llm_weights_set_readers (LlmWeights    *self,
                                      guint          n_readers);
-/* Takes what has arrived of what streams, and goes on reading: for what waits on the source. */
+/* Takes arrived reads of what streams, and continues reading: for callers that wait on the
+ * source. */
 void        llm_weights_poll        (LlmWeights    *self);
-/* All zero where nothing streams. */
+/* All zero when nothing streams. */
 void        llm_weights_get_stream_figures (LlmWeights *self,
                                      LlmStreamFigures *figures);
 
-/* Bytes of weights that were copied since these were made: packed again, or read by the stream. */
+/* Bytes of weights that were copied since these were made: repacked again, or read by the
+ * stream. */
 guint64     llm_weights_count_copied (LlmWeights   *self);
 
 /* (element-type LlmWeightPiece) (transfer full): where the backed bytes are. */
 GArray     *llm_weights_list_pieces (LlmWeights    *self);
 /* Bytes of them in memory, as the kernel says. Takes some milliseconds. Any thread. */
 guint64     llm_weights_count_resident (GArray     *pieces);
-/* Notes what llm_weights_count_resident() found. */
+/* Records the result of llm_weights_count_resident(). */
 void        llm_weights_set_resident (LlmWeights   *self,
                                      LlmLedger     *ledger,
                                      guint64        bytes);
-/* For providers: what is held now, of that, of files, and of that, not in memory (at most
- * @backed); told to @ledger (nullable). */
+/* For providers: sets the bytes held now; of them those of files; and of those, the ones not in
+ * memory (at most @backed); counts them in @ledger (nullable). */
 void        llm_weights_set_held    (LlmWeights    *self,
                                      LlmLedger     *ledger,
                                      guint64        held,
@@ -260,11 +261,10 @@ LlmTensorPart *
             llm_weights_find_parts  (LlmGguf       *gguf,
                                      const LlmHparams *hparams,
                                      GError       **error) G_GNUC_WARN_UNUSED_RESULT;
-/* Provider: all tensors of the file, memory-mapped. Checks the presence, shape
- * and type of every tensor the forward pass will use. @hparams outlives it, and so
- * does @sub_models (nullable): NULL for the whole model. Counts its bytes in
- * @ledger (nullable) as LLM_HOLDER_WEIGHTS until freed; freeing gives the file's
- * pages back to the system, but for keeps_cache. */
+/* Provider: all tensors of the file, memory-mapped. Checks the presence, shape and type of every
+ * tensor the forward pass will use. @hparams outlives it, and so does @sub_models (nullable): NULL
+ * for the whole model. Counts its bytes in @ledger (nullable) as LLM_HOLDER_WEIGHTS until freed;
+ * freeing releases the file's pages, unless keeps_cache is set. */
 LlmWeights *llm_weights_new_mapped  (LlmGguf           *gguf,
                                      const LlmHparams  *hparams,
                                      const LlmSubModels *sub_models,

@@ -13,7 +13,7 @@
 #define POLKIT_INTERFACE "org.freedesktop.PolicyKit1.Authority"
 #define POLKIT_ALLOW_INTERACTION 1
 #define POLKIT_SILENT_TIMEOUT_MS 20000
-/* a person types a password */
+/* time to type a password */
 #define POLKIT_INTERACTIVE_TIMEOUT_MS (5 * 60 * 1000)
 
 typedef struct
@@ -144,12 +144,12 @@ llm_bus_bouncer_check (LlmBus                *bus,
     llm_fail (&error, LLMSVC_ERROR_NOT_AUTHORIZED,
               "Nobody may call %s.%s", interface->name, method->name);
   else if (method->demand == LLM_BUS_EVERYONE || llm_bus_bouncer_is_administrator (bus, caller))
-    ; /* let in */
+    ; /* admitted */
   else if (caller->is_sandboxed || !caller->is_known)
     llm_fail (&error, LLMSVC_ERROR_NOT_AUTHORIZED,
               "%s.%s is not for applications in a sandbox", interface->name, method->name);
   else if (method->demand == LLM_BUS_OUTSIDE_SANDBOXES)
-    ; /* let in */
+    ; /* admitted */
   else if (!bus->is_system)
     llm_fail (&error, LLMSVC_ERROR_NOT_AUTHORIZED,
               "%s.%s is for the user whom this service belongs to", interface->name, method->name);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * The only place that decides who may do what. The table of each interface names what a method asks
- * for; one that names nothing is refused. Properties are the same for all, or of a caller's own
- * objects, and what an interface does not list nobody may read. Which contexts and answers are a
- * caller's own is one comparison, llm_caller_same_app(), that the look-ups of LlmBusTreeKind make
- * before it comes here. Main thread; polkit is asked asynchronously.
+ * The only place that decides which caller may do what. The table of each interface names what a
+ * method asks for; one that names nothing is refused. Properties are the same for all callers, or
+ * of a caller's own objects; one that the interface does not list can't be read. Which contexts and
+ * answers are a caller's own is one comparison, llm_caller_same_app(), that the look-ups of
+ * LlmBusTreeKind make before it comes here. Main thread; polkit is asked asynchronously.
  */
 
 #pragma once
@@ -32,13 +32,13 @@ void     llm_bus_bouncer_check            (LlmBus               *bus,
                                            LlmBusBouncerDecided  decided,
                                            gpointer              data);
 
-/* Whether what @caller stores under a name can be found again as its own: not
- * when nobody knows which application it is. */
+/* Whether what @caller stores under a name can be found again as its own: not when its application
+ * is unknown. */
 gboolean llm_bus_bouncer_may_keep         (LlmCaller            *caller,
                                            GError              **error)
                                            G_GNUC_WARN_UNUSED_RESULT;
 
-/* Whether @caller may say which application it is: not from a sandbox. */
+/* Whether @caller may register an application id: not from a sandbox. */
 gboolean llm_bus_bouncer_may_register     (LlmCaller            *caller,
                                            GError              **error)
                                            G_GNUC_WARN_UNUSED_RESULT;

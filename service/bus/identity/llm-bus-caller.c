@@ -15,7 +15,7 @@
 #define BUS_NAME "org.freedesktop.DBus"
 #define BUS_PATH "/org/freedesktop/DBus"
 #define BUS_TIMEOUT_MS 10000
-/* Look-ups of one user read files in so many threads at once; the others wait for them. */
+/* Threads that read files for look-ups of one user at once; further look-ups wait. */
 #define MAX_USER_LOOKUPS 2
 
 struct _LlmBusCallers
@@ -29,7 +29,8 @@ struct _LlmBusCallers
   GStrv desktop_folders;
   guint subscription;
   GHashTable *entries;  /* (element-type utf8 Entry) (owned), by unique name */
-  GHashTable *users;    /* (element-type guint UserLookups) (owned), by uid: where some are under way */
+  GHashTable *users;    /* (element-type guint UserLookups) (owned), by uid: where some are under
+                         * way */
 };
 
 typedef struct
@@ -50,13 +51,13 @@ typedef struct
   LlmBusCallers *callers;  /* (owned) */
   char *sender;
   LlmCaller *caller;       /* (nullable) until it is resolved */
-  GArray *waiters;         /* (element-type Waiter) in the order of their calls; NULL when it is, or
-                            * when it is gone */
+  GArray *waiters;         /* (element-type Waiter) in the order of their calls; NULL once it is
+                            * resolved, or gone */
   gboolean is_settled;
   gboolean is_registered;
   char *locale;            /* (nullable): as registered */
 
-  /* what the look-up has found */
+  /* results of the look-up */
   guint32 uid;
   LlmBusProcess process;   /* its label is owned; its pidfd, until the look-up ends */
   LlmCallerKind kind;
@@ -105,8 +106,8 @@ drop_entry (gpointer data)
   entry_unref (entry);
 }
 
-/* Tells all who wait: a waiter may call back into the registry, so it must not see a half-done
- * list, and each sees what the one before it has registered. With @failure the entry goes first, so
+/* Calls all waiters. A waiter may call back into the registry, so it must not see a half-done list,
+ * and each sees what the one before it has registered. With @failure the entry is removed first, so
  * that a later call tries again. */
 static void
 answer_waiters (Entry        *entry,
@@ -126,8 +127,8 @@ answer_waiters (Entry        *entry,
     }
 }
 
-/* The name by which the application is counted. An unknown caller may be a sandboxed one: it
- * shares nothing with anybody. No registered id holds a colon, or begins as a sandboxed one. */
+/* The name under which the application is counted. An unknown caller may be a sandboxed one: it
+ * shares no name with others. No registered id has a colon, or begins like a sandboxed one. */
 static char *
 make_app_id (Entry *entry)
 {
@@ -139,7 +140,7 @@ make_app_id (Entry *entry)
   return g_strdup (entry->app_id != NULL ? entry->app_id : "");
 }
 
-/* @error: (nullable): why nobody knows. */
+/* @error: (nullable): why the application is unknown. */
 static void
 end_lookup (Entry        *entry,
             const GError *error)
@@ -194,7 +195,7 @@ free_lookups (gpointer data)
   g_free (user);
 }
 
-/* One of the user's has read its files: the next one's turn. */
+/* A look-up of the user has read its files: starts the next one. */
 static void
 go_on (LlmBusCallers *self,
        guint32        uid)
@@ -208,9 +209,8 @@ go_on (LlmBusCallers *self,
     g_hash_table_remove (self->users, GUINT_TO_POINTER (uid));
 }
 
-/* A connection that still is there after its process's files were read belongs
- * to a process that still was there: the number was not another's meanwhile. A pidfd has said
- * more than that already. */
+/* If a connection is still there after its process's files were read, the process was still there,
+ * too: no other process had its number meanwhile. A pidfd makes this check unnecessary. */
 static void
 on_identity_read (GObject      *source,
                   GAsyncResult *result,
@@ -252,7 +252,7 @@ start_reading (Entry *entry)
   g_task_run_in_thread (task, read_identity);
 }
 
-/* Files of many processes may be slow to read: they hold up other processes of the same user alone. */
+/* Files of many processes may be slow to read: they delay only other processes of the same user. */
 static void
 begin_reading (Entry *entry)
 {
@@ -382,7 +382,7 @@ void
 llm_bus_callers_free (LlmBusCallers *self)
 {
   g_dbus_connection_signal_unsubscribe (self->connection, self->subscription);
-  /* look-ups under way find nobody who waits */
+  /* look-ups under way then have no calls to answer */
   g_hash_table_remove_all (self->entries);
   g_hash_table_remove_all (self->users);
   g_rc_box_release_full (self, clear_callers);

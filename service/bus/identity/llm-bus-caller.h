@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * Everybody who has called, by unique name: asks the bus for uid, process and
- * label, finds out the application, and forgets those who have left. Look-ups
- * of one sender are answered in the order in which they came. Main thread; the
- * files of /proc are read in another.
+ * All callers, by unique name: asks the bus for uid, process and label, finds out the application,
+ * and forgets callers that have left. Look-ups of one sender are answered in the order in which
+ * they came. Main thread; the files of /proc are read in another.
  */
 
 #pragma once
@@ -17,7 +16,7 @@ G_BEGIN_DECLS
 typedef void (*LlmBusCallerFound)      (LlmCaller    *caller,
                                         const GError *error,
                                         gpointer      data);
-/* It is known now, or goes by another name. */
+/* The caller is now known, or has another name. */
 typedef void (*LlmBusCallerIdentified) (LlmCaller  *caller,
                                         gpointer    data);
 /* A known caller has left the bus. */
@@ -39,28 +38,29 @@ LlmBusCallers *llm_bus_callers_new        (GDBusConnection        *connection,
                                            gpointer                data);
 void           llm_bus_callers_free       (LlmBusCallers          *self);
 
-/* Finds out who @sender is; @found is called at once when that is known. */
+/* Identifies @sender; @found is called at once when it is known already. */
 void           llm_bus_callers_resolve    (LlmBusCallers     *self,
                                            const char        *sender,
                                            LlmBusCallerFound  found,
                                            gpointer           data);
 
-/* What @sender is can't change any more: it has made a call other than Register. */
+/* The application of @sender can't change any more: it has made a call other than Register. */
 void           llm_bus_callers_settle     (LlmBusCallers     *self,
                                            const char        *sender);
 
-/* Gives a caller, whom the bouncer has let, the id it says it has: once, and before its
- * first other call. It must have been resolved. @locale: (nullable): of what it is told */
+/* Registers the id that a caller claims, after the bouncer has admitted it: once, and before its
+ * first other call. It must have been resolved. @locale: (nullable): the language of its
+ * messages */
 gboolean       llm_bus_callers_register   (LlmBusCallers     *self,
                                            const char        *sender,
                                            const char        *app_id,
                                            const char        *locale,
                                            GError           **error);
 
-/* Tells of all that are known, again. */
+/* Reports all known callers again. */
 void           llm_bus_callers_announce   (LlmBusCallers     *self);
 
-/* The language of what @sender is told, as it has registered. (nullable) (transfer none) */
+/* The registered language of messages to @sender. (nullable) (transfer none) */
 const char    *llm_bus_callers_get_locale (LlmBusCallers     *self,
                                            const char        *sender);
 

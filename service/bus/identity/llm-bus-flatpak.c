@@ -16,8 +16,8 @@
 /* Some thousand mounts. */
 #define MAX_MOUNTS_BYTES (1024 * 1024)
 
-/* A line of mountinfo: "36 35 98:0 / /usr rw,noatime master:1 - ext3 /dev/root rw"; optional fields end
- * with "-". */
+/* A line of mountinfo: "36 35 98:0 / /usr rw,noatime master:1 - ext3 /dev/root rw"; optional fields
+ * end with "-". */
 typedef struct
 {
   char *device;       /* "98:0" */
@@ -66,13 +66,13 @@ has_device (const char *folder,
   return text == NULL;
 }
 
-/* Of several mounts on "/" the kernel does not say which is the process's root: over it, another file
- * system can be mounted that the process itself never enters. Flatpak's sandbox has one: the folder
- * "newroot" of a tmpfs that is mounted nowhere else. So whatever the machine has as a tmpfs for its
- * programs (/tmp, /dev/shm, /run/user/UID, or all of it) is none.
- * @may_be_flatpak: (out). Returns whether the root may be looked into: a file system that a program of
- * its user serves may answer never; so may a root that is no mount point, of which the kernel does not
- * say where it lies. */
+/* Of several mounts on "/" the kernel does not say which is the process's root: over it, another
+ * file system can be mounted that the process itself never enters. Flatpak's sandbox has one: the
+ * folder "newroot" of a tmpfs that is mounted nowhere else. So whatever the machine has as a tmpfs
+ * for its programs (/tmp, /dev/shm, /run/user/UID, or all of it) is none.
+ * @may_be_flatpak: (out). Returns whether the root may be looked into: a file system that a program
+ * of its user serves may answer never; so may a root that is no mount point, of which the kernel
+ * does not say where it lies. */
 static gboolean
 check_root (const char *proc_root,
             const char *folder,

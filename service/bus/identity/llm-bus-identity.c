@@ -12,12 +12,13 @@
 #include <unistd.h>
 
 #define MAX_APP_ID_BYTES 255
-/* A group for each of a dozen controllers, of names that systemd has made; a line of numbers; a label. */
+/* Enough for a group for each of a dozen controllers, with names that systemd has made; a line of
+ * numbers; a label. */
 #define MAX_PROC_BYTES (64 * 1024)
 #define SNAP_PREFIX "snap."
 #define FLATPAK_PREFIX "app-flatpak-"
 #define UNIT_PREFIX "app-"
-/* Below the groups of a user's own systemd any program of the user gets the name it asks for. */
+/* In a user's own systemd any program of the user gets the group name it asks for. */
 #define USER_MANAGER "/user@"
 
 gboolean
@@ -55,7 +56,7 @@ take_app_id (const char *name,
         i += 3;
     }
 
-  /* no id holds a backslash, so one that escapes nothing makes it none; nor a zero */
+  /* an id has no backslash, so one that escapes nothing makes it invalid; nor a NUL */
   return strlen (id->str) == id->len && llm_bus_identity_is_app_id (id->str)
            ? g_strdup (id->str)
            : NULL;
@@ -81,8 +82,8 @@ llm_bus_identity_parse_label (const char  *label,
   return *app_id != NULL ? LLM_CALLER_SNAP : LLM_CALLER_HOST;
 }
 
-/* "app-flatpak-ID-INSTANCE.scope". A scope of flatpak whose id can't be read is
- * still a sandbox: the caller then is unknown. */
+/* "app-flatpak-ID-INSTANCE.scope". A Flatpak scope with an unreadable id is still a sandbox: the
+ * caller then is unknown. */
 static LlmCallerKind
 parse_flatpak (const char  *unit,
                char       **app_id)
@@ -132,8 +133,8 @@ has_desktop_file (const char        *id,
   return FALSE;
 }
 
-/* "app[-LAUNCHER]-ID-RANDOM.scope" and "app[-LAUNCHER]-ID[@RANDOM].service". An
- * id is only believed when a desktop file has it: the names are free to choose. */
+/* "app[-LAUNCHER]-ID-RANDOM.scope" and "app[-LAUNCHER]-ID[@RANDOM].service". An id is only believed
+ * when a desktop file has it, because programs choose these names freely. */
 static LlmCallerKind
 parse_unit (const char         *unit,
             const char *const  *desktop_folders,
@@ -300,7 +301,7 @@ is_alive (int pidfd)
     n = poll (&poll_fd, 1, 0);
   while (n < 0 && errno == EINTR);
 
-  /* readable: it has ended; whatever else is said of it is no good sign */
+  /* readable: it has ended; any other event counts as ended, too */
   return n == 0;
 }
 

@@ -2,11 +2,11 @@
 
 /*
  * Which application a process is, from what the system says about it: its AppArmor label, its
- * control group, and what Flatpak left in its root. A program outside a sandbox can name its
- * group as it likes and make itself a root, so an application in a sandbox is only believed where
- * two of these agree, or the one that nobody but root can set says so. Where they disagree, and
- * where something can't be read, the process is unknown, never an ordinary program of its user.
- * Any thread; reads small kernel files and looks whether desktop files exist.
+ * control group, and what Flatpak left in its root. A program outside a sandbox can name its group
+ * as it likes and make itself a root, so an application in a sandbox is only believed where two of
+ * these agree, or the one that only root can set says so. Where they disagree, and where something
+ * can't be read, the process is unknown, never an ordinary program of its user. Any thread; reads
+ * small kernel files and looks whether desktop files exist.
  */
 
 #pragma once
@@ -74,7 +74,7 @@ LlmBusFlatpak llm_bus_flatpak_read (const char *proc_root,
                                     guint32     pid,
                                     char      **app_id);
 
-/* What is known of a process. */
+/* Evidence about a process. */
 typedef struct
 {
   LlmCallerKind group;      /* as llm_bus_identity_parse_cgroup() says */
@@ -95,15 +95,15 @@ typedef struct
 LlmCallerKind llm_bus_identity_decide       (const LlmBusEvidence *evidence,
                                              char                **app_id);
 
-/* A process to ask about. */
+/* A process to identify. */
 typedef struct
 {
   const char *proc_root;               /* `/proc`, or what a test puts in its place */
   guint32 pid;
   int pidfd;                           /* of the process that connected, from the bus; -1: it has
                                         * none */
-  gint64 seen_us;                      /* its connection was there then (CLOCK_BOOTTIME); 0: not
-                                        * known */
+  gint64 seen_us;                      /* its connection existed at this time (CLOCK_BOOTTIME); 0:
+                                        * unknown */
   const char *label;                   /* (nullable): its security label, when the bus knows it */
   const char *const *desktop_folders;  /* where desktop files lie, %NULL-terminated */
 } LlmBusProcess;
@@ -113,7 +113,7 @@ typedef struct
  * @app_id: (out) (transfer full): the id, or %NULL
  *
  * A process whose number belonged to another when the connection was made is unknown. With a
- * pidfd that is certain: while its process lives, its number is nobody else's. Without one, the
+ * pidfd that is certain: while its process lives, no other process has its number. Without one, the
  * process must have started before the connection was first seen, and have the same start time
  * before and after its files were read.
  */

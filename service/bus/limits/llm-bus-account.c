@@ -6,14 +6,13 @@
 
 #include "bus/limits/llm-bus-gate.h"
 
-/* Unanswered at a time, beside those that the quota of calls under way lets be: properties,
- * cancels, short calls. */
+/* Unanswered calls beyond the quota of calls under way: properties, cancels, short calls. */
 #define EXTRA_CALLS 32
-/* Of all of one user's applications, as many as the main thread answers within some 30 ms. */
+/* Of all of one user's applications: as many as the main thread answers within some 30 ms. */
 #define MAX_USER_CALLS 512
-/* Beside the text of a message: options, roles, names. */
+/* Bytes of a message beside its text: options, roles, names. */
 #define EXTRA_BYTES (256 * 1024)
-/* All of a user's applications may make so many times the calls of one. */
+/* All of a user's applications together may make this many times the calls of one. */
 #define USER_RATE 2
 
 void
@@ -42,7 +41,7 @@ llm_bus_bucket_take (LlmBusBucket *self,
   self->tokens = MIN (self->tokens, self->most);
   self->filled_us = now_us;
 
-  /* what is dearer than all that can be saved is let in when everything is saved */
+  /* a call that costs more than the bucket holds is admitted when the bucket is full */
   if (!may_owe && self->tokens < MIN (price, self->most))
     return FALSE;
   self->tokens -= price;
@@ -105,7 +104,7 @@ llm_bus_account_limit (LlmBusAccount      *app,
 {
   guint user_rate = MIN (limits->default_rate, G_MAXUINT / USER_RATE) * USER_RATE;
 
-  /* whoever has no limit, or a high one, is not held back by that of the user */
+  /* an application with no limit, or a high one, is not held back by that of the user */
   if (limits->rate == 0 || limits->default_rate == 0)
     user_rate = 0;
   else
@@ -117,7 +116,7 @@ llm_bus_account_limit (LlmBusAccount      *app,
   user->max_calls = MAX_USER_CALLS + MIN (limits->queue, G_MAXUINT / 4);
 }
 
-/* Options may hold text, too. */
+/* Options may have text, too. */
 guint64
 llm_bus_account_max_bytes (guint64 max_message)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * What an application, or a user with all of them, has under way, and what of it may be; and the
- * bucket of tokens that a rate is. Nothing here locks: LlmBusGate does, any thread.
+ * Calls under way of an application, or of a user with all applications, and their limits; and the
+ * token bucket of a rate. Nothing here locks: LlmBusGate does, any thread.
  */
 
 #pragma once
@@ -20,21 +20,21 @@ typedef struct
   gint64 filled_us;   /* 0: never yet */
 } LlmBusBucket;
 
-/* It is full when it had no rate, or another one, before. */
+/* The bucket is filled when it had no rate, or another one, before. */
 void           llm_bus_bucket_set_rate   (LlmBusBucket       *self,
                                           guint               rate,
                                           guint               burst_s);
-/* Takes @price of what is saved; FALSE when that is not enough, unless one @may_owe: what a call
- * costs shows only in its reply, which leaves debts, up to what can be saved. */
+/* Takes @price tokens; FALSE when there are too few, unless @may_owe: the cost of a call shows only
+ * in its reply, so the bucket may get negative, by as much as it can hold. */
 gboolean       llm_bus_bucket_take       (LlmBusBucket       *self,
                                           double              price,
                                           gboolean            may_owe);
 
 typedef struct
 {
-  GHashTable *table;   /* (unowned): where it is found */
+  GHashTable *table;   /* (unowned): the table that has it */
   char *key;
-  guint n_refs;        /* connections, and refusals that wait: or a new one would be owed */
+  guint n_refs;        /* connections, and delayed refusals */
   guint n_calls;       /* unanswered */
   guint64 n_bytes;     /* of these */
   guint n_withheld;    /* refusals that wait */
@@ -50,7 +50,7 @@ LlmBusAccount *llm_bus_account_get       (GHashTable         *table,
                                           char               *key);
 LlmBusAccount *llm_bus_account_ref       (LlmBusAccount      *self);
 void           llm_bus_account_unref     (LlmBusAccount      *self);
-/* The accounts of an application and its user are held to @limits. */
+/* Sets the limits of the accounts of an application and its user. */
 void           llm_bus_account_limit     (LlmBusAccount      *app,
                                           LlmBusAccount      *user,
                                           const LlmAppLimits *limits);

@@ -12,7 +12,7 @@
 
 #define BUS_NAME "org.freedesktop.DBus"
 
-/* Connections to remember: buses have limits of their own far below. */
+/* Connections to remember: the limits of buses are far below. */
 #define MAX_SENDERS 65536
 /* Of unanswered calls, by user, in the largest messages that are let in. */
 #define MAX_USER_MESSAGES 32
@@ -21,7 +21,7 @@
 #define REPLY_BYTES_PER_CALL 4096
 /* Messages in a second of one connection that are no calls; they count like calls. */
 #define MAX_OTHERS 1000
-/* Refusals that wait, by user; those of connections that nobody knows yet count as one's. */
+/* Refusals that wait, by user; connections whose user is not known yet count as one user. */
 #define MAX_WITHHELD 128
 
 /* Atomically reference-counted, because the filter may run, and refusals wait, when it is freed. */
@@ -47,7 +47,7 @@ typedef struct
   GHashTable *calls;    /* (element-type guint Call) (owned): unanswered, by serial */
   guint64 n_bytes;      /* of these */
   LlmBusAccount *app;   /* (owned) (nullable): until it is known */
-  LlmBusAccount *user;  /* (owned): until it is known, that of all who are not */
+  LlmBusAccount *user;  /* (owned): until it is known, that of all unidentified connections */
 } Sender;
 
 typedef struct
@@ -110,7 +110,7 @@ get_sender (LlmBusGate *self,
   return sender;
 }
 
-/* FALSE when a call of @bytes is not let in. */
+/* FALSE when a call of @bytes is refused. */
 static gboolean
 check_call (LlmBusGate  *self,
             Sender      *sender,
@@ -148,7 +148,8 @@ check_call (LlmBusGate  *self,
                    "wait a second [retry-after-ms=%u]", app->bucket.rate, LLM_BUS_GATE_REFUSAL_MS);
 }
 
-/* Signals and answers from others than the bus: few are ours, and small, and nobody counts them. */
+/* Signals and answers from connections other than the bus. The service expects few and small ones,
+ * so they have a rate limit of their own and count in no account. */
 static gboolean
 admit_other (LlmBusGate *self,
              Sender     *sender,
@@ -173,7 +174,7 @@ count (Sender *sender,
     }
 }
 
-/* A call is let in, and counts until it ends; no other one has its number. */
+/* Admits a call, which counts until it ends; its serial is unique meanwhile. */
 static void
 begin_call (Sender           *sender,
             const LlmBusHead *head,
@@ -286,7 +287,7 @@ refuse (LlmBusGate       *self,
   if (self->is_closed || is_silent || sender->user->n_withheld >= MAX_WITHHELD)
     return;
 
-  /* not the message itself: it may be as large as the bus lets it be */
+  /* not the message itself, which may be as large as the bus allows */
   refusal = g_new0 (Refusal, 1);
   refusal->gate = g_atomic_rc_box_acquire (self);
   refusal->user = llm_bus_account_ref (sender->user);
@@ -306,8 +307,8 @@ refuse (LlmBusGate       *self,
 
 /* --- for the relay --- */
 
-/* A caller who wants no reply is owed one inside all the same, so that the end of the call is seen;
- * pass_reply() takes it off again. */
+/* A call without reply gets one inside the service all the same, so that its end is seen;
+ * pass_reply() drops it. */
 gboolean
 llm_bus_gate_admit (LlmBusGate *self,
                     LlmBusHead *head)
@@ -320,11 +321,12 @@ llm_bus_gate_admit (LlmBusGate *self,
   if (head->type != G_DBUS_MESSAGE_TYPE_METHOD_CALL)
     return admit_other (self, sender, head->n_counted);
 
-  /* An answer to it, a refusal too, would be taken for the other one's: by its caller, and here. */
+  /* An answer to it, a refusal too, would be taken for that of the other call: by its caller, and
+   * here. */
   if (g_hash_table_contains (sender->calls, GUINT_TO_POINTER (head->serial)))
     return FALSE;
 
-  /* no method takes descriptors, and they are few: whoever sends some must hear of it */
+  /* no method takes descriptors, and a process may have few: the caller gets an error */
   if (check_call (self, sender, head->n_counted, &error) &&
       head->n_fds > 0)
     llm_fail (&error, LLMSVC_ERROR_INVALID_ARGUMENT,
@@ -357,7 +359,7 @@ llm_bus_gate_take_spoilt (LlmBusGate       *self,
 
 /* --- the filter: GDBus's thread --- */
 
-/* Whether main has to know of it: not of connections that never called. */
+/* Whether main has to hear of it: not of connections that never called. */
 static gboolean
 take_owner_change (LlmBusGate   *self,
                    GDBusMessage *message)
@@ -448,7 +450,7 @@ llm_bus_gate_free (LlmBusGate *self)
 {
   g_dbus_connection_remove_filter (self->connection, self->filter);
   g_mutex_lock (&self->mutex);
-  /* refusals that wait, and what still comes in while the filter goes, are not answered */
+  /* delayed refusals, and messages that arrive while the filter is removed, are not answered */
   self->is_closed = TRUE;
   g_mutex_unlock (&self->mutex);
   gate_unref (self);

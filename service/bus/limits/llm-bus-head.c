@@ -6,14 +6,14 @@
 
 #include <string.h>
 
-/* Of a whole message, by the specification. */
+/* Limit of a message, by the specification. */
 #define MAX_MESSAGE_BYTES (128u * 1024 * 1024)
-/* Of all fields: names have 255 bytes at most, but a path as many as its caller likes. */
+/* Limit of all fields: names have 255 bytes at most, but a path may be long. */
 #define MAX_FIELDS_BYTES (64u * 1024 * 1024)
-/* A head with more than this is counted with the body. */
+/* Beyond this size a head is counted with the body. */
 #define USUAL_HEAD_BYTES (64 * 1024)
 
-/* Values of one letter: how many bytes they have, or their length has, and how they are aligned. */
+/* Values of one-letter types: their bytes, or those of their length, and their alignment. */
 static const struct
 {
   char type;

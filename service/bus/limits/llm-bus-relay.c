@@ -12,13 +12,13 @@
 #include <sys/socket.h>
 
 #define RELAY_KEY "llm-bus-relay"
-/* Read at once: of what goes out, of what is skipped, and of a message with its head. */
+/* Size of a read: of outgoing data, of skipped data, and of a message with its head. */
 #define READ_BYTES (64 * 1024)
-/* Room for messages that is kept when they have gone on. */
+/* Buffer for messages that is kept after use. */
 #define KEPT_BYTES (1024 * 1024)
 /* Descriptors of one message; the kernel's limit is 253. */
 #define MAX_FDS 253
-/* How long a bus may take to read what is left at the end, and how often it is looked at then. */
+/* How long a bus may take to read the rest at the end, and how often that is checked. */
 #define DRAIN_US (2 * G_USEC_PER_SEC)
 #define DRAIN_STEP_US 100000
 #define BEGIN_LINE "BEGIN\r\n"
@@ -30,8 +30,8 @@ typedef struct
   int peer;            /* the end of a pair of sockets whose other end GDBus has */
   GThread *in;         /* (nullable) (owned): main's */
   GThread *out;        /* (nullable) (owned): main's */
-  gboolean is_begun;   /* atomic: messages come, after the greeting in lines */
-  gint64 until_us;     /* atomic: the bus is waited for; 0: for ever */
+  gboolean is_begun;   /* atomic: messages arrive, after the greeting in lines */
+  gint64 until_us;     /* atomic: waits for the bus until then; 0: for ever */
   GMutex mutex;        /* for @gate, and while it is asked */
   LlmBusGate *gate;    /* (nullable) (unowned) */
 } Relay;
@@ -123,7 +123,8 @@ is_late (Relay *self)
   return until_us > 0 && g_get_monotonic_time () > until_us;
 }
 
-/* Sends all, with @fds, which are then closed. FALSE when the other side is gone, or it is late. */
+/* Sends all, with @fds, which are then closed. FALSE when the other side is gone, or it took too
+ * long. */
 static gboolean
 send_all (Relay        *self,
           int           fd,
@@ -207,7 +208,7 @@ pass_greeting (Relay  *self,
   return FALSE;
 }
 
-/* Whether GDBus takes the message; otherwise the connection would end. */
+/* Whether GDBus can parse the message; otherwise it would end the connection. */
 static gboolean
 is_sound (GByteArray *message)
 {
@@ -253,8 +254,8 @@ skip (Relay      *self,
   return is_open;
 }
 
-/* Passes one message on, or not; its first @n_there bytes are in @message. FALSE when no more can
- * come. */
+/* Passes one message on, or drops it; its first @n_there bytes are in @message. FALSE when no more
+ * can come. */
 static gboolean
 take_message (Relay      *self,
               GByteArray *message,
@@ -278,8 +279,8 @@ take_message (Relay      *self,
     return FALSE;
   is_known = llm_bus_head_parse (message->data, &head);
   is_callers = is_known && head.sender != NULL && head.sender[0] == ':';
-  /* no bus makes fields that are not known, so they are a caller's, who may not get past the gate
-   * by them */
+  /* a bus makes no unknown fields, so they are a caller's, who must not get past the gate with
+   * them */
   if (!is_known || (is_callers && !ask_gate (self, &head, FALSE)))
     return skip (self, message, n_whole - n_read, fds);
 
@@ -323,7 +324,7 @@ run_in (gpointer data)
     }
 
   close_fds (fds);
-  /* what came before the end is still read on the other side, and what waits there still sent */
+  /* the other side still reads what came before the end, and sends what waits there */
   shutdown (self->peer, SHUT_RDWR);
   relay_unref (self);
   return NULL;
@@ -439,9 +440,9 @@ on_late (gpointer data)
   return G_SOURCE_REMOVE;
 }
 
-/* Until GDBus has sent all it has, or a while has passed: of a bus that reads nothing any more, and
- * because GDBus waits for ever for messages that a filter took away while they were queued. What
- * is called back later finds nobody who iterates the context. */
+/* Waits until GDBus has sent all it has, but not for ever: the bus may have stopped reading, and
+ * GDBus never ends a flush while it waits for messages that a filter removed from its queue. A
+ * later callback does nothing, because its context is not iterated any more. */
 static void
 flush_or_leave (Relay           *self,   /* (nullable) */
                 GDBusConnection *connection)
@@ -478,7 +479,7 @@ llm_bus_relay_close (GDBusConnection *connection)
     return;
 
   /* GDBus calls a connection closed that it can't read from, and leaves its socket open: the bus
-   * would keep the service's name for somebody who hears nothing */
+   * would keep the service's name for a connection that reads nothing */
   __atomic_store_n (&self->until_us, g_get_monotonic_time () + DRAIN_US, __ATOMIC_RELAXED);
   shutdown (self->peer, SHUT_RDWR);
   g_thread_join (g_steal_pointer (&self->out));

@@ -2,13 +2,12 @@
 
 /*
  * Two threads between the bus's socket and GDBus, one for each direction. GDBus takes some twenty
- * microseconds to read a message before anybody may look at it, which is longer than a bus takes
- * to bring the next: a flood piles up in the bus, and whoever calls then waits behind it. And a
- * message that GDBus can't parse, though it is well formed, ends the connection, which any
- * application could use to end the service. Here only the head of a message from the bus is read,
- * LlmBusGate is asked about those that other connections sent, and what it refuses goes no
- * further; what is let in is parsed once for a trial. A side that does not read is waited for.
- * Main thread.
+ * microseconds to read a message before a filter can look at it, which is longer than a bus takes
+ * to bring the next: a flood piles up in the bus, and other callers wait behind it. And a message
+ * that GDBus can't parse, though it is well formed, ends the connection, which any application
+ * could use to end the service. Here only the head of a message from the bus is read, LlmBusGate is
+ * asked about those that other connections sent, and what it refuses goes no further; what it
+ * admits is parsed once for a trial. The relay waits for a side that does not read. Main thread.
  */
 
 #pragma once
@@ -24,13 +23,13 @@ GDBusConnection *llm_bus_relay_connect        (gboolean         is_system,
 GDBusConnection *llm_bus_relay_connect_socket (int              fd,
                                                GError         **error) G_GNUC_WARN_UNUSED_RESULT;
 
-/* @gate: (nullable) (unowned): asked from now on; NULL: everything goes on. The one before is not
- * asked any more on return. Nothing happens when @connection has no relay. */
+/* @gate: (nullable) (unowned): asked from now on; NULL: all messages pass. The earlier gate is not
+ * asked any more on return. Does nothing when @connection has no relay. */
 void             llm_bus_relay_set_gate       (GDBusConnection *connection,
                                                LlmBusGate      *gate);
 
-/* Closes @connection when all that was sent over it has come to the bus. Blocks, but for four
- * seconds at most, should the bus read nothing any more: for the end of the process. */
+/* Closes @connection when all messages sent over it have reached the bus. Blocks, at most four
+ * seconds, if the bus has stopped reading: for the end of the process. */
 void             llm_bus_relay_close          (GDBusConnection *connection);
 
 G_END_DECLS

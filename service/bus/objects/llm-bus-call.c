@@ -58,7 +58,7 @@ static const char standard_xml[] =
   "  </interface>"
   "</node>";
 
-/* The XML is a part of the program: that it can't be read is a fault of the build. */
+/* The XML is compiled in: a parse error is a fault of the build. */
 GDBusInterfaceInfo *
 llm_bus_interface_lookup_info (const char *name)
 {
@@ -125,8 +125,8 @@ send_reply (LlmBusCall   *self,
   g_object_unref (reply);
   g_clear_object (&self->message);
 
-  /* What a call has made for a connection that left meanwhile ends now: the engine
-   * and the holders of contexts were told of the leaving before they knew of it. */
+  /* Ends what the call has made for a connection that left meanwhile: the engine and the holders of
+   * contexts heard of the leaving before they knew of it. */
   if (self->caller != NULL &&
       !llm_bus_callers_is_present (self->bus->callers, self->caller->connection))
     llm_bus_forget (self->bus, self->caller->connection);
@@ -209,7 +209,7 @@ get_options (LlmBusCall *self)
   return g_variant_get_child_value (self->arguments, n_arguments - 1);
 }
 
-/* Texts that the call brings, as its arguments and options. */
+/* Texts of the call, in its arguments and options. */
 static gboolean
 check_texts (LlmBusCall *self,
              GError    **error)
@@ -249,7 +249,7 @@ find_object (LlmBusCall *self,
   if (self->tree == NULL || g_str_equal (path, self->tree->path))
     return TRUE;
 
-  /* nothing lies deeper */
+  /* deeper paths do not exist */
   id = path + strlen (self->tree->path) + 1;
   object = strchr (id, '/') == NULL
              ? self->tree->lookup (self->bus->engine, self->caller, id)
@@ -320,18 +320,18 @@ on_caller_found (LlmCaller    *caller,
 
   g_clear_pointer (&self->caller, llm_caller_unref);
   self->caller = llm_caller_ref (caller);
-  /* listing contexts waits for the index of them; what it lists is of no use here */
+  /* listing contexts waits for their index; the list itself is not needed here */
   if (self->tree != NULL && self->tree->is_contexts && !self->bus->has_index && !self->has_waited)
     {
       gboolean is_one = !g_str_equal (g_dbus_message_get_path (self->message), self->tree->path);
 
-      /* one without a name is not in that */
+      /* an unnamed context is not in the index */
       (is_one ? llm_engine_await_start : llm_engine_await_stored) (
         self->bus->engine, on_index_read, llm_bus_call_ref (self));
       return;
     }
 
-  /* the bus's own methods have no options, and tell nothing of who calls */
+  /* the bus's own methods have no options, and do not depend on the caller */
   if (self->method->call != 0 && self->method->call != LLMSVC_CALL_REGISTER)
     llm_bus_callers_settle (self->bus->callers, caller->connection);
   if (!find_object (self, &error) || !parse_options (self, &error))
@@ -357,7 +357,7 @@ llm_bus_call_begin (LlmBus                *bus,
   const LlmBusMethod *method = interface->methods;
   g_autoptr(GVariant) options = NULL;
 
-  /* a test sees that all methods of the XML have an entry */
+  /* a test checks that all methods of the XML have an entry */
   while (!g_str_equal (method->name, g_dbus_message_get_member (message)))
     method++;
   self->bus = llm_bus_ref (bus);
@@ -374,8 +374,8 @@ llm_bus_call_begin (LlmBus                *bus,
   options = get_options (self);
   self->locale = llm_call_options_peek_locale (options);
 
-  /* what the bus's own methods tell of is the same for all, outside of trees: nobody need know
-   * who calls */
+  /* outside of trees, the bus's own methods answer all callers alike: the caller need not be
+   * known */
   if (tree == NULL && method->call == 0)
     on_decided (NULL, self);
   else

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * The interfaces and the calls of their methods. An interface is described by the XML
- * compiled into the program, the only source, and has a table that says which function
- * answers which method, and who may call it; a test holds the two together.
+ * The interfaces and the calls of their methods. An interface is described by the XML compiled into
+ * the program, the only source, and has a table that says which function answers which method, and
+ * who may call it; a test compares the two.
  *
- * One method call on its way: the caller is found out, the object looked up,
- * the options checked, the bouncer asked, the texts checked, and then the method's function called.
- * It answers with llm_bus_call_return() or llm_bus_call_return_error(), once;
- * a call that is dropped without an answer says that the service is stopping.
- * Reference-counted. Main thread.
+ * A method call goes through these steps: the caller is identified, the object looked up, the
+ * options checked, the bouncer asked, the texts checked, and then the method's function called. It
+ * answers with llm_bus_call_return() or llm_bus_call_return_error(), once; a call that is dropped
+ * without an answer replies that the service is stopping. Reference-counted. Main thread.
  */
 
 #pragma once
@@ -24,15 +23,15 @@ G_BEGIN_DECLS
 
 typedef struct _LlmBusCall LlmBusCall;
 
-/* Who may call a method; what does not say, nobody may. That an object is the caller's was found
- * before. */
+/* Who may call a method. A method without a demand is refused. Whether the object is the caller's
+ * was checked before. */
 typedef enum
 {
   LLM_BUS_NOBODY,
   LLM_BUS_EVERYONE,
-  LLM_BUS_OUTSIDE_SANDBOXES, /* not applications that are in one, or may be */
-  LLM_BUS_ACTION,            /* who polkit lets; never from a sandbox */
-  LLM_BUS_SILENT_ACTION,     /* the same, and nobody is ever asked for a password */
+  LLM_BUS_OUTSIDE_SANDBOXES, /* not applications that are in a sandbox, or may be */
+  LLM_BUS_ACTION,            /* callers that polkit admits; never from a sandbox */
+  LLM_BUS_SILENT_ACTION,     /* the same, but polkit never asks for a password */
 } LlmBusDemand;
 
 typedef struct
@@ -58,12 +57,12 @@ typedef struct
 #define LLM_BUS_INTROSPECTABLE "org.freedesktop.DBus.Introspectable"
 #define LLM_BUS_OBJECT_MANAGER "org.freedesktop.DBus.ObjectManager"
 
-/* (transfer none): of the XML; asking for a name that is not there aborts. */
+/* (transfer none): of the XML; aborts for an unknown name. */
 GDBusInterfaceInfo *llm_bus_interface_lookup_info (const char *name);
 
 /* --- calls --- */
 
-/* Objects below a path of which each caller sees its own alone. */
+/* Objects below a path, of which each caller sees only its own. */
 typedef struct
 {
   const char *path;
@@ -92,8 +91,8 @@ struct _LlmBusCall
   LlmCaller *caller;           /* (owned) */
   LlmCallOptions *options;     /* (owned) (nullable) */
   gpointer object;             /* (owned) (nullable): at the path; NULL for the tree's own */
-  gboolean has_waited;         /* for what is stored */
-  gboolean has_no_object;      /* the path is one, and nothing is there */
+  gboolean has_waited;         /* for stored data */
+  gboolean has_no_object;      /* the path is valid, but no object is there */
   int fd;                      /* (owned): -1 for none */
 };
 
@@ -121,7 +120,7 @@ void        llm_bus_call_return_fds   (LlmBusCall            *self,
 /* @error: (transfer full) */
 void        llm_bus_call_return_error (LlmBusCall            *self,
                                        GError                *error);
-/* The last of a call that waited for a GTask: replies with @error (transfer full) (nullable), or
+/* The end of a call that waited for a GTask: replies with @error (transfer full) (nullable), or
  * else @value as above, and takes @self. */
 void        llm_bus_call_finish       (LlmBusCall            *self,
                                        GVariant              *value,
@@ -131,13 +130,14 @@ void        llm_bus_call_finish       (LlmBusCall            *self,
 const char *llm_bus_call_get_locale   (LlmBusCall            *self);
 
 /* Every role in @messages (`a(ssa{sv})`) and the options (both nullable) must be known, no message
- * may have content beside its text (UNSUPPORTED), and all text together be no longer than @limit. */
+ * may have content beside its text (UNSUPPORTED), and all text together be no longer than
+ * @limit. */
 gboolean    llm_bus_messages_check    (GVariant              *messages,
                                        const char            *prompt,
                                        const LlmCallOptions  *options,
                                        guint64                limit,
                                        GError               **error) G_GNUC_WARN_UNUSED_RESULT;
-/* A name of a context that comes as an argument, by the rule of the option `name`. */
+/* Checks a context's name in an argument, by the rule of the option `name`. */
 gboolean    llm_bus_name_check        (const char            *name,
                                        GError               **error) G_GNUC_WARN_UNUSED_RESULT;
 

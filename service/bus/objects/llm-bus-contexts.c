@@ -44,7 +44,7 @@ on_generating (GObject      *source,
       return;
     }
 
-  /* the list takes the descriptor over */
+  /* the list takes ownership of the descriptor */
   fds = g_unix_fd_list_new_from_array (&call->fd, 1);
   call->fd = -1;
   path = g_strconcat (LLMSVC_GENERATIONS_PATH "/", llm_generation_get_id (generation), NULL);
@@ -82,7 +82,7 @@ static gboolean
 handle_ask (LlmBusCall *call,
             GError    **error)
 {
-  /* without text, Ask can go on with the last answer */
+  /* without text, Ask can continue the last answer */
   gboolean asks_nothing =
     *call->text == '\0'
     && llm_call_options_get_boolean (call->options, LLMSVC_OPTION_CONTINUE, FALSE);
@@ -149,7 +149,7 @@ handle_close (LlmBusCall *call,
   return TRUE;
 }
 
-/* (transfer floating): an a{ut} without what there is none of, and their sum. */
+/* (transfer floating): an a{ut} without zero entries, and their sum. */
 static GVariant *
 describe_bytes (const guint64 *bytes,
                 guint64       *sum)

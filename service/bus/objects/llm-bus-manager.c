@@ -15,8 +15,7 @@
 
 /* --- properties --- */
 
-/* (transfer full): everybody is told of its changes at once, so it can't be in one caller's
- * language. */
+/* (transfer full): in English, because all callers get the same signal of its changes. */
 static char *
 dup_reason (LlmBus *bus)
 {
@@ -246,7 +245,7 @@ on_quota_set (GObject      *source,
 {
   LlmBusCall *call = data;
 
-  /* the gate holds applications to their quotas, too */
+  /* the gate enforces quotas, too */
   llm_bus_callers_announce (call->bus->callers);
   llm_bus_call_on_done (source, result, call);
 }

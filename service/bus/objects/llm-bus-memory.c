@@ -15,9 +15,9 @@ struct _LlmBusMemory
 {
   LlmBus *bus;          /* (owned) */
   gulong handler;
-  guint timer;          /* source, 0 unless something waits to be announced */
+  guint timer;          /* source, 0 unless an announcement is pending */
   gint64 announced_us;
-  GVariant *announced;  /* (owned): a{sv}, what the bus was told last */
+  GVariant *announced;  /* (owned): a{sv}, the last announced values */
 };
 
 static GVariant *

@@ -15,7 +15,7 @@
 
 static const char *const roles[] = { "system", "user", "assistant", "tool", NULL };
 
-/* (transfer full): short enough for a message to people. */
+/* (transfer full): shortened for a message to users. */
 static char *
 abridge (const char *text)
 {

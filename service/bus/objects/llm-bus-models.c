@@ -45,7 +45,7 @@ list_properties (LlmBus  *bus,
   const LlmDraftSums sums = llm_engine_sum_drafts (bus->engine, info->id);
   g_auto(GStrv) sub_models = llm_engine_list_sub_models (bus->engine, info);
   guint held = llm_engine_get_held_sub_model (bus->engine, info);
-  /* everybody is told of these at once, so they can't be in one caller's language */
+  /* in English, because all callers get the same signal */
   g_autofree char *reason = info->error != NULL ? llm_bus_translate (NULL, info->error) : NULL;
   g_auto(GStrv) warnings = list_warnings (info);
 
@@ -238,7 +238,7 @@ on_started (GObject      *source,
   GError *error = NULL;
   GVariantBuilder list;
 
-  /* what is stored may not be readable while the models are known */
+  /* the database may be unreadable while the models are known */
   if (!g_task_propagate_boolean (G_TASK (result), &error) && (models == NULL || models->len == 0))
     {
       llm_bus_call_finish (call, NULL, error);
@@ -258,9 +258,9 @@ on_started (GObject      *source,
   llm_bus_call_finish (call, g_variant_new ("(a{oa{sa{sv}}})", &list), NULL);
 }
 
-/* GDBusObjectManagerServer answers with what is exported, which is nothing before the folders were
- * read: who has made the bus start the service would hear that there is no model. They are looked
- * into for each call, as not every file system tells of changes. */
+/* GDBusObjectManagerServer answers with the exported objects, which are none before the folders
+ * were scanned: the caller that activated the service would get an empty list. The folders are
+ * scanned for each call, because not every file system reports changes. */
 static gboolean
 handle_get_managed_objects (LlmBusCall *call,
                             GError    **error)

@@ -67,7 +67,7 @@ find_interface (const LlmBusTreeKind *tree,
 
 /* --- the bus's own interfaces --- */
 
-/* (transfer floating): what nobody lists, nobody may read. */
+/* (transfer floating): a property that the interface does not list can't be read. */
 static GVariant *
 list_properties (LlmBusCall *call)
 {
@@ -161,7 +161,7 @@ on_method_call (GDBusConnection       *connection,
   g_object_unref (invocation);
 }
 
-/* Properties come to on_method_call(), because there is no get_property here. */
+/* Properties come to on_method_call(), because get_property is not set. */
 static const GDBusInterfaceVTable vtable = { on_method_call, NULL, NULL, { NULL } };
 
 static char **

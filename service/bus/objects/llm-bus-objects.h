@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * The objects on the bus. Main thread, but for what says otherwise.
+ * The objects on the bus. Main thread, except where stated.
  *
- * Contexts and answers exist for their own application alone: to all others calls, properties and
- * introspection say the same about such an object as about a path that never was. GDBus asks a
- * subtree for its objects at once, but who calls is found out asynchronously. So the subtree admits
- * every path, and methods and properties are looked up when the caller is known; Introspect is
- * taken off the connection by a filter and answered the same way: all are calls with a table.
+ * Contexts and answers exist only for their own application: for all others, calls, properties and
+ * introspection treat such an object like a path that never existed. GDBus asks a subtree for its
+ * objects synchronously, but the caller is identified asynchronously. So the subtree admits every
+ * path, and methods and properties are looked up when the caller is known; Introspect is taken off
+ * the connection by a filter and answered the same way: all are calls with a table.
  */
 
 #pragma once
@@ -18,10 +18,10 @@ G_BEGIN_DECLS
 
 typedef struct _LlmBusObjects LlmBusObjects;
 
-/* Exports all, and announces what changes. NULL with an error when a path is taken. */
+/* Exports all, and announces changes. NULL with an error when a path is taken. */
 LlmBusObjects      *llm_bus_objects_export           (LlmBus                 *bus,
                                                       GError                **error);
-/* Takes them off the bus; calls under way may still be answered. */
+/* Unexports them; calls under way may still be answered. */
 void                llm_bus_objects_unexport         (LlmBusObjects          *self);
 
 /* --- at /org/llm/Service, the same for every caller --- */
@@ -30,7 +30,7 @@ extern const LlmBusInterface llm_bus_manager_interface;
 extern const LlmBusInterface llm_bus_admin_interface;
 extern const LlmBusInterface llm_bus_memory_interface;
 
-/* (transfer full): `a{sv}`, what GetStatistics says. */
+/* (transfer full): `a{sv}`, the reply of GetStatistics. */
 GVariant           *llm_bus_manager_get_statistics   (LlmBus                 *bus);
 /* Tells the bus of a new availability or model. */
 void                llm_bus_manager_announce         (LlmBus                 *bus);
@@ -60,8 +60,8 @@ char               *llm_bus_models_dup_path          (LlmModelInfo           *mo
 extern const LlmBusTreeKind llm_bus_contexts_tree;
 extern const LlmBusTreeKind llm_bus_generations_tree;
 
-/* (transfer floating): the `a{sv}` of a reply to GetMemory: where a context is kept, for people and
- * programs that show it. */
+/* (transfer floating): the `a{sv}` of a reply to GetMemory: where a context is kept, for programs
+ * that show it to users. */
 GVariant           *llm_bus_contexts_describe_memory (const LlmContextMemory *memory);
 
 G_END_DECLS

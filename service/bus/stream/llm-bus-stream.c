@@ -18,7 +18,7 @@
 #include "common/llmsvc-names.h"
 
 #define PIPE_BYTES (64 * 1024)
-/* what the kernel gives a user as installed */
+/* the kernel's default limit for a user */
 #define MAX_PIPE_BYTES (1024 * 1024)
 
 typedef struct
@@ -31,15 +31,14 @@ typedef struct
   gboolean is_text;
   gboolean is_finished;
   guint linger_s;
-  GString *pending;     /* what the pipe has not taken yet */
+  GString *pending;     /* bytes that the pipe has not taken yet */
   guint watch_gone;     /* source: the reader has left */
   guint watch_room;     /* source, 0 unless something is pending */
   guint watch_linger;   /* source, 0 unless finished with something pending */
 } LlmBusStream;
 
-/* (element-type LlmBusStream) (unowned): finished with something pending, the
- * oldest first. Descriptors are few, so nobody may fill them with answers that
- * nobody reads. */
+/* (element-type LlmBusStream) (unowned): finished with something pending, the oldest first. Their
+ * number is limited, because unread answers would use up the descriptors of the process. */
 static GQueue lingering = G_QUEUE_INIT;
 
 /* Removing the sources may drop the last reference: callers hold one. */
@@ -126,15 +125,15 @@ on_room (int          fd,
   return G_SOURCE_REMOVE;
 }
 
-/* Nobody waits for the reader any more, who may read later all the same: how it ended is for the
- * pipe to keep. It is full, and takes more when it is made larger; what it takes it has until it is
- * read or closed, without a descriptor or memory of the service. */
+/* Closes a stream whose reader is late. The pipe is full: it is made larger, so that it takes the
+ * last line, and the reader may read it later. The kernel keeps its content until it is read or
+ * closed; the service keeps no descriptor or memory. */
 static void
 close_unread (LlmBusStream *self)
 {
   int n_bytes = fcntl (self->fd, F_GETPIPE_SZ);
 
-  /* past the limit of a user the kernel gives nothing, and the stream ends without its last line */
+  /* beyond a user's limit the kernel refuses, and the stream ends without its last line */
   if (n_bytes > 0 && self->pending->len < MAX_PIPE_BYTES
       && fcntl (self->fd, F_SETPIPE_SZ, n_bytes + (int) self->pending->len) > 0)
     (void) write_pending (self);
@@ -152,8 +151,8 @@ on_lingered (gpointer data)
   return G_SOURCE_REMOVE;
 }
 
-/* Writes what it can. The loss of the reader is told from the main loop: the
- * engine is in the middle of handing over text. */
+/* Writes what it can. The loss of the reader is reported from the main loop, because the engine is
+ * in the middle of handing over text. */
 static gboolean
 push (LlmBusStream *self)
 {
@@ -170,7 +169,7 @@ push (LlmBusStream *self)
   return FALSE;
 }
 
-/* Who reads the text alone wants the answer alone. */
+/* A reader of text gets only the answer. */
 static gboolean
 accept_reasoning (LlmSink    *sink,
                   const char *text,
@@ -231,7 +230,7 @@ accept_call (LlmSink    *sink,
   return push (self);
 }
 
-/* Not behind lines that are not read: progress is of use only when it is new. */
+/* Not after unread lines: progress is only useful while it is new. */
 static void
 accept_progress (LlmSink  *sink,
                  GVariant *progress)
@@ -310,7 +309,7 @@ finish (LlmSink      *sink,
       return;
     }
 
-  /* the sources now own the object: each holds a reference until it goes */
+  /* the sources now own the object: each holds a reference until it is removed */
   make_room_to_linger (self->owner);
   g_queue_push_tail (&lingering, self);
   g_clear_handle_id (&self->watch_room, g_source_remove);
@@ -351,7 +350,7 @@ llm_bus_stream_new (LlmCaller         *owner,
   if (pipe2 (fds, O_CLOEXEC) != 0 || !g_unix_set_fd_nonblocking (fds[1], TRUE, NULL))
     return llm_fail_null (error, LLMSVC_ERROR_OVERLOADED, "No pipe can be made: %s",
                           g_strerror (errno));
-  /* past the limit of a user the kernel gives less, which only means more wakeups */
+  /* beyond a user's limit the kernel gives less, which only means more wakeups */
   (void) fcntl (fds[1], F_SETPIPE_SZ, PIPE_BYTES);
 
   self = llm_sink_new (&class, sizeof *self);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * A sink over a pipe that the service makes: lines of JSON, or the text alone.
- * It writes without blocking and holds back what does not fit, at most one step
- * of an answer. After the end it stays until the reader has taken the rest, has
- * left, or has stalled, whose pipe then keeps the last line for him; of the streams
- * of one application that wait so, and of all of a user's, only the latest. Main thread.
+ * A sink over a pipe that the service makes: lines of JSON, or the text alone. It writes without
+ * blocking and buffers what does not fit, at most one step of an answer. After the end it stays
+ * until the reader has taken the rest, has left, or has stalled; then the pipe keeps the last line.
+ * Of the streams of one application that wait so, and of all of a user's, only the latest are kept.
+ * Main thread.
  */
 
 #pragma once
@@ -17,7 +17,7 @@ G_BEGIN_DECLS
 
 /* Finished streams of one application that may wait for their readers. */
 #define LLM_BUS_STREAM_MAX_LINGERING 8
-/* The same for all applications of a user: outside a sandbox, names are chosen. */
+/* The same for all applications of a user: outside a sandbox, programs choose their names. */
 #define LLM_BUS_STREAM_MAX_USER_LINGERING 64
 
 /**

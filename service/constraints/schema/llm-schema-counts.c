@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * Counts that are too large for a state each. A number is written in digits of base BASE, and a rule
- * counts one digit: “exactly BASE^power units” is BASE calls of the rule below it, “fewer than
- * BASE^power” up to BASE - 1 of these and then “fewer than BASE^(power - 1)”. Where a text is in them
- * the grammar's stack says. Each count is written in one way, so that few of them are followed at
- * once.
+ * Counts that are too large for a state each. A number is written in digits of base BASE, and a
+ * rule counts one digit: “exactly BASE^power units” is BASE calls of the rule below it, “fewer than
+ * BASE^power” up to BASE - 1 of these and then “fewer than BASE^(power - 1)”. Where a text is in
+ * them the grammar's stack says. Each count is written in one way, so that few of them are followed
+ * at once.
  */
 
 #include "constraints/schema/llm-schema-private.h"
@@ -13,7 +13,8 @@
 #define BASE 256u
 #define MAX_DIGITS 4
 
-/* @n units one behind the other; from each of them (@end is not LLM_DEAD) the count may end there. */
+/* @n units one behind the other; from each of them (@end is not LLM_DEAD) the count may end
+ * there. */
 static guint
 add_units (LlmNfa       *nfa,
            guint         from,

@@ -188,8 +188,8 @@ new_arrays (LlmSchema      *self,
   return shape;
 }
 
-/* With “prefixItems”, which says what “items” are; before draft 2020-12 these had the names “items”,
- * an array, and “additionalItems”. */
+/* With “prefixItems”, which says what “items” are; before draft 2020-12 these had the names
+ * “items”, an array, and “additionalItems”. */
 static LlmShape *
 read_items (LlmSchema     *self,
             const LlmJson *node,

@@ -121,7 +121,7 @@ struct _LlmSchema
   guint depth;
   guint n_shapes;
   GError *error;         /* (nullable) (owned): the first */
-  gboolean is_unheld;    /* the error is of something that is valid and can't be held to */
+  gboolean is_unheld;    /* the error is of a valid keyword that can't be enforced */
   GPtrArray *unheld;     /* (nullable) (element-type utf8) (unowned): what is left out, with its
                           * pointer; NULL: it is an error */
 
@@ -136,8 +136,8 @@ gpointer         llm_schema_fail          (LlmSchema           *self,
                                            const LlmJson       *node,
                                            const char          *format,
                                            ...) G_GNUC_PRINTF (3, 4);
-/* The same for what is valid JSON Schema and can't be held to: where that may be left out, who
- * reads keywords goes on without it (llm_schema_leave_out()). */
+/* The same for valid JSON Schema that can't be enforced: where that may be left out, the keyword
+ * reader continues without it (llm_schema_leave_out()). */
 gpointer         llm_schema_refuse        (LlmSchema           *self,
                                            const LlmJson       *node,
                                            const char          *format,

@@ -159,7 +159,8 @@ has_only_numbers (const LlmShape *shape)
          && shape->objects->len == 0;
 }
 
-/* The strings, and the numbers, of a long list in one automaton, which is faster than one by one. */
+/* The strings, and the numbers, of a long list in one automaton, which is faster than one by
+ * one. */
 static const LlmShape *
 read_enum (LlmSchema     *self,
            const LlmJson *value)
@@ -325,8 +326,8 @@ read_list (LlmSchema     *self,
                                           : read_one_of (self, value);
 }
 
-/* (nullable): what one keyword asks for; NULL with the error set. What is no keyword of an assertion
- * is an annotation. */
+/* (nullable): what one keyword asks for; NULL with the error set. What is no keyword of an
+ * assertion is an annotation. */
 static const LlmShape *
 read_keyword (LlmSchema     *self,
               const LlmJson *node,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* References within a schema: $ref, $id, $anchor, $defs, and what older drafts have of them. Nothing
- * is fetched from anywhere. */
+/* References within a schema: $ref, $id, $anchor, $defs, and what older drafts have of them.
+ * Nothing is fetched from anywhere. */
 
 #include <gio/gio.h>
 #include <string.h>

@@ -152,7 +152,7 @@ get_item (const LlmArrayShape *shape,
   return i < shape->prefix->len ? g_array_index (shape->prefix, LlmTerm, i) : shape->rest;
 }
 
-/* (nullable): without what can't be; NULL if nothing is left. */
+/* (nullable): without the impossible ones; NULL if none remains. */
 static LlmArrayShape *
 prune_array (LlmSchema     *self,
              LlmArrayShape *shape)
@@ -304,7 +304,7 @@ and_members (LlmSchema            *self,
     }
 }
 
-/* (nullable): NULL if nothing is left, or with the error set. */
+/* (nullable): NULL if none remains, or with the error set. */
 static LlmObjectShape *
 and_objects (LlmSchema            *self,
              const LlmObjectShape *a,

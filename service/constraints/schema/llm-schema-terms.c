@@ -40,8 +40,8 @@ llm_schema_find_term (LlmSchema     *self,
   return self->terms->len - 1;
 }
 
-/* Whether @node means the same wherever it stands, and is short enough to compare: @n_left: nodes and
- * bytes that it may still have. */
+/* Whether @node means the same wherever it stands, and is short enough to compare: @n_left: nodes
+ * and bytes that it may still have. */
 static gboolean
 is_self_contained (const LlmJson *node,
                    gsize         *n_left)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /* What “unevaluatedProperties” and “unevaluatedItems” speak of: what no other keyword of the same
- * schema, or of those that always hold with it (“allOf”, “$ref”), says anything about. Which part of
- * “anyOf” and the like holds is known only of each value: with these both are refused. */
+ * schema, or of those that always hold with it (“allOf”, “$ref”), says anything about. Which part
+ * of “anyOf” and the like holds is known only of each value: with these both are refused. */
 
 #include "constraints/schema/llm-schema-private.h"
 

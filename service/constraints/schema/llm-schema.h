@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * JSON Schema (draft 2020-12, older ones as far as they differ) to a grammar of the texts of its valid instances: compact JSON, with
- * a space allowed where people write one, keys that are declared first and in their order, then all
- * others. A schema is a term over sets of values: keywords are taken together by intersection,
- * union and complement, which are exact. What can't be held to is refused, or left out and named,
- * with a JSON pointer.
- * docs/structured-output.md has the list.
+ * JSON Schema (draft 2020-12, older ones as far as they differ) to a grammar of the texts of its
+ * valid instances: compact JSON, with a space allowed where people write one, keys that are
+ * declared first and in their order, then all others. A schema is a term over sets of values:
+ * keywords are taken together by intersection, union and complement, which are exact. What can't be
+ * held to is refused, or left out and named, with a JSON pointer. docs/structured-output.md has the
+ * list.
  */
 
 #pragma once
@@ -16,17 +16,17 @@
 
 G_BEGIN_DECLS
 
-/* (transfer full) (nullable): @error, in LLMSVC_ERROR, says where and what. @is_strict: what can't
- * be held to is an error; else the grammar names it. */
+/* (transfer full) (nullable): @error, in LLMSVC_ERROR, names place and cause. @is_strict: a keyword
+ * that can't be enforced is an error; else the grammar names it. */
 LlmGrammar *llm_schema_compile (const char *text,
                                 gsize       length,
                                 gboolean    is_strict,
                                 GError    **error) G_GNUC_WARN_UNUSED_RESULT;
 
-/* Adds the rules of a schema to a grammar that is being made. @syntax: (nullable): how its instances
- * are written as the arguments of a call, with control tokens as in LlmTokenTrie; NULL: as JSON.
- * @unheld: (nullable) (element-type utf8): what can't be held to is added, as "#/pointer: why"; NULL:
- * it is an error. @rule: (out): whose texts they are. */
+/* Adds the rules of a schema to a grammar that is being made. @syntax: (nullable): how its
+ * instances are written as the arguments of a call, with control tokens as in LlmTokenTrie; NULL:
+ * as JSON. @unheld: (nullable) (element-type utf8): gets keywords that can't be enforced, as
+ * "#/pointer: why"; NULL: they are an error. @rule: (out): the rule of its texts. */
 gboolean    llm_schema_add_rules (LlmGrammarBuilder      *builder,
                                   const char             *text,
                                   gsize                   length,

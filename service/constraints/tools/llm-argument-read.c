@@ -221,7 +221,8 @@ read_value (const char *at,
 
 /* --- tags and the like --- */
 
-/* Up to where @texts' stop is; spaces that belong to the text before it are no part of the string. */
+/* Up to where @texts' stop is; spaces that belong to the text before it are no part of the
+ * string. */
 static const char *
 find_string_end (const LlmArgumentTexts *texts,
                  const char             *at,

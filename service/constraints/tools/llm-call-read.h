@@ -13,13 +13,13 @@ G_BEGIN_DECLS
 
 typedef struct _LlmCallReader LlmCallReader;
 
-/* @format: (unowned). @grammar: (nullable) (unowned): that the answer is held to; where a model writes
- * strings without quotes, it tells strings from other values. Both outlive it. */
+/* @format: (unowned). @grammar: (nullable) (unowned): the constraint of the answer; where a model
+ * writes strings without quotes, it tells strings from other values. Both outlive it. */
 LlmCallReader *llm_call_reader_new  (const LlmCallFormat *format,
                                      const LlmGrammar    *grammar);
 void           llm_call_reader_free (LlmCallReader       *self);
-/* More of the answer, as the bytes of its tokens in LlmTokenTrie. Returns how many calls are complete
- * so far. */
+/* More of the answer, as the bytes of its tokens in LlmTokenTrie. Returns how many calls are
+ * complete so far. */
 guint          llm_call_reader_push (LlmCallReader       *self,
                                      const char          *bytes,
                                      gsize                length);

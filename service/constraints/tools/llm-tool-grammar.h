@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * The grammar of an answer that may call tools: text that is free until a call begins, calls as the
- * model writes them, names of tools that there are, and arguments held to their schemas. Any
- * thread.
+ * The grammar of an answer that may call tools: free text until a call begins, calls as the model
+ * writes them, names of known tools, and arguments by their schemas. Any thread.
  */
 
 #pragma once

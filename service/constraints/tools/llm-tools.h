@@ -20,7 +20,7 @@ typedef struct
   char *name;            /* letters, digits, “_”, “-” and “.” */
   char *parameters;      /* JSON Schema of an object: its arguments. Where the schema only lists
                           * properties, there are no others */
-  gboolean is_strict;    /* what can't be held to is an error */
+  gboolean is_strict;    /* a keyword that can't be enforced is an error */
   char *pointer;         /* where the caller's schema lies: “#/0/function/parameters” */
 } LlmTool;
 

@@ -7,12 +7,12 @@
 #define MOST_LOST  8
 #define MOST_WON   16
 #define MAX_SKIP   64
-/* Steps that reading the prompt may take, and how many more for each token that earlier answers have
- * won. */
+/* Steps that reading the prompt may take, and how many more for each token that earlier answers
+ * have won. */
 #define MAX_READ  1.0
 #define READ_PART 0.25
-/* What an answer begins with less for each token that earlier ones have lost, and at least. What they
- * have won is not risked: this one may be short. */
+/* What an answer begins with less for each token that earlier ones have lost, and at least. What
+ * they have won is not risked: this one may be short. */
 #define CREDIT_PART 0.0625
 #define MIN_CREDIT  0.125
 

@@ -63,9 +63,9 @@ get_n_rows_max (const LlmDraftGrowth *self)
   return MIN (self->n - 1, self->config.n_nodes) + 1;
 }
 
-/* Of the numbers of rows that the credit lets be risked, that with the most tokens per time, and how
- * many that are; as guesses are ordered by what each brings, no other choice of as many rows brings
- * more. */
+/* Of the numbers of rows that the credit lets be risked, that with the most tokens per time, and
+ * how many that are; as guesses are ordered by what each brings, no other choice of as many rows
+ * brings more. */
 static guint
 find_best_rows (const LlmDraftGrowth *self,
                 double               *rate)
@@ -112,8 +112,8 @@ llm_draft_growth_expect (const LlmDraftGrowth *self,
 
 /* --- which node next --- */
 
-/* Whether another draft step, for @node, raises tokens per time: its continuations bring at most what
- * it is worth itself, Δtokens / Δtime against the rate so far. */
+/* Whether another draft step, for @node, raises tokens per time: its continuations bring at most
+ * what it is worth itself, Δtokens / Δtime against the rate so far. */
 static gboolean
 pays (const LlmDraftGrowth *self,
       guint                 node)

@@ -136,8 +136,8 @@ void   llm_draft_growth_learn     (LlmDraftGrowth          *self,
 guint  llm_draft_growth_find_child (const LlmDraftGrowth   *self,
                                    guint                    node,
                                    gint32                   token);
-/* What each node would be if @node, which is not the root, became the root: LLM_DRAFT_NONE for those
- * that are not below it. @numbers: (array length=LLM_GROWTH_MAX_NODES). */
+/* What each node would be if @node, which is not the root, became the root: LLM_DRAFT_NONE for
+ * those that are not below it. @numbers: (array length=LLM_GROWTH_MAX_NODES). */
 void   llm_draft_growth_number    (const LlmDraftGrowth    *self,
                                    guint                    node,
                                    guint                   *numbers);

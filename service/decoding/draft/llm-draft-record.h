@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * What is known of one source's guesses for one model, over all answers: short ones don't start
- * anew. What was learned is the executor's thread's, where decoders run; the counts are the main
- * thread's.
+ * Acceptance of one source's drafts for one model, over all answers, so that short answers profit
+ * from earlier ones. The learned figures are the executor's thread's, where decoders run; the
+ * counts are the main thread's.
  */
 
 #pragma once

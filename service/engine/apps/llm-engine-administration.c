@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* What people see of applications, and the quotas that they set. */
+/* Figures of applications, and setting their quotas. */
 
 #define G_LOG_DOMAIN "llm-engine"
 
@@ -11,7 +11,7 @@
 
 /* --- applications --- */
 
-/* Of one that has not called since the start, only what it left is known. */
+/* Of an application that has not called since the start, only stored contexts are known. */
 static const char *
 describe_kind (const LlmAppAccount *app)
 {
@@ -74,7 +74,7 @@ llm_engine_list_apps (LlmEngine *self,
 
 /* --- quotas --- */
 
-/* All or none. */
+/* Reads all quotas, or none. */
 static gboolean
 store_quotas (sqlite3 *db,
               gpointer data,
@@ -88,7 +88,7 @@ store_quotas (sqlite3 *db,
   return TRUE;
 }
 
-/* What could not be stored is not in force either. */
+/* Quotas that could not be stored do not take effect either. */
 static void
 take_stored (GTask   *task,
              LlmCall *call)

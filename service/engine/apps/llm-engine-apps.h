@@ -9,16 +9,16 @@
 G_BEGIN_DECLS
 
 /* llm-engine-apps.c */
-/* Never NULL; good until the next application is asked for, and as long as it is needed. Of those
- * that are not, only the last few hundred are remembered: callers choose their names. */
+/* Never NULL; valid until the next look-up, and as long as it is needed. Of those that are not
+ * needed, only the last few hundred are remembered, because callers choose their names. */
 LlmAppAccount *llm_engine_get_app               (LlmEngine            *self,
                                                  LlmApp               *app);
-/* The table of contexts; the accounts of applications count what is in it. */
+/* Adds to and removes from the table of contexts, and counts for the accounts of applications. */
 void           llm_engine_add_context           (LlmEngine            *self,
                                                  LlmContext           *context);
 void           llm_engine_remove_context        (LlmEngine            *self,
                                                  LlmContext           *context);
-/* What all of a user's applications have. */
+/* Sums over all applications of a user. */
 typedef struct
 {
   guint named;
@@ -27,7 +27,7 @@ typedef struct
 } LlmUserSums;
 LlmUserSums    llm_engine_sum_user              (LlmEngine            *self,
                                                  guint32               uid);
-/* Counts what the contexts of all applications hold, or of @only (nullable). */
+/* Sums up what the contexts of all applications hold, or of @only (nullable). */
 void           llm_engine_sum_contexts          (LlmEngine            *self,
                                                  LlmAppAccount        *only);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Quotas: how much applications may. */
+/* Quotas: limits of applications. */
 
 #define G_LOG_DOMAIN "llm-engine"
 
@@ -12,10 +12,10 @@
 #include "base/llm-clock.h"
 #include "common/llmsvc-error.h"
 
-/* Calls of all applications together that may wait or run. */
+/* Limit of calls under way, of all applications together. */
 #define MAX_CALLS 1000
 
-/* After this time a place in the queue may be free. */
+/* Time after which a refused caller may try again. */
 #define RETRY_MS 1000
 
 /* A caller that could not be identified gets this part of every quota. */
@@ -113,7 +113,7 @@ llm_engine_get_limits (LlmEngine       *self,
 
 /* --- who may begin something --- */
 
-/* The application of @caller, which is about to use something. */
+/* The account of @caller's application, before it uses a resource. */
 static LlmAppAccount *
 note_caller (LlmEngine *self,
              LlmCaller *caller)
@@ -128,7 +128,7 @@ note_caller (LlmEngine *self,
   return app;
 }
 
-/* Whoever takes ever new names must not get quotas without end. */
+/* A user that takes ever new names must not get ever more quotas. */
 static gboolean
 admit_app (LlmEngine           *self,
            const LlmAppAccount *app,
@@ -144,7 +144,7 @@ admit_app (LlmEngine           *self,
                    "one", sums->apps, limit);
 }
 
-/* Nobody may fill the queue for all others: a user may have as many places as are left. */
+/* One user may not fill the queue for all others: each has a limit, within what is left. */
 static gboolean
 admit_call (LlmEngine           *self,
             const LlmAppAccount *app,
@@ -198,7 +198,7 @@ admit_context (LlmEngine           *self,
 struct _LlmPass
 {
   LlmEngine *engine;  /* (owned) */
-  LlmAppAccount *app; /* needed as long as this is there */
+  LlmAppAccount *app; /* needed as long as the pass exists */
   guint n_calls;
   guint n_contexts;
   guint n_named;
@@ -272,7 +272,7 @@ llm_engine_admit_tokens (LlmEngine *self,
   guint64 n_all;
 
   llm_engine_sum_contexts (self, app);
-  /* what it holds may have been counted by another model, and be more than it will be */
+  /* the count may come from another model, and be higher than the new one */
   n_all = app->tokens - MIN (app->tokens, n_held) + n_tokens;
   if (limit > 0 && n_all > limit)
     return llm_fail (error, LLMSVC_ERROR_QUOTA_EXCEEDED,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* What administrators are told in numbers. */
+/* Statistics for administrators. */
 
 #include "engine/calls/llm-generation-private.h"
 
@@ -10,10 +10,10 @@
 #include "base/llm-sysinfo.h"
 #include "common/llmsvc-statistics.h"
 
-/* For so long, figures of the process are taken as they were. */
+/* Process figures are cached for this time. */
 #define PROCESS_INTERVAL_US (100 * 1000)
 
-/* Of each class, and the sums of all. */
+/* By class, and the sums of all. */
 static void
 set_slo (LlmEngine *self,
          guint64   *values)
@@ -32,7 +32,7 @@ set_slo (LlmEngine *self,
       first[0] = of_class->met + of_class->missed + of_class->refused;
       first[1] = of_class->met;
       first[2] = of_class->missed;
-      /* nobody waits for background calls: they are not refused for time */
+      /* background requests have no deadline: they are not refused for time */
       if (i != LLM_SLO_BACKGROUND)
         first[3] = of_class->refused;
       values[LLMSVC_STATISTIC_SLO_MET] += of_class->met;
@@ -60,7 +60,7 @@ count_calls (LlmEngine *self)
   return counts;
 }
 
-/* What malloc() has given out, the C library's own word; 0 where it says none. Context memory and
+/* Bytes that malloc() has allocated, as the C library says; 0 where it does not. KV caches and
  * weights are not part of it. */
 static guint64
 read_heap (void)
@@ -74,8 +74,8 @@ read_heap (void)
 #endif
 }
 
-/* What the system and the C library have to look up: the heap is walked for it, with its locks
- * held, and a caller may ask thousands of times a second. */
+/* Figures from the system and the C library. They are cached, because the heap is walked for them,
+ * with its locks held, and a caller may ask thousands of times a second. */
 static const LlmProcessFigures *
 look_up_process (LlmEngine *self)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* The option `continue`: a call goes on with the last answer of its context. That becomes longer,
- * in the turn that it is part of. */
+/* The option `continue`: a call continues the last answer of its context. The answer becomes
+ * longer, in the same turn. */
 
 #include "engine/calls/llm-call.h"
 
@@ -10,12 +10,12 @@
 #include "base/llm-fail.h"
 #include "common/llmsvc-error.h"
 
-/* A character has at most so many bytes, and takes at most so many tokens. */
+/* A character has at most so many bytes, and at most so many tokens. */
 #define MAX_CHARACTER 4
-/* What stands in a text for half a character. */
+/* Stands in a text for an incomplete character. */
 #define REPLACEMENT "\xef\xbf\xbd"
 
-/* NULL when there is none. */
+/* NULL without a turn that can be continued. */
 static LlmTurn *
 get_last_turn (const LlmCall *call)
 {
@@ -24,7 +24,7 @@ get_last_turn (const LlmCall *call)
   return turns->len > 0 ? g_ptr_array_index (turns, turns->len - 1) : NULL;
 }
 
-/* NULL when there is none. */
+/* NULL without an answer that can be continued. */
 static const LlmStoredMessage *
 get_last_message (const LlmCall *call)
 {
@@ -59,7 +59,7 @@ llm_call_check_continue (LlmCall *call,
   return TRUE;
 }
 
-/* Whether the tokens of the last answer are those that the model has made. */
+/* Whether the tokens of the last answer are those that the model generated. */
 static gboolean
 has_own_tokens (const LlmCall *call,
                 const char    *identity)
@@ -146,7 +146,7 @@ llm_call_continue_turn (LlmCall          *call,
   char *text;
 
   *n_bytes = strlen (answer->text);
-  /* the new text has all of the character */
+  /* the new text has the whole character */
   if (request->answer.begun != NULL && request->answer.begun->len > 0 && *added != '\0')
     *n_bytes -= strlen (REPLACEMENT);
   text = g_strdup_printf ("%.*s%s", (int) *n_bytes, answer->text, added);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* The steps of calls with text: it is tokenized, and in the end kept as a turn. */
+/* The steps of calls with text: it is tokenized, and at the end stored as a turn. */
 
 #include "engine/calls/llm-call.h"
 
@@ -12,7 +12,7 @@
 
 /* --- the prompt --- */
 
-/* Whether it goes on to be tokenized. Takes @error (nullable). */
+/* Whether the call continues with tokenizing. Takes @error (nullable). */
 static gboolean
 check_wanted (GTask  *task,
               GError *error)
@@ -42,8 +42,7 @@ on_prepared (GObject      *source,
   call->thought = llm_prepare_get_thought (result);
   if (!check_wanted (task, error))
     return;
-  /* The model may have been unloaded or changed while the text was prepared: these tokens are then
-   * worth nothing. */
+  /* If the model was unloaded or changed while the text was prepared, these tokens are useless. */
   if (call->engine->use.model != call->model || call->engine->loading.is_loading)
     llm_call_tokenize (task, call->step);
   else

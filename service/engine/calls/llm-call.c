@@ -64,7 +64,7 @@ llm_call_release (GTask *task)
       call->has_claimed = FALSE;
       llm_context_release (call->context);
     }
-  /* it is made, or it is not going to be: those who waited for it look again */
+  /* the context is made, or has failed: the calls that waited for it look it up again */
   while ((waiting = g_queue_pop_head (&call->waiting)) != NULL)
     {
       LlmCall *other = g_task_get_task_data (waiting);
@@ -122,7 +122,7 @@ llm_call_go_on (GTask  *task,
     call->step (task, call);
 }
 
-/* Of what returns TRUE or an error. */
+/* For a result that is TRUE or an error. */
 static void
 on_done (GObject      *source,
          GAsyncResult *result,
@@ -191,12 +191,12 @@ on_idle (GObject      *source,
   LlmCall *call = g_task_get_task_data (task);
   GError *error = NULL;
 
-  /* before it is computed, as nothing of it could be kept */
+  /* checked before anything is computed, because nothing could be stored */
   if (llm_context_is_named (call->context))
     llm_engine_check_stored (call->engine, &error);
   if (error == NULL && call->caller != NULL)
     call->pass = llm_engine_take_call (call->engine, call->caller, &error);
-  /* the revision of an answer is checked later: a repeated request must not fail for it */
+  /* for an answer the revision is checked later: a repeated request must not fail for it */
   if (error == NULL)
     call->has_claimed =
       llm_context_claim (call->context, call->sink == NULL ? call->options : NULL, &error);

@@ -2,8 +2,8 @@
 
 /*
  * A call of a context or of the engine: the data of its GTask, whose source is the context or the
- * engine. It goes on in steps: each function that waits goes on with the next step, or ends the
- * call with the error; none takes the task. For the engine's files. Main thread.
+ * engine. It runs in steps: each function that waits continues with the next step, or ends the call
+ * with the error; none takes the task. For the engine's files. Main thread.
  */
 
 #pragma once
@@ -22,32 +22,33 @@ typedef void (*LlmCallStep) (GTask   *task,
 struct _LlmCall
 {
   LlmEngine *engine;        /* (unowned) */
-  LlmCallStep step;         /* what comes after the wait */
+  LlmCallStep step;         /* runs after the wait */
   LlmCaller *caller;        /* (nullable) */
   GVariant *messages;       /* (nullable) */
   LlmCallOptions *options;  /* (nullable) */
-  LlmPass *pass;            /* (nullable): the call in the quota */
-  LlmContext *context;      /* (nullable): whose call it is; or that it makes, not in the table */
-  gboolean has_claimed;     /* it */
+  LlmPass *pass;            /* (nullable): its place in the quota */
+  LlmContext *context;      /* (nullable): the context that it uses; or that it makes, not in the
+                             * table */
+  gboolean has_claimed;     /* has claimed @context */
   guint first;
   guint count;
 
   /* of a call that is tokenized */
-  char *raw;                /* (nullable): this prompt as it is, instead of messages */
+  char *raw;                /* (nullable): a raw prompt, instead of messages */
   LlmModel *model;          /* (nullable): tokenizes */
   GArray *tokens;           /* (nullable) (element-type gint32): the prompt */
-  LlmThought thought;       /* where that ends */
-  LlmMaskTable *masks;      /* (nullable): what the answer is held to */
-  LlmCallFormat *format;    /* (nullable): how it writes calls of tools */
-  gboolean continues;       /* goes on with the last answer of the context */
+  LlmThought thought;       /* whether the prompt ends in reasoning */
+  LlmMaskTable *masks;      /* (nullable): the constraint of the answer */
+  LlmCallFormat *format;    /* (nullable): the model's format of tool calls */
+  gboolean continues;       /* continues the last answer of the context */
   guint n_system;           /* of these, of the system messages, if it slides */
-  gboolean slides;          /* goes on with the newest part of what is too long */
-  gboolean counts_held;     /* tokenizes what the context holds, without the messages */
-  gboolean may_fail;        /* to be tokenized: goes on without tokens */
+  gboolean slides;          /* the window slides when the text is too long */
+  gboolean counts_held;     /* counts the tokens that the context holds, without the messages */
+  gboolean may_fail;        /* if tokenizing fails, continues without tokens */
   guint n_added;            /* tokens */
-  guint n_turns;            /* to keep, */
-  LlmTurn *turn;            /* (nullable): and to add */
-  LlmCallStep then;         /* when that is stored */
+  guint n_turns;            /* turns to keep */
+  LlmTurn *turn;            /* (nullable): the turn to add */
+  LlmCallStep then;         /* runs when the turn is stored */
   LlmRequest *request;      /* (nullable): prefills them */
 
   /* of an answer */
@@ -55,16 +56,16 @@ struct _LlmCall
   LlmGeneration *generation; /* (nullable) (unowned) */
   void (*failed) (LlmCall *call, const GError *error); /* (nullable): ends it instead */
   gboolean is_cancelled;
-  GCancellable *compiling;  /* (nullable) (owned): of what the answer is held to */
+  GCancellable *compiling;  /* (nullable) (owned): cancels compiling the constraint */
 
   char *name;               /* (nullable): of a context, or the id of a model */
-  gboolean has_looked;      /* for new models, once */
+  gboolean has_looked;      /* has looked for new models, once */
   GPtrArray *quotas;        /* (nullable) (element-type LlmStoredQuota) (owned): to be set */
 
   /* of a context that is made */
   LlmContext *source;       /* (nullable): to fork from */
-  LlmPass *place;           /* (nullable): of @context in the quota, until it is in the table */
-  GQueue waiting;           /* (element-type GTask) (owned): open the same name */
+  LlmPass *place;           /* (nullable): the quota place of @context, until it is in the table */
+  GQueue waiting;           /* (element-type GTask) (owned): calls that open the same name */
 };
 
 GTask *llm_call_new         (gpointer            source,
@@ -73,34 +74,34 @@ GTask *llm_call_new         (gpointer            source,
                              LlmCallOptions     *options,
                              GAsyncReadyCallback callback,
                              gpointer            data);
-/* Waits until models are known, and what is stored or why it is not. */
+/* Waits until the models are known, and the stored state is read or can't be. */
 void   llm_call_await_start (GTask              *task,
                              LlmCallStep         step);
-/* The same; the call fails when what is stored is not known. */
+/* The same; the call fails when the stored state can't be read. */
 void   llm_call_await_stored (GTask             *task,
                               LlmCallStep        step);
-/* Begins a call that changes its context: stops a prefill ahead and waits for its end, so no call
- * fails with CONTEXT_BUSY for it; checks the quota, claims the context and loads it. */
+/* Begins a call that changes its context: stops a background prefill of it and waits for its end,
+ * so no call fails with CONTEXT_BUSY for it; checks the quota, claims the context and loads it. */
 void   llm_call_begin       (GTask              *task,
                              LlmCallStep         step);
-/* Has the text of the context in memory. */
+/* Loads the text of the context into memory. */
 void   llm_call_load        (GTask              *task,
                              LlmCallStep         step);
-/* Waits for the model, and renders and tokenizes the prompt in another thread: by the model that
- * is in use in the end. */
+/* Waits for the model, and renders and tokenizes the prompt in another thread; again if the model
+ * has changed meanwhile. */
 void   llm_call_tokenize    (GTask              *task,
                              LlmCallStep         step);
 /* llm-call-continue.c: whether the context has an answer that a call with the option `continue` can
- * go on with; the call goes on with it then. */
+ * continue; if so, the call does. */
 gboolean llm_call_check_continue (LlmCall        *call,
                              GError             **error);
 /* The text of that answer so far. */
 const char *llm_call_get_continued (LlmCall      *call);
-/* How the text of such a call begins, for its request. */
+/* Sets the beginning of the text of such a call in its request. */
 void   llm_call_fill_continue (LlmCall           *call,
                              LlmRequest          *request);
-/* (transfer full): a copy of the context's last turn, with the answer that became longer and
- * @extras (a{sv}); without tokens. @n_bytes: (out): of its text, from before. */
+/* (transfer full): a copy of the context's last turn, with the longer answer and @extras (a{sv});
+ * without tokens. @n_bytes: (out): length of the answer's earlier text. */
 LlmTurn *llm_call_continue_turn (LlmCall         *call,
                              const LlmRequest    *request,
                              GVariant            *extras,
@@ -114,33 +115,33 @@ void   llm_call_store       (GTask              *task,
                              gpointer            data,
                              GDestroyNotify      destroy,
                              LlmCallStep         step);
-/* Changes the context, which is claimed, durably where it is named: keeps @n_turns of what there is
- * and adds @turn (nullable). On failure nothing has changed. Takes @turn. */
+/* Changes the context, which is claimed, durably if it is named: keeps the first @n_turns turns and
+ * adds @turn (nullable). On failure nothing has changed. Takes @turn. */
 void   llm_call_commit      (GTask              *task,
                              guint               n_turns,
                              LlmTurn            *turn,
                              LlmCallStep         step);
-/* Gives back what the call holds: its places in the quota, its context, the name it makes. */
+/* Releases what the call holds: its places in the quota, its context, the name it makes. */
 void   llm_call_release     (GTask              *task);
-/* Goes on with its step, or fails. Takes @error (nullable). An answer may have been given up
- * meanwhile, as the service ends: then it has no further step. */
+/* Continues with its step, or fails. Takes @error (nullable). If the answer was abandoned
+ * meanwhile, because the service ends, it has no further step. */
 void   llm_call_go_on       (GTask              *task,
                              GError             *error);
 /* Ends it. Takes @error. */
 void   llm_call_fail        (GTask              *task,
                              GError             *error);
-/* Steps that end it, with TRUE or with the number of tokens. */
+/* Final steps, with TRUE or with the number of tokens. */
 void   llm_call_end         (GTask              *task,
                              LlmCall            *call);
 void   llm_call_return_count (GTask             *task,
                              LlmCall            *call);
 
-/* llm-engine-script.c: gives @request, which is complete but for that, its reply; or the error with
+/* llm-engine-script.c: gives @request, which is complete otherwise, its reply; or the error with
  * which the script refuses the call. */
 gboolean llm_engine_script_reply (LlmCall    *call,
                                   LlmRequest *request,
                                   GError    **error);
-/* Lets the service go away as the script says. The caller must not hear of the end before: takes
+/* Ends the service as the script says. The caller must not see the end of its answer before: takes
  * @sink. */
 void     llm_engine_script_exit  (LlmEngine  *self,
                                   LlmSink    *sink);
@@ -150,17 +151,17 @@ void     llm_engine_script_exit  (LlmEngine  *self,
 /* Stores them, if they change. */
 void             llm_context_set_traits  (LlmContext         *self,
                                           LlmContextTraits    traits);
-/* What has become of its KV cache, after each of its requests. */
+/* Records the state of its KV cache, after each of its requests. */
 void             llm_context_note_result (LlmContext         *self,
                                           const LlmRequestResult *result);
 void             llm_context_set_session (LlmContext         *self,
                                           LlmRequest         *request);
-/* And which sub-models computed the settled part of its prompt. */
+/* Records which sub-models computed the settled part of its prompt. */
 void             llm_context_set_levels  (LlmContext         *self,
                                           LlmCall            *call,
                                           LlmRequest         *request);
 
-/* Makes sure that the conversation is in memory, and is there in @callback, which must call
+/* Loads the conversation into memory if needed; it is there in @callback, which must call
  * llm_context_load_finish(). */
 void             llm_context_load        (LlmContext         *self,
                                           GAsyncReadyCallback callback,
@@ -169,10 +170,11 @@ gboolean         llm_context_load_finish (LlmContext         *self,
                                           GAsyncResult       *result,
                                           GError            **error);
 
-/* Asks a prefill ahead to end; what it has computed stays. */
+/* Asks a background prefill to end; what it has computed stays. */
 void             llm_context_stop_ahead  (LlmContext         *self);
 
-/* Cancels its call, and ends it when that has ended. @reason: static, as for the signal. */
+/* Cancels its call, and ends the context when that has ended. @reason: static, as for the
+ * signal. */
 void             llm_context_leave       (LlmContext         *self,
                                           const char         *reason);
 
@@ -181,8 +183,9 @@ LlmTemplate     *llm_call_get_template (const LlmCall  *self);
 /* (transfer full): what the tokens of its turn are valid for: the model, and what of the options
  * changes the text of all turns. */
 char            *llm_call_get_token_identity (const LlmCall *call);
-/* The prompt for @messages (nullable) after what @self (nullable) holds, with @template (nullable: the
- * model has none), @tools (nullable) and @thinking. @counts_system: the tokens of the system messages that all begins with are counted. */
+/* The prompt for @messages (nullable) after what @self (nullable) holds, with @template (nullable:
+ * the model has none), @tools (nullable) and @thinking. @counts_system: the tokens of the system
+ * messages that all begins with are counted. */
 LlmPrepareInput *llm_context_make_input  (LlmContext         *self,
                                           LlmModel           *model,
                                           LlmTemplate        *template,

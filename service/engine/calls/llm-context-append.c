@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Text that comes ahead of its question. */
+/* Messages that are added before their question (Append), and their prefill. */
 
 #define G_LOG_DOMAIN "llm-engine"
 
@@ -12,7 +12,7 @@
 #include "contexts/llm-request-id.h"
 #include "engine/calls/llm-engine-calls.h"
 
-/* Behind all turns that there are. */
+/* After all existing turns. */
 static void
 commit (GTask      *task,
         LlmCall    *call,
@@ -48,7 +48,7 @@ note_end (LlmContext             *self,
   counters->cached_tokens += result->n_reused;
 }
 
-/* The text was prefilled: the KV cache of the context holds it. */
+/* The text was prefilled: it is in the context's KV cache. */
 static void
 on_read_in (LlmRequest             *request,
             const LlmRequestResult *result,
@@ -69,7 +69,7 @@ on_read_in (LlmRequest             *request,
                                            "The text was not read in; the context is as before"));
 }
 
-/* The same in the background: the text is committed already. */
+/* The same in the background: the text is stored already. */
 static void
 on_read_ahead (LlmRequest             *request,
                const LlmRequestResult *result,
@@ -88,7 +88,7 @@ read_ahead (GTask   *task,
 {
   LlmContext *self = call->context;
 
-  /* there is no model to prefill with; the text is rendered anew in time */
+  /* without a model nothing is prefilled; the text is rendered again by the next call */
   if (call->engine->use.model != call->model || call->engine->loading.is_loading || self->is_closed)
     {
       llm_call_return_count (task, call);
@@ -130,7 +130,7 @@ submit (GTask   *task,
   guint n_held;
   GError *error = NULL;
 
-  /* another model may have counted what the context held before */
+  /* the tokens of the context may have been counted by another model */
   if (call->counts_held)
     llm_conversation_set_count (self->conversation, identity, n_tokens);
   if (call->counts_held || !llm_conversation_is_counted (self->conversation, identity))
@@ -178,7 +178,7 @@ append (GTask   *task,
     }
   else if (turn != NULL)
     {
-      /* it is there already: the first call began to prefill it ahead */
+      /* the turn is there already: the first call began to prefill it */
       call->n_added = turn->n_tokens;
       llm_call_return_count (task, call);
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* What callers do with a context, and its end. */
+/* Calls of a context, and its end. */
 
 #define G_LOG_DOMAIN "llm-engine"
 
@@ -14,12 +14,12 @@
 #include "contexts/llm-request-id.h"
 #include "engine/calls/llm-generation-private.h"
 
-/* One reply of messages stays well below what a bus lets through. */
+/* Keeps a reply of messages well below the limit of the bus. */
 #define MAX_REPLY_BYTES (4 * 1024 * 1024)
 
 /* --- generate --- */
 
-/* The same request came again: its answer is given again, nothing is changed. */
+/* For a repeated request: returns the stored answer, and changes nothing. */
 static void
 repeat_answer (GTask         *task,
                LlmCall       *call,
@@ -155,12 +155,12 @@ llm_context_rollback_async (LlmContext         *self,
 
 /* --- memory --- */
 
-/* What has no chunks at the executor. */
+/* A context without chunks at the executor. */
 typedef struct
 {
   char *folder;           /* (owned) */
   char *id;               /* (owned) */
-  LlmContextMemory *memory; /* (owned): what is known without */
+  LlmContextMemory *memory; /* (owned): what is known without reading files */
 } StoredMemory;
 
 static void
@@ -188,7 +188,8 @@ read_memory (GTask        *task,
   g_task_return_pointer (task, memory, (GDestroyNotify) llm_context_memory_free);
 }
 
-/* Where there was no call since the start, or all of it was given back, files say what there is. */
+/* If no call ran since the start, or all of the KV cache was evicted, the files on storage are
+ * read. */
 static void
 return_memory (LlmContextMemory *memory,
                gpointer          data)
@@ -223,7 +224,7 @@ llm_context_get_memory_async (LlmContext         *self,
 
 /* --- the end --- */
 
-/* Ends it at once without touching what is stored elsewhere. */
+/* Ends it at once, and leaves stored data alone. */
 static void
 end (LlmContext *self,
      const char *reason)
@@ -239,7 +240,7 @@ end (LlmContext *self,
   g_signal_emit_by_name (self, "closed", reason);
 }
 
-/* Cancels its call; TRUE when it has not ended yet: @callback comes then. */
+/* Cancels its call; TRUE when it is still running: @callback is called at its end. */
 static gboolean
 cancel_call (LlmContext         *self,
              GAsyncReadyCallback callback,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* The turns of a context: read, changed, made into a prompt. */
+/* The turns of a context: loading, changing, rendering into a prompt. */
 
 #define G_LOG_DOMAIN "llm-engine"
 
@@ -33,7 +33,7 @@ llm_context_set_levels (LlmContext *self,
   request->model.levels = g_byte_array_new ();
   llm_conversation_get_settled (self->conversation, identity, settled, request->model.levels,
                                 &first);
-  /* a turn is of one sub-model, also when its answer goes on */
+  /* a turn is of one sub-model, also when its answer is continued */
   g_byte_array_set_size (request->model.levels, llm_call_count_settled (call, identity));
 }
 
@@ -206,7 +206,7 @@ llm_call_get_token_identity (const LlmCall *call)
     llm_engine_read_thinking (call->options));
 }
 
-/* (transfer full) (nullable): what of a message's extras the template sees, as JSON. */
+/* (transfer full) (nullable): the part of a message's extras that the template sees, as JSON. */
 static char *
 write_extras (GVariant *extras)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* What a call says becomes a request. Main thread. */
+/* Makes a request of a call. Main thread. */
 
 #pragma once
 
@@ -13,13 +13,13 @@ G_BEGIN_DECLS
 void           llm_engine_submit                (LlmEngine            *self,
                                                  LlmRequest           *request);
 void           llm_engine_request_ended         (LlmEngine            *self);
-/* Fills in what the options say about timing, length and stops. */
+/* Fills in the options for latency, length and stops. */
 gboolean       llm_engine_fill_request          (LlmEngine            *self,
                                                  LlmRequest           *request,
                                                  LlmCallOptions       *options,
                                                  const char           *default_slo,
                                                  GError              **error);
-/* How the tokens of its answer are sampled. @masks: (nullable): what it is held to. @begun:
+/* Fills in how the tokens of the answer are sampled. @masks: (nullable): its constraint. @begun:
  * (nullable): the text that the answer has already. */
 gboolean       llm_engine_fill_decoder          (LlmEngine            *self,
                                                  LlmRequest           *request,
@@ -29,21 +29,22 @@ gboolean       llm_engine_fill_decoder          (LlmEngine            *self,
                                                  GError              **error);
 
 /* llm-engine-constraints.c */
-/* Whether @min_bytes, those of the shortest answer that @masks allow, have room. @n: (out): tokens that an answer has. */
+/* Whether @min_bytes, those of the shortest answer that @masks allow, fit. @n: (out): the limit of
+ * tokens. */
 gboolean       llm_engine_check_room            (const LlmRequest     *request,
                                                  LlmMaskTable         *masks,
                                                  guint                 min_bytes,
                                                  guint                *n,
                                                  GError              **error);
-/* What the options want an answer held to. @text: (out) (nullable) (transfer full): NULL when it
- * is free. FALSE if they contradict each other. */
+/* Reads the constraint of the answer. @text: (out) (nullable) (transfer full): NULL without one.
+ * FALSE if options contradict each other. */
 gboolean       llm_engine_read_constraint       (LlmCallOptions       *options,
                                                  LlmConstraintKind    *kind,
                                                  char                **text,
                                                  GError              **error);
 
 /* llm-engine-thinking.c */
-/* What the option asks for; and the tokens that reasoning may have. */
+/* Reads the option; the second is the limit of reasoning tokens. */
 LlmThinking    llm_engine_read_thinking         (const LlmCallOptions *options);
 guint          llm_engine_read_thinking_budget  (const LlmCallOptions *options);
 

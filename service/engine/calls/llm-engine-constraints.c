@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* What the options of a call want its answer held to, and whether that has room. */
+/* The options for constraints of an answer, and whether the shortest valid answer fits. */
 
 #include "base/llm-fail.h"
 #include "engine/calls/llm-engine-calls.h"
@@ -97,7 +97,7 @@ llm_engine_check_room (const LlmRequest *request,
                        GError          **error)
 {
   const LlmTokenTrie *tokens = llm_mask_table_get_tokens (masks);
-  /* calls of tools may have control tokens */
+  /* tool calls may have control tokens */
   guint max_bytes =
     MAX (request->answer.calls_marker != NULL ? tokens->max_bytes : tokens->max_text_bytes, 1);
   guint64 min_tokens = (min_bytes + (guint64) max_bytes - 1) / max_bytes + 1;

@@ -28,7 +28,7 @@ llm_engine_request_ended (LlmEngine *self)
   llm_engine_memory_request_ended (self);
 }
 
-/* (element-type LlmLogitBias) (transfer full): what the option asks for. */
+/* (element-type LlmLogitBias) (transfer full): the option's value. */
 static GArray *
 read_bias (LlmCallOptions *options,
            guint           n_vocab,
@@ -56,8 +56,8 @@ read_bias (LlmCallOptions *options,
   return g_steal_pointer (&biases);
 }
 
-/* A class, milliseconds, or shares of what the call takes alone: what is named last in this list
- * counts. Who names a time and no class has the class of that time. */
+/* A class, milliseconds, or fractions of the call's time alone: later ones in this list take
+ * precedence. A call that names a time but no class gets the class of that time. */
 static gboolean
 fill_slo (LlmRequest     *request,
           LlmCallOptions *options,
@@ -114,7 +114,7 @@ llm_engine_fill_request (LlmEngine      *self,
   return TRUE;
 }
 
-/* Takes the text that the answer has already: it is held to as a whole. */
+/* The constraint takes the answer's earlier text first, because it applies to the whole answer. */
 static gboolean
 accept_begun (LlmConstraint *constraint,
               LlmTokenizer  *tokenizer,

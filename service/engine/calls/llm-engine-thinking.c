@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* What the option “thinking” asks for: a word, which may be a level of effort, or a number of
- * tokens. */
+/* The option “thinking”: a word, which may be a level of effort, or a number of tokens. */
 
 #include "engine/calls/llm-engine-calls.h"
 
@@ -27,7 +26,7 @@ llm_engine_read_thinking (const LlmCallOptions *options)
   for (guint i = 0; i < G_N_ELEMENTS (words); i++)
     if (g_str_equal (word, words[i].word))
       return words[i].thinking;
-  /* no tokens at all */
+  /* without reasoning */
   return g_str_equal (word, "off") || g_str_equal (word, "0") ? LLM_THINKING_OFF
                                                               : LLM_THINKING_ON;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* For the engine: how an answer is begun and what it is made of. Main thread. */
+/* For the engine: starting an answer, and its parts. Main thread. */
 
 #pragma once
 
@@ -9,18 +9,18 @@
 G_BEGIN_DECLS
 
 /* For a call of a context that has claimed it and has its text in memory, or of the engine, with a
- * place in the quota: returns the generation once it is admitted, or why it is not. */
+ * place in the quota: returns the generation once it is admitted, or the reason of the refusal. */
 void           llm_generation_start            (GTask                  *task);
 
-/* One that is done already: for an answer that is only repeated. (transfer full) */
+/* A generation that is done already: for an answer that is only repeated. (transfer full) */
 LlmGeneration *llm_generation_new_settled      (LlmCaller              *caller);
 
-/* Ends it for good: the service ends. Calls nobody back. */
+/* Ends it for good, because the service ends. Calls no callback. */
 void           llm_generation_abandon          (LlmGeneration          *self);
-/* The reader or caller has left: nothing of it is kept. */
+/* The reader or caller has left: the answer is not kept. */
 void           llm_generation_leave            (LlmGeneration          *self);
-/* Ends it, once: whoever waits is told. Either @error (nullable) or @results, when there is an
- * answer. */
+/* Ends it, once, and tells the waiting callers. Either @error (nullable) or @results, when there is
+ * an answer. */
 void           llm_generation_settle           (LlmGeneration          *self,
                                                 GVariant               *results,
                                                 const GError           *error);
@@ -38,24 +38,25 @@ struct _LlmGeneration
   LlmCall *call;            /* (nullable) (unowned): its data */
   LlmRequest *request;      /* (nullable) (owned) */
   const LlmRequestResult *result; /* (nullable) (unowned): of the request, once it has ended */
-  GVariant *results;        /* (nullable): what the caller is told, while being committed */
+  GVariant *results;        /* (nullable): for the caller, while the turn is committed */
   GQueue waiting_end;       /* (element-type GTask) (owned): of cancel calls */
   GString *logprobs;        /* (owned): members of a JSON array, where the sink takes none */
-  LlmCallReader *reader;    /* (nullable): finds calls of tools */
-  guint n_calls;            /* of these, told to the sink */
+  LlmCallReader *reader;    /* (nullable): finds tool calls */
+  guint n_calls;            /* tool calls that were sent to the sink */
   char *calls;              /* (nullable): as JSON, once the request has ended */
-  gboolean has_cut_call;    /* and one that is not whole */
+  gboolean has_cut_call;    /* and an incomplete one */
   gint64 arrived_us;
   guint stall_timer;        /* source */
   guint progress_timer;     /* source, until there is text */
-  char *progress;           /* (nullable) (owned): what was told last */
+  char *progress;           /* (nullable) (owned): the last report */
   gboolean is_admitted;     /* the call has returned it */
-  gboolean is_left;         /* nobody is there to take the rest */
+  gboolean is_left;         /* the caller has gone and takes no results */
   gboolean is_done;
-  gboolean exits;           /* the script lets the service go away instead of telling the end */
+  gboolean exits;           /* the script ends the service instead of the answer */
 };
 
-/* llm-generation-progress.c: tells the sink how far the request is, until it has text or ends. */
+/* llm-generation-progress.c: reports to the sink how far the request is, until it has text or
+ * ends. */
 void           llm_generation_begin_progress   (LlmGeneration          *self);
 void           llm_generation_end_progress     (LlmGeneration          *self);
 
@@ -73,7 +74,7 @@ void           llm_generation_request_reasoning (LlmRequest            *request,
 void           llm_generation_request_logprobs (LlmRequest             *request,
                                                 const char             *items,
                                                 gpointer                data);
-/* Likewise: tokens of an answer that may have calls of tools. */
+/* Likewise: tokens of an answer that may have tool calls. */
 void           llm_generation_request_bytes    (LlmRequest             *request,
                                                 const char             *bytes,
                                                 gsize                   length,
@@ -82,9 +83,9 @@ void           llm_generation_request_bytes    (LlmRequest             *request,
 void           llm_generation_request_done     (LlmRequest             *request,
                                                 const LlmRequestResult *result,
                                                 gpointer                data);
-/* llm-generation-record.c: tells the journal of one that has ended: who asked, how much, how fast,
- * and how it ended; never what was said, nor what a context is called. Without a journal it is one
- * line for those who debug. @error: (nullable): why there is no answer. */
+/* llm-generation-record.c: writes a record of an ended answer to the journal: its caller, sizes,
+ * speed, and how it ended; never its text, nor the name of a context. Without a journal it is one
+ * debug message. @error: (nullable): why it has no result. */
 void           llm_generation_send_record      (LlmGeneration          *self,
                                                 const GError           *error);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* What a caller is told while the first token is awaited, so that a long prompt, a queue and a slow
- * disk can be told from a service that hangs. */
+/* Progress reports until the first token, so that a caller can tell a long prompt, a queue and a
+ * slow disk from a service that hangs. */
 
 #define G_LOG_DOMAIN "llm-engine"
 
@@ -9,7 +9,7 @@
 
 #include "base/llm-clock.h"
 
-/* An answer that begins sooner has no such lines; afterwards there are at most so many. */
+/* An answer that begins sooner has no such lines; later ones come no more often. */
 #define INTERVAL_MS 400
 
 /* (transfer floating) */
@@ -50,7 +50,7 @@ describe (LlmGeneration *self)
                                                         __ATOMIC_RELAXED));
       g_variant_dict_insert (&dict, "total", "t", (guint64) request->prompt->len);
     }
-  /* a forecast that has passed says nothing any more */
+  /* a forecast that has passed is not reported */
   if (forecast_ms > waited_ms)
     g_variant_dict_insert (&dict, "forecast-ms", "t", (guint64) (forecast_ms - waited_ms));
   return g_variant_dict_end (&dict);

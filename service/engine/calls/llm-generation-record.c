@@ -10,10 +10,10 @@
 #include "base/llm-journal.h"
 #include "common/llmsvc-error.h"
 
-/* Of all such records, for those who look for them: journalctl MESSAGE_ID=… */
+/* The id of all such records: journalctl MESSAGE_ID=… */
 #define MESSAGE_ID "5d2f6a0e9b3c4c1f8a7e1b64c0d93f25"
 
-/* "Overloaded": the name of an error, whose message may be about anything. */
+/* "Overloaded": the name of an error. Its message is left out, because it may hold anything. */
 static char *
 get_error_name (const GError *error)
 {
@@ -34,7 +34,7 @@ format_count (guint64 n)
   return g_strdup_printf ("%" G_GUINT64_FORMAT, n);
 }
 
-/* In the decimals of no language. */
+/* Formats a number independently of the locale. */
 static char *
 format_decimal (double value)
 {
@@ -43,7 +43,7 @@ format_decimal (double value)
   return g_strdup (g_ascii_formatd (buffer, sizeof buffer, "%.1f", value));
 }
 
-/* How it ended, in the words of “finish-reason”, and more words for when there was none. */
+/* How it ended: a “finish-reason”, or a word of its own without an answer. */
 static const char *
 get_end (const LlmRequestResult *result,
          const GError           *error)
@@ -54,7 +54,7 @@ get_end (const LlmRequestResult *result,
   if (g_error_matches (error, LLMSVC_ERROR, LLMSVC_ERROR_CANCELLED))
     return llm_finish_to_string (LLM_FINISH_CANCELLED);
 
-  /* of one that was refused nothing was computed */
+  /* a refused request computed nothing */
   return result->finish == LLM_FINISH_FAILED && result->queue_ms > 0 ? "failed" : "refused";
 }
 
@@ -68,7 +68,7 @@ llm_generation_send_record (LlmGeneration *self,
   const LlmModelInfo *model = self->engine->use.active;
   const LlmApp *app = self->caller->app;
   const LlmSlo *slo = &result->slo;
-  /* FALSE: it was refused before it had one */
+  /* FALSE: it was refused before it had a request */
   gboolean has_run = result->finish != LLM_FINISH_RUNNING;
   gboolean has_first = result->ttft_ms > 0;
   gboolean is_met = error == NULL && llm_slo_is_met (slo, result->ttft_ms, result->tpot_ms);
@@ -104,7 +104,7 @@ llm_generation_send_record (LlmGeneration *self,
     { NULL, NULL },
   };
 
-  /* all that one wants to see at a glance */
+  /* the line that journalctl shows */
   if (llm_journal_is_connected (self->engine->journal))
     llm_journal_send (self->engine->journal, message, fields);
   else

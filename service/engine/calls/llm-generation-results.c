@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* How an answer came out: what its caller, its context and the statistics are told. */
+/* The end of an answer: results for its caller, its context and the statistics. */
 
 #define G_LOG_DOMAIN "llm-engine"
 
@@ -11,7 +11,7 @@
 #include "common/llmsvc-error.h"
 #include "contexts/llm-request-id.h"
 
-/* What the whole call may take for its answer's length, 0: no such target. */
+/* The target of the whole call for the length of its answer; 0: none. */
 static double
 get_call_target_ms (const LlmRequest       *request,
                     const LlmRequestResult *result)
@@ -32,7 +32,7 @@ is_slo_met (const LlmRequest       *request,
          && (target_ms <= 0 || result->ttft_ms + n_further * result->tpot_ms <= target_ms);
 }
 
-/* What parts of the whole model's time are of. */
+/* Adds the times of the whole model that fractions refer to. */
 static void
 add_parts (GVariantDict           *dict,
            const LlmRequest       *request,
@@ -140,7 +140,7 @@ settle (GTask   *task,
   llm_generation_settle (call->generation, call->generation->results, NULL);
 }
 
-/* (transfer floating): what there is of the answer beside its text. */
+/* (transfer floating): the results beside the text. */
 static GVariant *
 make_extras (LlmGeneration          *self,
              const LlmRequestResult *result)
@@ -155,7 +155,7 @@ make_extras (LlmGeneration          *self,
   return g_variant_dict_end (&dict);
 }
 
-/* Whether the next prompt has the reasoning as it was generated. */
+/* Whether later prompts contain the reasoning as it was generated. */
 static gboolean
 keeps_reasoning (LlmGeneration          *self,
                  const LlmRequestResult *result)
@@ -167,8 +167,8 @@ keeps_reasoning (LlmGeneration          *self,
              && llm_reasoning_is_over (self->request->answer.reasoning));
 }
 
-/* Notes in @turn the request that makes it. What a repeated one is told has no log-probabilities,
- * which may be many times the answer. @n_bytes: of its answer, from before. */
+/* Notes in @turn the request that makes it. A repeated request gets no log-probabilities, which may
+ * be many times the answer. @n_bytes: length of the answer's earlier text. */
 static void
 note_request (LlmGeneration *self,
               LlmTurn       *turn,
@@ -178,7 +178,7 @@ note_request (LlmGeneration *self,
   g_auto(GVariantDict) dict = G_VARIANT_DICT_INIT (self->results);
   g_autoptr(GVariant) results = NULL;
 
-  /* the request that made the answer finds all of it */
+  /* the request that made the answer gets all of it when it is repeated */
   if (call->continues && turn->request_id != NULL
       && !llm_call_options_has (call->options, LLMSVC_OPTION_REQUEST_ID))
     return;
@@ -191,7 +191,7 @@ note_request (LlmGeneration *self,
   llm_request_id_note (turn, LLM_REQUEST_ANSWER, call->messages, call->options, results);
 }
 
-/* The turn: what was asked, and the answer. */
+/* The turn: the messages of the call, and the answer. */
 static LlmTurn *
 make_turn (LlmGeneration          *self,
            const LlmRequestResult *result)
@@ -212,9 +212,9 @@ make_turn (LlmGeneration          *self,
     }
   note_request (self, turn, n_bytes);
 
-  /* Tokens that hold exactly the text settle the turn. Behind a stop string or
-   * a cancel there are tokens whose text was not kept; of a call that is not whole, too. Where the
-   * template leaves reasoning out of later prompts, these are rendered from the text. */
+  /* The turn keeps its tokens only if they are exactly its text. After a stop string, a cancel or
+   * an incomplete tool call, some tokens have text that was not kept. Where the template leaves
+   * reasoning out of later prompts, these are rendered from the text. */
   if (!self->has_cut_call && keeps_reasoning (self, result)
       && (result->finish == LLM_FINISH_STOP || result->finish == LLM_FINISH_LENGTH ||
           result->finish == LLM_FINISH_REPEATS || result->finish == LLM_FINISH_CONTEXT_FULL))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* The way of an answer to the executor: the model, the prompt as tokens, the request. */
+/* From a call to the executor: the model, the prompt as tokens, the request. */
 
 #define G_LOG_DOMAIN "llm-engine"
 
@@ -13,8 +13,8 @@
 #include "common/llmsvc-error.h"
 #include "runtime/llm-window.h"
 
-/* Whether the model goes on with the first @n_system tokens and the newest part of a text that is
- * longer than @n_ctx. */
+/* Whether the window slides for a text that is longer than @n_ctx: the first @n_system tokens and
+ * the newest part stay. */
 static gboolean
 slides_past (LlmCall *call,
              guint    n_ctx,
@@ -35,7 +35,7 @@ check_length (LlmCall *call,
   guint chunk_slots = call->engine->settings->chunk_tokens;
   guint n_prompt = call->tokens->len;
 
-  /* a raw prompt, and a model whose texts begin with no token of their own */
+  /* an empty raw prompt, with a model whose texts begin with no special token */
   if (n_prompt == 0)
     return llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
                      "The prompt is empty: there is nothing to go on from");
@@ -54,7 +54,7 @@ check_length (LlmCall *call,
                    "begin a new context", n_prompt, n_ctx);
 }
 
-/* The text ends where calls of tools begin. */
+/* The text ends where tool calls begin. */
 static void
 set_tools (LlmGeneration *self,
            LlmRequest    *request)
@@ -77,7 +77,7 @@ set_tools (LlmGeneration *self,
   request->answer.calls_at_start = call->format->is_at_start;
 }
 
-/* What the model may reason is no part of the text. */
+/* Reasoning is no part of the text. */
 static void
 set_reasoning (LlmCall    *call,
                LlmRequest *request)

@@ -6,7 +6,7 @@
 
 #include "common/llmsvc-error-private.h"
 
-/* Ended answers that can still be asked for their state or be cancelled in vain. */
+/* Ended answers that are kept, so that late queries and cancels find them. */
 #define MAX_ENDED 64
 
 static guint done_signal;
@@ -55,8 +55,7 @@ llm_generation_settle (LlmGeneration *self,
     }
   g_signal_emit (self, done_signal, 0);
 
-  /* A cancel may come after the end and must find what it is for; nothing else of it
-   * is needed. */
+  /* A cancel may come after the end and must find the object; its other data is not needed. */
   self->call = NULL;
   self->result = NULL;
   g_clear_pointer (&self->request, llm_request_unref);

@@ -31,8 +31,8 @@ LlmGenerationState llm_generation_get_state     (LlmGeneration *self);
 /* "queued", "prefill", "decode", "stalled", "done". */
 const char        *llm_generation_state_to_string (LlmGenerationState state);
 
-/* Stops at the next step; idempotent. The result comes when the turn is settled:
- * committed (on-cancel=keep) or given up. */
+/* Stops at the next step; idempotent. The result comes when the turn is committed (on-cancel=keep)
+ * or dropped. */
 void               llm_generation_cancel_async  (LlmGeneration      *self,
                                                  GAsyncReadyCallback callback,
                                                  gpointer            data);

@@ -11,7 +11,7 @@
 #include "constraints/tools/llm-tool-messages.h"
 #include "constraints/tools/llm-tools.h"
 
-/* Threads that compile what answers are held to, and how far behind others they come. */
+/* Threads that compile constraints, and their niceness. */
 #define MAX_COMPILERS 2
 #define NICENESS 10
 
@@ -64,7 +64,8 @@ llm_prepare_input_add_message (LlmPrepareInput *input,
   g_array_append_val (input->messages, message);
 }
 
-/* Appends the tokens of what @call renders. @thought: (out) (optional): where that ends. */
+/* Appends the tokens of what @call renders. @thought: (out) (optional): whether it ends in
+ * reasoning. */
 static gboolean
 encode_messages (LlmModel              *model,
                  LlmTemplate           *template,
@@ -92,8 +93,8 @@ encode_messages (LlmModel              *model,
   return TRUE;
 }
 
-/* What @tokens have in common with a text of the system messages and an empty question, which some
- * templates need, as they make one message of both. */
+/* Length of the common prefix of @tokens and the prompt of the system messages with an empty
+ * question. Some templates need a question, because they make one message of both. */
 static gboolean
 count_system (LlmModel              *model,
               const LlmPrepareInput *input,
@@ -121,8 +122,8 @@ count_system (LlmModel              *model,
   return TRUE;
 }
 
-/* Tools as the template takes them: @shown is what it gets, and @written (out) (nullable) holds
- * it, where it does not know them. */
+/* Tools for the template: it gets @shown; @written (out) (nullable) is a message that holds the
+ * tools, for a template that does not know them. */
 static gboolean
 show_tools (LlmPrepareInput  *shown,
             LlmTools        **tools,
@@ -163,7 +164,7 @@ llm_prepare (LlmModel              *model,
   g_autoptr(GArray) tokens = g_array_copy (asked->settled);
   LlmTokenizer *tokenizer = llm_model_get_tokenizer (model);
   LlmTemplateCall call;
-  /* the tokens of the answer that is gone on with are there */
+  /* the tokens of the continued answer are among the settled ones */
   gboolean is_there = asked->continues && asked->n_settled == asked->messages->len;
   guint n = 0;
 
@@ -197,7 +198,7 @@ llm_prepare (LlmModel              *model,
     }
   if (input->raw != NULL)
     {
-      /* What a raw prompt says in the model's own markup is meant so. */
+      /* Control tokens in a raw prompt are taken as such. */
       LlmTextPart part = { input->raw, strlen (input->raw), TRUE };
 
       llm_tokenizer_encode (tokenizer, &part, 1, TRUE, tokens);
@@ -210,8 +211,8 @@ llm_prepare (LlmModel              *model,
   if (is_there
       && llm_tokenizer_ends_answer (tokenizer, g_array_index (tokens, gint32, tokens->len - 1)))
     g_array_set_size (tokens, tokens->len - 1);
-  /* Some files ask for an EOS behind every text. Behind a prompt it would say that the
-   * conversation is over. */
+  /* Some files ask for an EOS after every text. After a prompt it would mean that the conversation
+   * is over. */
   if (tokenizer->adds_eos && input->point == LLM_POINT_START && tokens->len > 0 &&
       g_array_index (tokens, gint32, tokens->len - 1) == tokenizer->eos)
     g_array_set_size (tokens, tokens->len - 1);
@@ -223,7 +224,8 @@ llm_prepare (LlmModel              *model,
 
 /* --- what the answer is held to --- */
 
-/* Of applications with a task that runs or waits for a thread, by name: GQueue of their further ones. */
+/* Applications with a task that runs or waits for a thread, by name: GQueue of their further
+ * ones. */
 static GMutex lock;
 static GHashTable *apps;
 static GThreadPool *pool;
@@ -238,7 +240,7 @@ compile (gpointer data,
   GError *error = NULL;
   GTask *next;
 
-  /* threads of this pool do nothing else */
+  /* threads of this pool are not used for other work */
   (void) !setpriority (PRIO_PROCESS, (id_t) gettid (), NICENESS);
   input->masks = llm_constraint_cache_get (input->constraints, input->model, input->kind,
                                            input->constraint, input->cancellable, &error);

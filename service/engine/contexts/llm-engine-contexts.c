@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* How contexts come to be, are found and forked. */
+/* Creating, finding and forking contexts. */
 
 #define G_LOG_DOMAIN "llm-engine"
 
@@ -13,15 +13,16 @@
 #include "common/llmsvc-error-private.h"
 #include "engine/calls/llm-generation-private.h"
 
-/* (transfer full): @name as names are kept and compared: a letter and its accent may be one character or
- * two, and look the same. */
+/* (transfer full): @name in the form in which names are stored and compared: a letter and its
+ * accent may be one character or two, and look the same. */
 static char *
 compose (const char *name)
 {
   return g_utf8_normalize (name, -1, G_NORMALIZE_DEFAULT_COMPOSE);
 }
 
-/* Whether @name, which is composed, is that of @context, which may have been kept before names were. */
+/* Whether @name, which is composed, is that of @context, which may have been stored before names
+ * were composed. */
 static gboolean
 is_named (const LlmContext *context,
           const char       *name)
@@ -51,7 +52,7 @@ find_named (LlmEngine  *self,
 
 /* --- create and fork --- */
 
-/* (nullable): the call that makes a context of this name, which is not in the table yet. */
+/* (nullable): the call that is making a context of this name, which is not in the table yet. */
 static LlmCall *
 find_making (LlmEngine  *self,
              LlmCaller  *caller,
@@ -110,8 +111,8 @@ store_new_context (GTask   *task,
                   return_new_context);
 }
 
-/* Counting is a service, not a condition: a model that is missing or can't express
- * the messages is told by the first call. */
+/* Counting is optional here: if the model is missing or can't express the messages, the first call
+ * reports it. */
 static void
 take_count (GTask   *task,
             LlmCall *call)
@@ -164,8 +165,8 @@ count_and_store (GTask   *task,
     llm_call_tokenize (task, take_count);
 }
 
-/* What the context begins with, as a turn that no rollback takes; of a fork, what it has behind
- * the turns of its source. */
+/* The initial messages of the context, as a turn that rollback keeps; of a fork, those after the
+ * turns of its source. */
 static void
 add_base (LlmContext     *context,
           LlmCallOptions *options)
@@ -193,7 +194,7 @@ set_trait (LlmContextTraits traits,
   return is_set ? traits | which : traits & ~which;
 }
 
-/* As the last who makes or opens the context wants them, where that is said. */
+/* Traits that the options name replace the earlier ones. */
 static LlmContextTraits
 choose_traits (LlmContextTraits traits,
                LlmCallOptions  *options)
@@ -208,7 +209,7 @@ choose_traits (LlmContextTraits traits,
   return set_trait (traits, LLM_CONTEXT_SHARES_ANY, g_str_equal (shared, "any"));
 }
 
-/* Makes the context of @task, like its source where there is one. */
+/* Makes the context of @task, as a copy of its source if it has one. */
 static gboolean
 build_context (GTask   *task,
                LlmCall *call,
@@ -303,8 +304,8 @@ llm_context_fork_async (LlmContext         *self,
 
 /* --- open --- */
 
-/* Several calls may open a new name at once: the first one makes it, the others wait for that, as
- * they would fail for what it takes, or make another one. */
+/* Several calls may open a new name at once: the first one makes the context, the others wait for
+ * it. Otherwise they would exceed its quota, or make another one. */
 static void
 open_or_make (GTask   *task,
               LlmCall *call)

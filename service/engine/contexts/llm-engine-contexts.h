@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Contexts that are stored, and how many tokens they have. Main thread. */
+/* Stored contexts, and their token counts. Main thread. */
 
 #pragma once
 
@@ -14,12 +14,12 @@ void           llm_engine_store_start           (LlmEngine            *self);
 void           llm_engine_store_stop            (LlmEngine            *self);
 
 /* llm-engine-text.c */
-/* Has the ledger ask for text that the database also has. */
+/* Registers text that the database also has as reclaimable memory. */
 void           llm_engine_add_text_reclaimer    (LlmEngine            *self);
 
 /* llm-engine-counts.c */
-/* Has the model that is loaded count the tokens of @context, or of all, if it has not; until then
- * the counts of the model before hold. */
+/* Counts the tokens of @context, or of all, with the loaded model, where it has not yet; until then
+ * the counts of the earlier model hold. */
 void           llm_engine_count_later           (LlmEngine            *self,
                                                  LlmContext           *context);
 void           llm_engine_count_all             (LlmEngine            *self);

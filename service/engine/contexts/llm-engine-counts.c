@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Tokens are what the model in use counts, and every model counts otherwise: after a change of the
- * model, contexts are counted again, one after the other, in a thread of GLib's pool. */
+/* Token counts are those of the model in use, and models differ: after a change of the model,
+ * contexts are counted again, one after the other, in a thread of GLib's pool. */
 
 #define G_LOG_DOMAIN "llm-engine"
 
@@ -20,7 +20,7 @@ typedef struct
 
 static void count_next (LlmEngine *self);
 
-/* Ends one and begins the next. */
+/* Ends one count and begins the next. */
 static void
 end_count (Count *count)
 {
@@ -32,7 +32,7 @@ end_count (Count *count)
       && !context->is_busy && context->n_loading == 0)
     llm_context_forget (context);
   engine->store.is_counting = FALSE;
-  /* another turn came meanwhile, or another model */
+  /* a turn was added meanwhile, or the model has changed */
   if (count->model != NULL
       && (context->revision != count->revision || engine->use.model != count->model))
     llm_engine_count_later (engine, context);
@@ -86,7 +86,7 @@ on_prepared (GObject      *source,
              gpointer      data)
 {
   Count *count = data;
-  /* a model that can't express the messages tells the next call */
+  /* if the model can't express the messages, the next call reports it */
   g_autoptr(GArray) tokens = llm_prepare_finish (result, NULL, NULL, NULL);
 
   if (tokens != NULL)

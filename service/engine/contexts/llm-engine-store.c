@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* What is stored, as the engine knows it: the index of contexts, quotas, and the chosen model. It is
- * read at the start, and again when the database was lost and is back. As long as it is not known
- * calls that need it fail with what is wrong, and the database is tried again; what needs none of it
- * is answered, with the quotas and the model of the configuration. */
+/* Stored data, as the engine knows it: the index of contexts, quotas, and the chosen model. It is
+ * read at the start, and again when the database was lost and is back. Until it is read, calls that
+ * need it fail with the database's error, and the database is tried again; other calls run with the
+ * quotas and the model of the configuration. */
 
 #define G_LOG_DOMAIN "llm-engine"
 
@@ -65,8 +65,8 @@ on_idle_for_stored (GObject      *source,
   llm_stored_context_free (stored);
 }
 
-/* What is stored of a context that is known. The call under way can't be stored any more, and says
- * so in the end. @stored: (transfer full) */
+/* Updates a known context with its stored data. A call under way can't be committed any more, and
+ * fails at its end. @stored: (transfer full) */
 static void
 update_context (LlmContext       *context,
                 LlmStoredContext *stored)
@@ -110,7 +110,7 @@ end_contexts (LlmEngine        *self,
     llm_context_leave (g_ptr_array_index (gone, i), "administrator");
 }
 
-/* Takes all out of @contexts. */
+/* Empties @contexts. */
 static void
 take_contexts (LlmEngine *self,
                GPtrArray *contexts)
@@ -153,7 +153,7 @@ take_quotas (LlmEngine       *self,
 
 /* --- chunks of contexts that are not there any more --- */
 
-/* Contexts that nobody has used since the start: what was kept of them is on storage. */
+/* Contexts that were not used since the start: their cached tokens are on storage. */
 static void
 on_storage_swept (GHashTable *stored,
                   gpointer    data)
@@ -168,7 +168,7 @@ on_storage_swept (GHashTable *stored,
       context->residency = LLM_RESIDENCY_STORAGE;
 }
 
-/* Without the index nobody knows what belongs to whom: all is left as it is. */
+/* Without the index the owners are unknown: everything is left as it is. */
 static void
 sweep_storage (LlmEngine *self)
 {
@@ -184,7 +184,7 @@ sweep_storage (LlmEngine *self)
 
 /* --- the index --- */
 
-/* Numbers only: names are what users write. */
+/* Logs numbers only: names are private. */
 static void
 tell_damage (const LlmStoredIndex *index)
 {
@@ -209,14 +209,14 @@ on_retry (gpointer data)
   return G_SOURCE_REMOVE;
 }
 
-/* @error: (transfer full): why nothing is known */
+/* @error: (transfer full): why it could not be read */
 static void
 fail (LlmEngine *self,
       GError    *error)
 {
   gboolean is_first = self->store.db_error == NULL;
 
-  /* once, and not with each try */
+  /* logged once, not with each try */
   if (self->store.db_error == NULL || !g_str_equal (self->store.db_error->message, error->message))
     g_warning ("What is stored can't be used: %s", error->message);
   g_clear_error (&self->store.db_error);
@@ -298,7 +298,7 @@ on_lost (const GError *error,
 {
   LlmEngine *self = data;
 
-  /* what is being read fails with the same, or is of the database before */
+  /* an index that is being read fails the same way, or is of the earlier database */
   if (self->store.is_loading_index)
     {
       self->store.is_index_stale = TRUE;

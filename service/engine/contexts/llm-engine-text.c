@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Text that the database also has, as a holder of memory. */
+/* Text that the database also has, as a memory holder. */
 
 #include "engine/contexts/llm-engine-contexts.h"
 
-/* Forgets text until @bytes are freed; with 0 only counts what could be. */
+/* Drops text until @bytes are freed; with 0 only counts the bytes that could be. */
 static guint64
 forget_text (LlmEngine *self,
              guint64    bytes)

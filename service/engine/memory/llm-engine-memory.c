@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Memory as the engine sees it: figures, budget, trims. */
+/* Memory of the engine: figures, budget, trims. */
 
 #define G_LOG_DOMAIN "llm-engine"
 
@@ -27,7 +27,7 @@ llm_engine_get_memory (LlmEngine        *self,
     .kv_swapped = llm_engine_get_figures (self).storage_bytes,
     .sub_model = llm_engine_get_figures (self).sub_model,
   };
-  /* each read once: they add up */
+  /* each is read once, so that they add up */
   for (guint i = 0; i < LLM_N_HOLDERS; i++)
     {
       held[i] = llm_ledger_get (self->ledger, i);
@@ -42,7 +42,7 @@ llm_engine_get_memory (LlmEngine        *self,
 
 /* --- trims --- */
 
-/* Who calls a trim critical waits for it: holders drop what they have not written by then. */
+/* The caller of a critical trim waits for it: after this time holders drop what is not written. */
 #define CRITICAL_PATIENCE_US 80000
 
 static void
@@ -68,7 +68,7 @@ trim_again (LlmEngine  *self,
                         on_trimmed_again, g_object_ref (self));
 }
 
-/* While somebody holds a trim, what grew during a call goes again behind it. */
+/* While a caller holds a trim, what grew during a request is reclaimed again after it. */
 void
 llm_engine_memory_request_ended (LlmEngine *self)
 {
@@ -147,7 +147,7 @@ on_trimmed_to_budget (const LlmReclaimResult *result,
   g_task_return_boolean (task, TRUE);
 }
 
-/* What contexts take: of the model that is loaded, or of one that is loaded later. */
+/* Sets the KV bytes of contexts: for the loaded model, or for one that is loaded later. */
 static gboolean
 set_ratio (LlmEngine  *self,
            guint       percent,
@@ -209,7 +209,7 @@ llm_engine_set_budget_async (LlmEngine          *self,
 
 /* --- once a second --- */
 
-/* Whether the difference is worth telling: figures in bytes move with every call. */
+/* Whether the difference is large enough to report: byte figures change with every call. */
 static gboolean
 has_changed (const LlmMemoryFigures *a,
              const LlmMemoryFigures *b)
@@ -233,7 +233,8 @@ unload_when_idle (LlmEngine *self)
 
 /* --- when the governor wakes --- */
 
-/* How often what chunks lost may come back: storage may not have it, and each try wakes. */
+/* How often wide copies of chunks may be requested: storage may not have them, and each try wakes
+ * the thread. */
 #define WIDEN_INTERVAL_US (10 * G_USEC_PER_SEC)
 
 static void
@@ -277,7 +278,7 @@ look_at_memory (gpointer data)
     }
 }
 
-/* Of equal cost, those first that were registered first. */
+/* Of equal cost, those that were registered first go first. */
 static void
 add_reclaimers (LlmEngine *self)
 {

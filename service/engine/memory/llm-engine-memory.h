@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* What the governor may ask for. Main thread. */
+/* What the governor may reclaim. Main thread. */
 
 #pragma once
 
@@ -9,7 +9,7 @@
 G_BEGIN_DECLS
 
 /* llm-engine-memory.c */
-/* Once the executor is there. */
+/* Called when the executor exists. */
 void           llm_engine_memory_make           (LlmEngine            *self);
 /* After a request ended: reclaims again what a held trim took. */
 void           llm_engine_memory_request_ended  (LlmEngine            *self);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* What a battery, the user's wish to save power and a suspend mean for calls. */
+/* Battery, power saver and suspend: their effect on requests. */
 
 #define G_LOG_DOMAIN "llm-engine"
 
@@ -22,7 +22,7 @@ set_pace (LlmEngine *self,
   llm_executor_set_pace (self->executor, pace);
 }
 
-/* What waits is not forgotten: a machine may stay on its battery for days. */
+/* Background requests do not wait without limit: a machine may run on its battery for days. */
 static gboolean
 on_waited (gpointer data)
 {
@@ -34,7 +34,7 @@ on_waited (gpointer data)
   return G_SOURCE_REMOVE;
 }
 
-/* The pace is the more careful of what the settings say about the states that hold. */
+/* The slowest of the paces that the settings give for the current states. */
 void
 llm_engine_set_power (LlmEngine *self,
                       gboolean   is_on_battery,
@@ -67,8 +67,8 @@ llm_engine_set_power (LlmEngine *self,
 
 /* --- suspend --- */
 
-/* The turns that were committed before are on the disk: the database's thread takes one
- * transaction after the other. */
+/* Earlier turns are then on the disk: the database's thread runs one transaction after the
+ * other. */
 static gboolean
 write_nothing (sqlite3 *db,
                gpointer data,

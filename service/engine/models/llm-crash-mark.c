@@ -9,13 +9,13 @@
 #include <glib/gstdio.h>
 
 #define FILE_NAME "loading"
-/* Of an id, as a file name has at most. */
+/* Length of an id, limited by file names. */
 #define MAX_BYTES 255
 
 struct _LlmCrashMark
 {
   char *path;      /* (nullable) (owned) */
-  char *crashed;   /* (nullable) (owned): the model that an earlier process ended with */
+  char *crashed;   /* (nullable) (owned): the model of an earlier process that crashed */
 };
 
 LlmCrashMark *

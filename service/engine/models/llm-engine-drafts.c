@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* What guesses for the model in use: which model the configuration names, when it is loaded and
- * goes again, and what became of its guesses. */
+/* The draft of the model in use: which model the configuration names, when it is loaded and
+ * unloaded, and how many drafted tokens are accepted. */
 
 #define G_LOG_DOMAIN "llm-engine"
 
@@ -32,7 +32,7 @@ llm_engine_find_draft (LlmEngine  *self,
       else if (colon != NULL && n == strlen (model) && strncmp (entry, model, n) == 0)
         return colon + 1;
     }
-  /* it does not guess for itself */
+  /* a model is not its own draft */
   return g_strcmp0 (of_all, model) != 0 ? of_all : NULL;
 }
 
@@ -129,7 +129,7 @@ llm_engine_sum_drafts (LlmEngine  *self,
 typedef struct
 {
   LlmModelInfo *info;      /* (owned) */
-  LlmModel *target;        /* (owned): that it is to guess for */
+  LlmModel *target;        /* (owned): the model that it drafts for */
   LlmDraftModel *draft;    /* (nullable) (owned) */
 } DraftLoad;
 
@@ -231,7 +231,7 @@ llm_engine_load_draft (LlmEngine *self)
       g_message ("%s can't guess for another model: %s", id, self->drafts.draft_error->message);
       return;
     }
-  /* nothing else makes room for it */
+  /* nothing is evicted for it */
   if (!llm_ledger_has_room (self->ledger, info->file_bytes))
     return;
   load = g_new0 (DraftLoad, 1);
@@ -260,7 +260,7 @@ llm_engine_get_draft_bytes (LlmEngine *self)
   return self->drafts.draft != NULL ? llm_draft_model_get_bytes (self->drafts.draft) : 0;
 }
 
-/* The one that the configuration names: it comes back with a call when there is room. */
+/* Drops the configured draft: a later call loads it again when it fits. */
 static guint64
 get_idle_bytes (gpointer holder)
 {
@@ -303,7 +303,7 @@ llm_engine_set_draft (LlmEngine     *self,
 
 /* --- an answer --- */
 
-/* Whether a call may ask for the draft called @name. An application has none loaded that the
+/* Whether a call may use the draft called @name. An application can't load a draft that the
  * administrator has not configured. */
 static gboolean
 check_name (LlmEngine  *self,
@@ -339,8 +339,8 @@ llm_engine_add_draft (LlmEngine      *self,
   gboolean looks_up = g_str_equal (draft, "lookup");
   LlmDraftSource *source;
 
-  /* a tree is verified in one step of all weights, while the rows of a sparse answer each leave out
-   * their own */
+  /* a tree is verified in one step with all weights, while each row of a sparse answer leaves out
+   * its own */
   if (g_str_equal (draft, "off") || request->model.sparsity > 0)
     return TRUE;
   if (!looks_up)

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* The list of models: read from the folders in another thread, and again when something comes to
- * them, goes or changes there. */
+/* The list of models: read from the folders in another thread, and again when files there are
+ * added, removed or changed. */
 
 #define G_LOG_DOMAIN "llm-engine"
 
 #include "engine/models/llm-engine-models.h"
 
-/* What the thread needs; the settings do not change. */
+/* Input of the thread; the settings do not change. */
 typedef struct
 {
   const LlmSettings *settings;  /* (unowned) */
@@ -48,7 +48,7 @@ run_scan (GTask        *task,
 {
   Scan *scan = data;
 
-  /* before they are read, so that nothing is missed */
+  /* watched before they are read, so that no change is missed */
   if (scan->shall_watch)
     scan->watch = watch_folders (scan->settings);
   g_task_return_pointer (

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* How far loading a model is: repacking gigabytes takes long enough to ask whether anything happens. */
+/* Progress of loading a model: repacking gigabytes takes long enough for users to wonder. */
 
 #define G_LOG_DOMAIN "llm-engine"
 

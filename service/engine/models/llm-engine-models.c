@@ -16,13 +16,14 @@
 #include "weights/llm-levels.h"
 #include "weights/llm-repacked-cache.h"
 
-/* Where the service crashed while it held all of a model, it does so again only with a lot of room. */
+/* After a crash while all of a model was in memory, so many times its bytes must be free to do so
+ * again. */
 #define CRASHED_MARGIN 3
 
-/* The configured file before all others, broken or not: it is what the
- * administrator asked for. Then what SelectModel chose, then the one in use, which a file
- * that comes does not displace, then the first good one, but what only guesses for others; a broken
- * one only when there is no other, so that its fault is told. */
+/* The order of choice: the configured file, broken or not, as the administrator asked for it; the
+ * model that SelectModel chose; the one in use, which a new file does not displace; the first
+ * usable one that is not only a draft. A broken one only when no other is left, so that its error
+ * is reported. */
 static LlmModelInfo *
 choose_model (LlmEngine *self,
               GPtrArray *all)
@@ -53,7 +54,7 @@ choose_model (LlmEngine *self,
   return good != NULL ? good : g_ptr_array_index (all, 0);
 }
 
-/* What is loaded is listed as it was then, whatever has become of its file. */
+/* The loaded model is listed as it was when it was loaded, whatever has happened to its file. */
 static void
 list_models (LlmEngine *self,
              gboolean   is_loaded)
@@ -85,7 +86,7 @@ llm_engine_models_settle (LlmEngine *self)
   if (!llm_engine_has_started (self))
     return;
 
-  /* What is loaded stays in use, whatever else was found; a script is obeyed. */
+  /* A loaded model stays in use, whatever the scan found; a script decides by itself. */
   if (!is_loaded || (self->settings->script != NULL && !self->loading.is_loading))
     {
       LlmModelInfo *chosen = choose_model (self, self->catalogue.found);
@@ -132,12 +133,11 @@ llm_engine_get_models (LlmEngine *self)
 /* --- loading --- */
 
 /* The thread that loads reads the settings, which do not change, and counts in the ledger. */
-
 typedef struct
 {
   LlmModelInfo *info;      /* (owned) */
-  guint ratio;             /* that contexts have by then */
-  guint margin;            /* how many times its bytes memory has room for */
+  guint ratio;             /* of contexts, at the time of the load */
+  guint margin;            /* how many times its bytes must fit */
   GTask *select;           /* (nullable) (owned): the call of SelectModel to answer */
   LlmModel *model;         /* (nullable) (owned) */
   LlmWeights *weights;     /* (nullable) (owned) */
@@ -188,7 +188,7 @@ run_load (GTask        *task,
   llm_repacked_cache_set_progress (cache, &self->loading.load);
   llm_repacked_cache_set_margin (cache, load->margin);
   load->model = llm_model_info_open (load->info, &error);
-  /* which reads of the weights: not on the executor's thread */
+  /* this reads weights: not on the executor's thread */
   if (load->model != NULL
       && llm_engine_check_ratio (load->ratio, llm_model_get_hparams (load->model),
                                  settings->chunk_tokens, &error)
@@ -271,7 +271,7 @@ on_load_done (GObject      *source,
     {
       if (self->use.model == NULL || llm_engine_get_figures (self).is_backed)
         llm_crash_mark_ended (self->loading.crash_mark);
-      /* the old model stays: who waits gets that one */
+      /* the old model stays: waiting calls get it */
       llm_call_fail (load->select, g_steal_pointer (&error));
     }
   else
@@ -322,7 +322,7 @@ check_room (LlmEngine    *self,
   guint64 wanted =
     info->footprint.work + llm_memory_policy_get_reserve (limit, FALSE, FALSE);
 
-  /* beyond that the kernel would end the service */
+  /* with more, the kernel would kill the service */
   if (limit > 0 && limit < wanted)
     return llm_fail (error, LLMSVC_ERROR_NO_MEMORY,
                      "The model %s needs %ju bytes in the service's control group, whose limit is %ju; "
@@ -341,13 +341,13 @@ ignore_freed (guint64  freed,
 {
 }
 
-/* What is wrong with the model in use. */
+/* The error of the model in use. */
 static void
 set_unusable (LlmEngine *self,
               GError   **error)
 {
   *error = g_error_copy (self->use.active != NULL ? self->use.active->error : self->use.reason);
-  /* "not found" is kept for what a caller names */
+  /* "not found" is reserved for names that a caller gives */
   if (self->use.active == NULL || g_error_matches (*error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_FOUND))
     (*error)->code = LLMSVC_ERROR_NO_MODEL;
 }
@@ -364,7 +364,7 @@ on_looked (GObject      *source,
   llm_call_go_on (task, error);
 }
 
-/* A model may have been put there meanwhile: looks again, once. */
+/* A model may have been added meanwhile: scans again, once. */
 static void
 look_again (GTask       *task,
             LlmCallStep  step)
@@ -533,6 +533,6 @@ llm_engine_unload (LlmEngine     *self,
   llm_crash_mark_ended (self->loading.crash_mark);
   self->counters.model_unloads++;
   llm_executor_set_model (self->executor, 0, NULL, NULL, done, data);
-  /* its file may be another by now, or gone */
+  /* its file may have changed, or be gone */
   llm_engine_models_settle (self);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Models: where they are, which one is in use, and what of it answers. Main thread. */
+/* Models: where they are, which one is in use, and which sub-model answers. Main thread. */
 
 #pragma once
 
@@ -9,63 +9,62 @@
 G_BEGIN_DECLS
 
 /* llm-engine-folders.c */
-/* Reads the folders, now or once more, and watches them. With a script there are none. */
+/* Reads the folders, now or once more, and watches them. With a script no folder is read. */
 void           llm_engine_models_start          (LlmEngine            *self);
 void           llm_engine_models_stop           (LlmEngine            *self);
-/* @models: (transfer full) (nullable): what there is; NULL while it is not known */
+/* @models: (transfer full) (nullable): the known models; NULL while unknown */
 void           llm_engine_take_models           (LlmEngine            *self,
                                                  GPtrArray            *models);
 
 /* llm-engine-models.c */
-/* Waits until a model is loaded, and loads it when none is. The result is the model, (transfer
+/* Waits until a model is loaded, and loads one if needed. The result is the model, (transfer
  * full). */
 void           llm_engine_await_model           (LlmEngine            *self,
                                                  GAsyncReadyCallback   callback,
                                                  gpointer              data);
-/* Chooses the model in use once catalogue and index are there. */
+/* Chooses the model in use once catalogue and index are known. */
 void           llm_engine_models_settle         (LlmEngine            *self);
 /* Unloads the model when no request runs; @done on the main thread with the bytes freed. */
 void           llm_engine_unload                (LlmEngine            *self,
                                                  LlmReclaimDone        done,
                                                  gpointer              data);
 void           llm_engine_fail_waiting          (LlmEngine            *self);
-/* Whether contexts of a model can be packed to @percent of their bytes with 8 bits (0: they are not
- * packed). Fails with INVALID_ARGUMENT. */
+/* Whether contexts of a model can be quantized to @percent of their bytes with 8 bits (0: they are
+ * not). Fails with INVALID_ARGUMENT. */
 gboolean       llm_engine_check_ratio           (guint                 percent,
                                                  const LlmHparams     *hparams,
                                                  guint                 chunk_tokens,
                                                  GError              **error);
 
 /* llm-engine-drafts.c */
-/* Says once which names of the configuration no model has. */
+/* Logs once the configured names that no model has. */
 void           llm_engine_check_drafts          (LlmEngine            *self);
-/* Begins to load the configured draft of the model in use, if there is one, it is not there, and
- * there is room. */
+/* Begins to load the configured draft of the model in use, unless it is loaded or does not fit. */
 void           llm_engine_load_draft            (LlmEngine            *self);
-/* Returns the bytes that go, at the end of the answers that use it. */
+/* Returns the bytes that are freed, when the answers that use it have ended. */
 guint64        llm_engine_drop_draft            (LlmEngine            *self);
 guint64        llm_engine_get_draft_bytes       (LlmEngine            *self);
-/* Has the ledger ask for it while no call runs. */
+/* Registers the draft as reclaimable while no call runs. */
 void           llm_engine_add_draft_reclaimer   (LlmEngine            *self);
-/* Has the request's decoder guess, if its call wants that. */
+/* Adds a draft to the request's decoder, if its call wants that. */
 gboolean       llm_engine_add_draft             (LlmEngine            *self,
                                                  LlmRequest           *request,
                                                  LlmCallOptions       *options,
                                                  GError              **error);
 
 /* llm-engine-weights.c */
-/* Has the ledger ask for the weights: pages first, then the model. */
+/* Registers the weights as reclaimable: pages first, then the model. */
 void           llm_engine_add_weight_reclaimers (LlmEngine            *self);
 
 /* llm-engine-sub-models.c */
-/* Those of the model that is loaded. @levels: (nullable) (unowned); takes @error (nullable): why
- * its companion can't be used. */
+/* Sets the sub-models of the loaded model. @levels: (nullable) (unowned); takes @error (nullable):
+ * why its companion can't be used. */
 void           llm_engine_take_levels           (LlmEngine            *self,
                                                  const LlmLevels      *levels,
                                                  GError               *error);
-/* (nullable): of the model that is loaded. */
+/* (nullable): of the loaded model. */
 const LlmSubModels *llm_engine_get_sub_models   (const LlmEngine      *self);
-/* By the option `active`, behind the next. */
+/* By the option `active`; called after the next one. */
 gboolean       llm_engine_choose_sparsity       (LlmEngine            *self,
                                                  LlmRequest           *request,
                                                  LlmCallOptions       *options,
@@ -78,7 +77,7 @@ gboolean       llm_engine_choose_sub_model      (LlmEngine            *self,
                                                  GError              **error);
 /* What of the weights stays in memory for the calls that are lowered, or all. */
 void           llm_engine_keep_level            (LlmEngine            *self);
-/* What the governor says about it. */
+/* Called by the governor. */
 void           llm_engine_set_lowered           (LlmEngine            *self,
                                                  LlmMemoryLowered      lowered);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* What the engine does with a script (the mock): the model that stands in for a
- * real one, what is said about it, and the replies. */
+/* Answers from a script (the mock): the model that replaces a real one, its availability, and the
+ * replies. */
 
 #define G_LOG_DOMAIN "llm-engine"
 
@@ -12,10 +12,10 @@
 #include "engine/calls/llm-engine-calls.h"
 #include "engine/models/llm-engine-models.h"
 
-/* How long a phase of a script that should end waits for a load that runs. */
+/* How long a script phase that should end waits for a load under way. */
 #define LOAD_WAIT_MS 1
 
-/* (transfer full) (nullable): NULL while the script says that it is not known. */
+/* (transfer full) (nullable): NULL while the script says that models are unknown. */
 static GPtrArray *
 list_models (LlmEngine *self)
 {
@@ -146,7 +146,7 @@ on_exit_idle (gpointer data)
   return G_SOURCE_REMOVE;
 }
 
-/* The caller must not hear of the end before: the sink stays. */
+/* The caller must not see the end of its answer before: the sink stays. */
 void
 llm_engine_script_exit (LlmEngine *self,
                         LlmSink   *sink)
@@ -155,8 +155,8 @@ llm_engine_script_exit (LlmEngine *self,
   g_idle_add_full (G_PRIORITY_LOW, on_exit_idle, self, NULL);
 }
 
-/* A script chooses its words, and they must be what the call asks for: else its test would see what
- * no model can answer. */
+/* The words of a script must match the call's constraint: otherwise a test would see what no model
+ * can answer. */
 static gboolean
 check_constraint (const LlmRequest *request,
                   LlmMaskTable     *masks,
@@ -201,7 +201,7 @@ llm_engine_script_reply (LlmCall    *call,
       return FALSE;
     }
 
-  /* The limits of the request make the end that the script asks for. */
+  /* The limits of the request produce the end that the script asks for. */
   n_steps = reply->steps->len;
   if (reply->exit == LLM_REPLY_EXIT_BEFORE_KEEP)
     ;
@@ -210,7 +210,7 @@ llm_engine_script_reply (LlmCall    *call,
     request->max_tokens = MIN (request->max_tokens, n_steps);
   else if (reply->end == LLM_REPLY_CONTEXT_FULL)
     request->window.n_ctx = MIN (request->window.n_ctx, request->prompt->len + n_steps - 1);
-  /* what the script says begins as it is written */
+  /* the script's text begins exactly as it is written */
   request->answer.strips_space = FALSE;
   call->generation->exits = reply->exit == LLM_REPLY_EXIT_AFTER_KEEP;
   request->decoder = llm_decoder_new_scripted (reply, on_exit_idle, self);

@@ -13,7 +13,7 @@
 #include "common/llmsvc-error.h"
 #include "engine/models/llm-engine-models.h"
 
-/* As of “least-sub-model”. */
+/* The lower limit of “least-sub-model”. */
 #define LEAST_PERCENT 20
 
 /* The share of the model that a call without the option has at least, by its class. */

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* The weights of the model in use, as a holder of memory: pages, which stay usable, and then the model
- * with them. */
+/* The weights of the model in use, as a memory holder: pages, after which the model stays usable,
+ * and then the whole model. */
 
 #include "base/llm-clock.h"
 #include "engine/models/llm-engine-models.h"
 
-/* Who called so lately is likely to call again. */
+/* A model that was used so recently is likely to be used again. */
 #define RECENT_US (60 * G_USEC_PER_SEC)
 
-/* Those that a running call uses are not given: it would read them again at once. */
+/* Pages that a running call uses are not released: it would read them again at once. */
 static guint64
 get_page_bytes (gpointer holder)
 {
@@ -30,7 +30,7 @@ give_pages (gpointer       holder,
   llm_executor_give_pages (self->executor, bytes, done, data);
 }
 
-/* Only for who used them a short while ago. */
+/* Only if the model was used recently. */
 static void
 take_pages (gpointer holder,
             guint64  bytes)
@@ -49,8 +49,8 @@ are_backed (gpointer holder)
   return llm_engine_get_figures (holder).is_backed;
 }
 
-/* What a running call uses can't be given. Once its pages are given there is still what the ledger
- * does not count, the vocabulary. */
+/* The weights of a running call can't be released. Once the pages are, unloading still frees what
+ * the ledger does not count, the vocabulary. */
 static guint64
 get_model_bytes (gpointer holder)
 {

@@ -18,11 +18,12 @@ struct _LlmKvCleaner
                           * has the inode */
 };
 
-/* What the thread does; at its end the file is closed. */
+/* A job of the thread; the file is closed at its end. */
 typedef struct
 {
   int fd;                /* or -1 */
-  GBytes *header;        /* (nullable) (owned): the file gets it, and loses its ranges */
+  GBytes *header;        /* (nullable) (owned): written to the file, whose ranges are then punched
+                          * out */
   GArray *ranges;        /* (nullable) (owned) (element-type LlmKvRange) */
   LlmKvCleanerFunc func; /* (nullable) */
   gpointer data;
@@ -44,10 +45,10 @@ punch (const Job *job)
   gsize length;
   const void *header = g_bytes_get_data (job->header, &length);
 
-  /* The header says first what is dead: else it would count as damaged one day. */
+  /* The header must mark the dead chunks first: else the extent would count as damaged later. */
   if (pwrite (job->fd, header, length, 0) != (gssize) length)
     return;
-  /* A file system that can't do it keeps the blocks until the file goes. */
+  /* A file system that can't punch holes keeps the blocks until the file is removed. */
   LLM_EACH_IN (const LlmKvRange, range, job->ranges)
     (void) !fallocate (job->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                        (off_t) range->begin, (off_t) (range->end - range->begin));
@@ -75,7 +76,7 @@ static void
 push (LlmKvCleaner *self,
       Job           job)
 {
-  /* Without a thread now, one that comes later takes it. */
+  /* If no thread can start now, a later one takes the job. */
   g_thread_pool_push (self->pool, g_memdup2 (&job, sizeof job), NULL);
 }
 
@@ -117,7 +118,7 @@ llm_kv_cleaner_unlink (LlmKvCleaner *self,
                        int           folder_fd,
                        const char   *name)
 {
-  /* While it is open its blocks stay. */
+  /* While the file is open its blocks stay. */
   int fd = openat (folder_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 
   unlinkat (folder_fd, name, 0);
@@ -150,7 +151,7 @@ llm_kv_cleaner_take_result (LlmKvCleaner *self,
       *inode = status.st_ino;
       *bytes = (guint64) status.st_blocks * STAT_BLOCK;
     }
-  /* It may have been removed meanwhile: then this is its end. */
+  /* The file may have been removed meanwhile: then closing it frees its blocks. */
   llm_kv_cleaner_close (self, job->fd);
   job->fd = -1;
   job_free (job);

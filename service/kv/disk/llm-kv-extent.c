@@ -14,7 +14,7 @@
 #define MAGIC "LLMKVEXT"
 /* 2: there are 3 bits, and what numbers of forms mean has changed. 3: parts are whole sectors. */
 #define VERSION 3
-/* A group of the whole extent is worth a request of its own. */
+/* A group may be as large as one read request. */
 #define GROUP_BYTES LLM_DISK_MAX_BYTES
 
 /* The beginning of a file; numbers are little-endian. */
@@ -35,7 +35,7 @@ typedef struct
 typedef union
 {
   float value;
-  guint32 bits;          /* that change places on a big-endian machine */
+  guint32 bits;          /* that is swapped on a big-endian machine */
 } Float;
 
 /* A chunk, in front of its checksums. */
@@ -87,7 +87,7 @@ is_form (const LlmKvShape *shape,
   return form < LLM_KV_N_FORMS && shape->offsets[form] != NULL;
 }
 
-/* Room for the counts. */
+/* Allocates it for the given counts. */
 static LlmKvExtent *
 allocate (guint n_groups,
           guint n_chunks)
@@ -103,7 +103,7 @@ allocate (guint n_groups,
   return self;
 }
 
-/* Whether all parts begin and end at whole sectors, if a group ends there. */
+/* Whether all parts begin and end at whole sectors, if a group ends at this layer. */
 static gboolean
 is_border (const LlmKvShape *shape,
            guint             layer)
@@ -111,7 +111,7 @@ is_border (const LlmKvShape *shape,
   return layer == shape->n_layers || layer % MAX (shape->sector_layers, 1) == 0;
 }
 
-/* From groups and records: where the areas are. */
+/* Computes where the areas are, from groups and records. */
 static void
 place (LlmKvExtent      *self,
        const LlmKvShape *shape)
@@ -246,7 +246,7 @@ parse_chunk (LlmKvExtent      *self,
     .form = stored.form,
   };
   self->dead[chunk] = stored.is_dead;
-  /* the number after a chunk's is one as well */
+  /* the next chunk's number must be valid too */
   if (!is_form (shape, stored.form) || stored.is_dead > 1 || record->number == G_MAXUINT
       || !isfinite (record->density) || record->density < 0 || !isfinite (record->n_rows)
       || record->n_rows < 0
@@ -283,7 +283,7 @@ llm_kv_extent_parse (const guint8      *bytes,
       || GUINT32_FROM_LE (header.n_layers) != shape->n_layers)
     return NULL;
 
-  /* What follows can only be wrong in a file that somebody made on purpose. */
+  /* Damage does not pass the checksums; only a file that was made on purpose fails here. */
   *reason = "its header contradicts itself";
   n_groups = GUINT32_FROM_LE (header.n_groups);
   n_chunks = GUINT32_FROM_LE (header.n_chunks);

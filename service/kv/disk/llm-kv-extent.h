@@ -3,8 +3,8 @@
 /*
  * The format of an extent: a header of whole blocks, then an area for each group of layers with
  * that group's bytes of all chunks, one chunk behind the other. Areas begin at whole blocks, and
- * what a chunk has of one at whole sectors (LLM_DISK_SECTOR): it is read right to the chunk's memory.
- * All numbers of the header are little-endian:
+ * what a chunk has of one at whole sectors (LLM_DISK_SECTOR): it is read right to the chunk's
+ * memory. All numbers of the header are little-endian:
  *
  *     8 bytes "LLMKVEXT" · u32 version · u32 bytes of the header · u64 XXH3 of the header with
  *     this field 0 · u64 identity · u64 bytes of the file · u32 slots of a chunk · u32 layers ·
@@ -24,9 +24,9 @@
 
 G_BEGIN_DECLS
 
-/* A bit each in a guint64; more would not help to begin earlier. */
+/* One bit each in a guint64; more groups would not let a step begin earlier. */
 #define LLM_KV_EXTENT_GROUPS 64
-/* Of the shortest header. */
+/* Size of the shortest header. */
 #define LLM_KV_EXTENT_MIN_BYTES LLM_DISK_BLOCK
 
 typedef struct
@@ -38,7 +38,8 @@ typedef struct
   guint group_ends[LLM_KV_EXTENT_GROUPS];          /* layers */
   guint64 group_offsets[LLM_KV_EXTENT_GROUPS + 1]; /* in the file */
   LlmKvRecord *records;                            /* [n_chunks] */
-  guint8 *dead;                                    /* [n_chunks]: 1 for what is no longer there */
+  guint8 *dead;                                    /* [n_chunks]: 1 for chunks that are not there
+                                                    * any more */
   guint64 *checksums;                              /* [n_chunks × n_groups] */
 } LlmKvExtent;
 
@@ -46,10 +47,10 @@ typedef struct
 LlmKvExtent *llm_kv_extent_new            (const LlmKvShape  *shape,
                                            const LlmKvRecord *records,
                                            guint              n);
-/* Counted by references (g_rc_box_acquire()). */
+/* Reference-counted (g_rc_box_acquire()). */
 void         llm_kv_extent_unref          (LlmKvExtent       *self);
 
-/* How long the header says it is, from its first LLM_KV_EXTENT_MIN_BYTES bytes; 0 when that is no
+/* The length of the header, as its first LLM_KV_EXTENT_MIN_BYTES bytes say; 0 when they are no
  * extent. Never more than a header can have. */
 gsize        llm_kv_extent_peek           (const guint8      *bytes,
                                            gsize              length);
@@ -60,7 +61,7 @@ LlmKvExtent *llm_kv_extent_parse          (const guint8      *bytes,
                                            guint64            file_bytes,
                                            const LlmKvShape  *shape,
                                            const char       **reason);
-/* What a header says whatever model it is of, for people. */
+/* Content of a header, of any model, to be shown to users. */
 typedef struct
 {
   guint number;
@@ -77,7 +78,7 @@ typedef struct
   LlmKvExtentChunk chunks[LLM_KV_EXTENT_CHUNKS];
 } LlmKvExtentSummary;
 
-/* Of a whole header; FALSE when it is damaged. */
+/* Of a complete header; FALSE when it is damaged. */
 gboolean     llm_kv_extent_summarize      (const guint8      *bytes,
                                            gsize              length,
                                            LlmKvExtentSummary *summary);

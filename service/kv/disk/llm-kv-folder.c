@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* What there is of a context: its folder, the files in it and their names, and which chunks are
- * where. */
+/* A context on storage: its folder, the files in it and their names, and which chunks are where. */
 
 #define G_LOG_DOMAIN "llm-kv"
 
@@ -12,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Of a context's folder: the hash of its application's name, so that limits hold after a
+/* File in a context's folder: the hash of its application's name, so that limits hold after a
  * restart. */
 #define APP_NAME "app"
 #define APP_DIGITS 16
@@ -81,7 +80,7 @@ write_app (int     fd,
   if (file < 0)
     return;
   g_snprintf (digits, sizeof digits, "%016" G_GINT64_MODIFIER "x", app);
-  /* What is not written counts as nobody's after a restart. */
+  /* If the write fails, the folder belongs to no application after a restart. */
   (void) !write (file, digits, APP_DIGITS);
   close (file);
 }
@@ -201,7 +200,7 @@ llm_kv_link_set_extent (LlmKvLink   *self,
     self->n_live += !extent->dead[i];
 }
 
-/* Where the link of @number is, or would be. */
+/* Index of the link of @number, or where it would be inserted. */
 static guint
 search_link (LlmKvFolder *self,
              guint64      number)
@@ -275,7 +274,7 @@ llm_kv_folder_find_place (LlmKvFolder *self,
   return g_hash_table_lookup (self->places, &key);
 }
 
-/* (nullable): where the chunk is, if it is the one that is found. */
+/* (nullable): where the chunk is, if a search for it finds this one. */
 static const LlmKvPlace *
 find_own_place (LlmKvFolder     *self,
                 const LlmKvLink *link,
@@ -308,7 +307,8 @@ set_untidy (LlmKvFolder *self,
   self->is_untidy = TRUE;
 }
 
-/* Who else has the file has it alone now, and may give back what it does not need of it. */
+/* When one folder is left as holder of a file, it may release the blocks of its dead chunks: queues
+ * it for that. */
 static void
 leave_to_last (LlmKvStorage    *storage,
                const LlmKvLink *gone)
@@ -412,8 +412,8 @@ llm_kv_folder_bury (LlmKvFolder *self,
   set_untidy (self, link);
 }
 
-/* Writes may end in another order than they began; an extent that has a chunk twice was made on
- * purpose, and its first one stays. */
+/* Writes may end in another order than they began. Only an extent that was made on purpose has a
+ * chunk twice; then its first one stays. */
 static void
 enter (LlmKvFolder *self,
        LlmKvLink   *link,

@@ -13,12 +13,12 @@
 #include "kv/disk/llm-kv-extent.h"
 #include "kv/disk/llm-kv-storage-private.h"
 
-/* Of a context at most: more than any model sees. */
+/* Limit of chunks of a context: more than any model sees. */
 #define MAX_CHUNKS (1u << 20)
 
 /* --- names --- */
 
-/* 0 for what is no extent. */
+/* 0 for a name that is no extent's. */
 static guint64
 parse_name (const char *name)
 {
@@ -29,7 +29,7 @@ parse_name (const char *name)
   return strcmp (name, expected) == 0 ? number : 0;
 }
 
-/* The latest first. */
+/* Orders the latest first. */
 static int
 compare_numbers (gconstpointer a,
                  gconstpointer b)
@@ -67,7 +67,7 @@ list_extents (int fd)
 
 /* --- extents --- */
 
-/* Those that came before are later, so what they have stays. */
+/* Extents that were entered before are later ones, so their chunks stay. */
 static void
 add_extent (LlmKvIndex               *self,
             guint64                   number,
@@ -88,7 +88,7 @@ add_extent (LlmKvIndex               *self,
     }
 }
 
-/* FALSE when it is no good. */
+/* FALSE when it is not valid. */
 static gboolean
 read_extent (int                 folder_fd,
              guint64             number,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Extents that folders of one application share, as hard links (L15). A folder uses what it needs of
- * a file: chunks of others in it count as dead there. What is the same is found by content: number,
+/* Extents that folders of one application share, as hard links (L15). A folder uses the chunks of a
+ * file that it needs; the others count as dead there. Equal chunks are found by content: number,
  * hash of the tokens, form, and the checksums of all bytes. */
 
 #define G_LOG_DOMAIN "llm-kv"
@@ -21,7 +21,7 @@ find_link (LlmKvFolder     *self,
   return NULL;
 }
 
-/* (nullable) (transfer none): the file of @from under a name in @self, with no chunk of it. */
+/* (nullable) (transfer none): links the file of @from into @self, with no chunk of it yet. */
 static LlmKvLink *
 add_link (LlmKvFolder     *self,
           LlmKvFolder     *from,
@@ -46,7 +46,7 @@ add_link (LlmKvFolder     *self,
         llm_kv_folder_bury (self, copy, i);
     }
   else if (fd >= 0)
-    /* Without it the chunks are computed again, or written once more. */
+    /* Without the link the chunks are computed again, or written once more. */
     g_debug ("An extent can't be shared: %s", g_strerror (errno));
   if (fd >= 0)
     close (fd);
@@ -68,7 +68,7 @@ llm_kv_folder_link (LlmKvFolder *self,
       const LlmKvLink *link = g_ptr_array_index (from->links, i);
       LlmKvLink *copy = find_link (self, link->file);
 
-      /* of what has not been read there is nothing to share */
+      /* an extent whose header was not read yet shares nothing */
       for (guint k = 0; link->extent != NULL && k < link->extent->n_chunks; k++)
         {
           if (link->dead[k] || link->extent->records[k].number >= n_chunks)
@@ -101,7 +101,7 @@ has_bytes (const LlmKvExtent *extent,
   return TRUE;
 }
 
-/* Of a folder that is open: what lies in others is not known. */
+/* Of open folders only: the chunks of others are not known. */
 static gboolean
 is_alike (const LlmKvFolder *self,
           const LlmKvFolder *other)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Reading the headers of a context's extents, on threads of the disk's queue: a context with a long
- * history has many files, and each may take a slow disk a while. What is found is entered when all
- * of it is there. */
+/* Reads the headers of a context's extents, on threads of the disk's queue: a context with a long
+ * history has many files, and each may take a slow disk a while. The extents are entered when all
+ * headers have been read. */
 
 #define G_LOG_DOMAIN "llm-kv"
 
@@ -13,16 +13,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A first read that has most headers whole. */
+/* A first read of this size has most headers whole. */
 #define FIRST_BYTES (4 * LLM_KV_EXTENT_MIN_BYTES)
 
-/* A request of the queue. */
+/* A request to the queue: one header. */
 typedef struct
 {
   LlmKvOpening *opening; /* (unowned) */
-  LlmKvLink *link;       /* (owned): the owner's thread's alone, but for its number */
+  LlmKvLink *link;       /* (owned): only the owner's thread uses it, but for its number */
   LlmKvExtent *extent;   /* (nullable) (owned) */
-  const char *reason;    /* (nullable): why there is none */
+  const char *reason;    /* (nullable): why @extent is NULL */
 } Header;
 
 struct _LlmKvOpening
@@ -31,7 +31,7 @@ struct _LlmKvOpening
   LlmKvStorage *storage; /* (unowned): the threads only look at its fd */
   guint n_pending;       /* headers */
 
-  /* what the threads look at */
+  /* read by the threads: */
   char *id;              /* (owned) */
   LlmKvShape *shape;     /* (owned) */
   Header *headers;       /* (owned) */
@@ -104,7 +104,7 @@ open_header (gpointer data)
 
 /* --- the owner's thread --- */
 
-/* Those that are no good go when the folder is tidied. */
+/* Invalid extents are removed when the folder is tidied. */
 static void
 take_headers (LlmKvOpening *self,
               LlmKvFolder  *folder)
@@ -116,7 +116,7 @@ take_headers (LlmKvOpening *self,
     {
       Header *header = &self->headers[i];
 
-      /* it may have had to make room meanwhile */
+      /* the file may have been removed meanwhile to make room */
       if (header->link->file == NULL)
         continue;
       if (header->extent == NULL && n_bad++ == 0)
@@ -124,7 +124,7 @@ take_headers (LlmKvOpening *self,
       llm_kv_link_set_extent (header->link, g_steal_pointer (&header->extent));
       llm_kv_folder_index (folder, header->link);
     }
-  /* what was written meanwhile is later */
+  /* extents that were written meanwhile are later */
   LLM_EACH (const LlmKvLink, link, folder->links)
     if (link->number > self->headers[self->n_headers - 1].link->number)
       llm_kv_folder_supersede (folder, link);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Reading chunks (L6): few large requests, the first layers of all chunks before the next ones.
- * Each request brings parts of chunks to where they belong, without a copy; a part that is complete is
+/* Reads chunks (L6): few large requests, the first layers of all chunks before the next ones. Each
+ * request reads parts of chunks right into their memory, without a copy; a part that is complete is
  * compared with its checksum, and reported when those of the lower layers were. */
 
 #define G_LOG_DOMAIN "llm-kv"
@@ -21,7 +21,7 @@ void AnnotateBenignRaceSized (const char *file, int line, const volatile void *m
                               const char *description);
 #endif
 
-/* To read over so many bytes costs less than to ask once more. */
+/* Reading over a gap of this size costs less than another request. */
 #define GAP_BYTES (16 * 1024)
 
 /* A file that is read. */
@@ -41,7 +41,7 @@ typedef struct
   gboolean has_failed;
 } Target;
 
-/* What a target has in a group's area. */
+/* The part of a target in a group's area. */
 typedef struct
 {
   guint target;
@@ -49,7 +49,7 @@ typedef struct
   guint64 offset;        /* in the file */
   gsize length;
   gsize begin;           /* in the chunk */
-  gsize rest;            /* bytes that have not come */
+  gsize rest;            /* bytes that have not arrived */
 } Piece;
 
 typedef struct
@@ -57,10 +57,10 @@ typedef struct
   LlmKvRead *read;       /* (unowned) */
   guint source;
   guint first_layer;
-  guint order;           /* among those of the same layer */
+  guint order;           /* among the requests of the same layer */
   guint64 offset;
   gsize length;
-  guint first_piece;     /* of those that it has bytes of */
+  guint first_piece;     /* of the pieces that it has bytes of */
   guint end_piece;
 } Request;
 
@@ -69,7 +69,7 @@ struct _LlmKvRead
   LlmKvFolder *folder;   /* (nullable) (unowned): NULL when it is closed, or the read ended */
   LlmKvStorage *storage; /* (unowned) */
   char *id;              /* (owned): of the context */
-  LlmKvShape *shape;     /* (owned) */
+  LlmKvShape *shape;     /* the owner, requests, and the job that opens the files */
   guint n_holders;       /* the owner, requests, who opens the files */
   Target *targets;       /* (owned) */
   guint n_targets;
@@ -77,8 +77,8 @@ struct _LlmKvRead
   GArray *pieces;        /* (element-type Piece) (owned) */
   GArray *requests;      /* (element-type Request) (owned) */
   guint64 bytes;
-  guint8 *gap;           /* (nullable) (owned): gets what is read over */
-  gboolean was_logged;   /* that something failed */
+  guint8 *gap;           /* (nullable) (owned): gets the bytes of gaps */
+  gboolean was_logged;   /* a failure was logged */
   LlmKvArrived arrived;
   gpointer data;
   LlmKvReadEnded ended;
@@ -93,7 +93,7 @@ drop (LlmKvRead *self)
   self->ended (self->ended_data);
   LLM_EACH_IN (Source, source, self->sources)
     {
-      /* of a file that was removed meanwhile it may be the end */
+      /* if the file was removed meanwhile, closing it may free its blocks */
       if (source->fd >= 0)
         llm_kv_cleaner_close (self->storage->cleaner, source->fd);
       llm_kv_link_unref (source->link);
@@ -246,7 +246,7 @@ on_read (gssize        n,
   drop (self);
 }
 
-/* On a thread of the queue: a slow disk must not hold up the owner's. */
+/* On a thread of the queue: the owner's thread must not wait for a slow disk. */
 static gssize
 open_sources (gpointer data)
 {
@@ -270,7 +270,8 @@ open_sources (gpointer data)
   return 0;
 }
 
-/* Where the bytes of @request go: parts of chunks, and what lies between them. Returns how many. */
+/* Fills in where the bytes of @request go: parts of chunks, and gaps between them. Returns how
+ * many. */
 static guint
 get_parts (LlmKvRead     *self,
            const Request *request,
@@ -295,7 +296,7 @@ get_parts (LlmKvRead     *self,
   return n;
 }
 
-/* Asks for the bytes; and tells what is known without them: chunks that are gone, and layers
+/* Submits the requests; and reports what is known without them: chunks that are gone, and layers
  * without bytes. */
 static void
 on_opened (gssize        n,
@@ -359,7 +360,8 @@ compare_requests (gconstpointer a,
   return (x->order > y->order) - (x->order < y->order);
 }
 
-/* The request for the pieces from @first on that begins at @at, or in the gap before the next one. */
+/* The request for the pieces from @first on that begins at @at, or in the gap before the next
+ * one. */
 static Request
 make_request (LlmKvRead *self,
               guint64    at,
@@ -383,7 +385,7 @@ make_request (LlmKvRead *self,
   return request;
 }
 
-/* Requests for the pieces [@first, @end), which follow each other in one area. */
+/* Adds requests for the pieces [@first, @end), which are in one area, in order. */
 static void
 add_requests (LlmKvRead *self,
               guint      source,
@@ -410,7 +412,7 @@ add_requests (LlmKvRead *self,
     }
 }
 
-/* Requests that run at the same time all write there what no one reads. */
+/* Memory for the bytes of gaps, which all requests overwrite at the same time and no code reads. */
 static void
 make_gap (LlmKvRead *self)
 {
@@ -423,7 +425,7 @@ make_gap (LlmKvRead *self)
 #endif
 }
 
-/* What the targets @order[0 … n) want of a group of their extent. */
+/* Adds the pieces of the targets @order[0 … n) in a group of their extent. */
 static void
 add_group (LlmKvRead   *self,
            guint        source,
@@ -477,7 +479,7 @@ is_there (LlmKvFolder     *folder,
          && !link->dead[slot->index];
 }
 
-/* The file of the targets @order[0 … n), which are of one extent. */
+/* Adds the file of the targets @order[0 … n), which are of one extent. */
 static void
 add_source (LlmKvRead   *self,
             const guint *order,
@@ -494,7 +496,7 @@ add_source (LlmKvRead   *self,
     add_group (self, self->sources->len - 1, i, order, n);
 }
 
-/* From the targets to requests. */
+/* Makes requests from the targets. */
 static void
 plan (LlmKvRead *self)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* How much storage may hold, what goes when it is full, and what dead chunks take. */
+/* Limits of storage, which extents are removed when it is full, and the blocks of dead chunks. */
 
 #define G_LOG_DOMAIN "llm-kv"
 
@@ -14,7 +14,7 @@
 
 #include "common/llmsvc-error.h"
 
-/* Dead bytes of a file that are worth the work: one in so many. */
+/* The part of a file that must be dead before its blocks are released: one in so many. */
 #define MIN_WASTE 3
 
 /* --- what dead chunks take --- */
@@ -66,7 +66,7 @@ punch (LlmKvFolder *self,
   GArray *ranges;
   int folder, fd;
 
-  /* Others' chunks may still live in what is dead here. */
+  /* Chunks that are dead here may live in other folders that share the file. */
   if (link->file->n_holders > 1 || link->waste * MIN_WASTE < extent->file_bytes)
     return;
   link->waste = 0;
@@ -141,7 +141,7 @@ llm_kv_storage_is_tidy (LlmKvStorage *self)
 
 /* --- limits --- */
 
-/* (nullable): whose extents go first: of @app, or 0 for any. */
+/* (nullable): the folder whose extents are removed first: of @app, or 0 for any. */
 static LlmKvFolder *
 find_oldest (LlmKvStorage *self,
              guint64       app,
@@ -220,7 +220,7 @@ llm_kv_storage_make_room (LlmKvStorage  *self,
     }
   available = (guint64) status.f_bavail * status.f_frsize;
   limit = self->limit > 0 ? self->limit : (available + self->bytes) / 2;
-  /* For what never fits, nothing is removed. */
+  /* For an extent that never fits, nothing is removed. */
   if (bytes > limit || (self->app_limit > 0 && bytes > self->app_limit))
     return llm_fail (error, LLMSVC_ERROR_STORAGE,
                      "%ju bytes of a context are more than the storage limits allow; raise them, "

@@ -2,9 +2,9 @@
 
 /*
  * The insides of chunk storage, from below: llm-kv-folder.c: files, their names in contexts'
- * folders, which chunks are where. llm-kv-link.c: files that folders share. llm-kv-room.c: limits, and what is removed. llm-kv-open.c,
- * llm-kv-read.c, llm-kv-write-extent.c: what the disk's queue does for a folder. llm-kv-storage.c:
- * all folders. The executor's thread owns all of it.
+ * folders, which chunks are where. llm-kv-link.c: files that folders share. llm-kv-room.c: limits,
+ * and what is removed. llm-kv-open.c, llm-kv-read.c, llm-kv-write-extent.c: what the disk's queue
+ * does for a folder. llm-kv-storage.c: all folders. The executor's thread owns all of it.
  */
 
 #pragma once
@@ -17,8 +17,8 @@ G_BEGIN_DECLS
 typedef struct _LlmKvWrite LlmKvWrite;
 typedef struct _LlmKvOpening LlmKvOpening;
 
-/* --- llm-kv-cleaner.c: a thread that gives blocks back to file systems, which can take longer than a
- * call should wait: the last close of a removed file, and holes where chunks are dead --- */
+/* --- llm-kv-cleaner.c: a thread that gives blocks back to file systems, which can take longer than
+ * a call should wait: the last close of a removed file, and holes where chunks are dead --- */
 
 typedef struct _LlmKvCleaner LlmKvCleaner;
 
@@ -33,32 +33,31 @@ typedef void (*LlmKvCleanerFunc) (gpointer data);
 LlmKvCleaner *llm_kv_cleaner_new   (void);
 /* Waits for the thread. */
 void          llm_kv_cleaner_free  (LlmKvCleaner *self);
-/* Removes a name; what it stood for goes later. */
+/* Removes a name; the blocks of the file are freed later. */
 void          llm_kv_cleaner_unlink (LlmKvCleaner *self,
                                     int           folder_fd,
                                     const char   *name);
 /* Takes @fd, and closes it. */
 void          llm_kv_cleaner_close (LlmKvCleaner *self,
                                     int           fd);
-/* Writes @header (transfer full) to the beginning of @fd (transfer full), and gives the blocks in
- * @ranges (transfer full) (element-type LlmKvRange) back. */
+/* Writes @header (transfer full) to the beginning of @fd (transfer full), and releases the blocks
+ * in @ranges (transfer full) (element-type LlmKvRange). */
 void          llm_kv_cleaner_punch (LlmKvCleaner *self,
                                     int           fd,
                                     GBytes       *header,
                                     GArray       *ranges);
-/* Calls @func (@data) in the thread, when all that was given before is done. */
+/* Calls @func (@data) in the thread, when all earlier jobs are done. */
 void          llm_kv_cleaner_call  (LlmKvCleaner *self,
                                     LlmKvCleanerFunc func,
                                     gpointer      data);
-/* What a file that was punched takes now; FALSE when there is none to tell of. Each is told
- * once. */
+/* Takes the size of a file after punching; FALSE when no result is left. */
 gboolean      llm_kv_cleaner_take_result (LlmKvCleaner *self,
                                     guint64      *inode,
                                     guint64      *bytes);
 
 /* --- what there is --- */
 
-/* A file on the disk; folders of one application may hold it together. */
+/* A file on the disk; folders of one application may share it. */
 typedef struct
 {
   guint64 inode;
@@ -67,8 +66,7 @@ typedef struct
   guint n_holders;       /* links, and writes under way */
 } LlmKvFile;
 
-/* An extent under its name in a folder. Counted by references: it may be removed while it is
- * read. */
+/* An extent under its name in a folder. Reference-counted: it may be removed while it is read. */
 typedef struct
 {
   guint64 number;
@@ -80,17 +78,17 @@ typedef struct
   gboolean is_untidy;    /* chunks of it died since it was tidied */
 } LlmKvLink;
 
-/* What there is of a context on storage, opened or not. */
+/* A context on storage, opened or not. */
 struct _LlmKvFolder
 {
   LlmKvStorage *storage; /* (unowned) */
   char *id;
-  guint64 app;           /* hash of its name; 0 when it is not known */
+  guint64 app;           /* hash of its name; 0: unknown */
   guint64 used;          /* rises with each use of any folder */
   GPtrArray *links;      /* (element-type LlmKvLink) (owned), by rising numbers */
-  gboolean is_untidy;    /* a link is, and storage has the folder in its queue */
+  gboolean is_untidy;    /* one of the links is, and storage has queued the folder */
 
-  gboolean is_opened;    /* by llm_kv_folder_open(): what follows is only there then */
+  gboolean is_opened;    /* by llm_kv_folder_open(): the fields below are valid only then */
   LlmKvShape *shape;     /* (owned) */
   guint64 next;          /* number of the next extent */
   LlmKvOpening *opening; /* (nullable) (unowned): while headers are read */
@@ -115,7 +113,7 @@ struct _LlmKvStorage
   gboolean is_failing;   /* the last write failed, which was logged */
 };
 
-/* The latest of a number and hash. */
+/* The latest version of a chunk, by number and hash. */
 typedef struct
 {
   guint number;
@@ -126,7 +124,7 @@ typedef struct
 
 #define LLM_KV_EXTENT_SUFFIX ".kv"
 #define LLM_KV_PART_SUFFIX ".part"
-/* Of a number in hexadecimal digits and a suffix. */
+/* Length of a name: a number in hexadecimal digits and a suffix. */
 #define LLM_KV_NAME_BYTES 32
 
 /* --- llm-kv-folder.c --- */
@@ -134,38 +132,39 @@ typedef struct
 void        llm_kv_extent_name         (guint64        number,
                                         const char    *suffix,
                                         char          *name);
-/* Opens a context's folder, which may be missing, by the storage's folder and the context's id; and
- * an extent's file there: -errno. May wait for the disk; any thread. */
+/* Opens a context's folder, which may be missing, by the storage's folder and the context's id; the
+ * second opens an extent's file there. They return -errno on failure. May wait for the disk; any
+ * thread. */
 int         llm_kv_folder_open_id      (int            storage_fd,
                                         const char    *id);
 int         llm_kv_extent_open_fd      (int            folder_fd,
                                         guint64        number,
                                         int            flags);
 int         llm_kv_folder_open_fd      (LlmKvFolder   *self);
-/* Removes a file of the folder; its blocks go later. */
+/* Removes a file of the folder; its blocks are freed later. */
 void        llm_kv_folder_unlink       (LlmKvFolder   *self,
                                         guint64        number,
                                         const char    *suffix);
-/* Makes it where it is missing. */
+/* Opens the folder, and creates it if it is missing. */
 int         llm_kv_folder_make_fd      (LlmKvFolder   *self);
-/* The application whose folder this is; 0 when that is not known. */
+/* The application whose folder this is; 0 when it is unknown. */
 guint64     llm_kv_folder_read_app     (int            fd);
-/* It was used now; on the disk, for the next start: any thread. */
+/* Marks the folder as used now, on the disk, for the next start. Any thread. */
 void        llm_kv_folder_touch        (LlmKvFolder   *self);
 void        llm_kv_folder_touch_fd     (int            fd);
 
 /* (transfer none) */
 LlmKvFolder *llm_kv_folder_new         (LlmKvStorage  *storage,
                                         const char    *id);
-/* Leaves what is on the disk. */
+/* Leaves the files on the disk. */
 void        llm_kv_folder_free         (LlmKvFolder   *self);
-/* Removes all extents; the folder is gone when it is not open. */
+/* Removes all extents, and the folder, too, unless it is open. */
 void        llm_kv_folder_remove       (LlmKvFolder   *self);
-/* Without extents a folder that is not open is of no use: it is gone then. */
+/* Removes a folder without extents, unless it is open. */
 void        llm_kv_folder_remove_if_empty (LlmKvFolder *self);
 guint64     llm_kv_folder_count_bytes  (LlmKvFolder   *self);
 
-/* (transfer none): the file of this inode, with one holder more. */
+/* (transfer none): the file of this inode, with one more holder. */
 LlmKvFile  *llm_kv_storage_hold_file   (LlmKvStorage  *self,
                                         guint64        inode,
                                         guint64        bytes,
@@ -188,51 +187,53 @@ LlmKvLink  *llm_kv_folder_find_link    (LlmKvFolder   *self,
 /* Removes the file's name, and the link. */
 void        llm_kv_folder_remove_link  (LlmKvFolder   *self,
                                         LlmKvLink     *link);
-/* Where chunks are; empty. */
+/* An empty table of where chunks are. */
 GHashTable *llm_kv_folder_new_places   (void);
 /* (nullable) (transfer none) */
 const LlmKvPlace *llm_kv_folder_find_place (LlmKvFolder *self,
                                         guint          number,
                                         guint64        hash);
-/* The chunk won't be asked for any more; or it will after all, and what it had besides won't. */
+/* Marks the chunk as dead; the second makes it live again, and marks the folder's other copy of it
+ * as dead. */
 void        llm_kv_folder_bury         (LlmKvFolder   *self,
                                         LlmKvLink     *link,
                                         guint          index);
 void        llm_kv_folder_revive       (LlmKvFolder   *self,
                                         LlmKvLink     *link,
                                         guint          index);
-/* Enters the chunks of @link: older versions of them are dead. Without an extent it goes. */
+/* Enters the chunks of @link; older versions of them are dead. A link without an extent is
+ * removed. */
 void        llm_kv_folder_index        (LlmKvFolder   *self,
                                         LlmKvLink     *link);
-/* The context has written @by: what it wrote before of other tokens at the same places is dead. */
+/* The context has written @by: chunks of other tokens at the same places are dead. */
 void        llm_kv_folder_supersede    (LlmKvFolder   *self,
                                         const LlmKvLink *by);
 
 /* --- llm-kv-room.c --- */
 
-/* Removes extents without chunks, and gives blocks of dead chunks back. */
+/* Removes extents without chunks, and releases the blocks of dead chunks. */
 void        llm_kv_folder_tidy         (LlmKvFolder   *self);
-/* Takes over what became smaller in the cleaner's thread. */
+/* Updates the sizes of files that the cleaner's thread made smaller. */
 void        llm_kv_storage_update      (LlmKvStorage  *self);
-/* Removes what was used least recently in other folders than @folder until @bytes more fit. Fails
- * with STORAGE. */
+/* Removes the least recently used extents, in other folders than @folder, until @bytes more fit.
+ * Fails with STORAGE. */
 gboolean    llm_kv_storage_make_room   (LlmKvStorage  *self,
                                         LlmKvFolder   *folder,
                                         guint64        bytes,
                                         GError       **error);
-/* Removes one extent of others (of @app, or 0 for any), of the folder that was not used for longest;
- * FALSE when there is none. */
+/* Removes one extent of the least recently used other folder (of @app, or 0 for any); FALSE when
+ * none is left. */
 gboolean    llm_kv_storage_evict       (LlmKvStorage  *self,
                                         guint64        app,
                                         LlmKvFolder   *except);
 
 /* --- llm-kv-open.c, llm-kv-read.c, llm-kv-write-extent.c --- */
 
-/* Reads what describes the extents of the folder, if there are any. */
+/* Begins to read the headers of the folder's extents, if it has any. */
 void        llm_kv_folder_begin_opening (LlmKvFolder  *self);
-/* What has not come yet does not come any more. */
+/* Drops headers that have not arrived. */
 void        llm_kv_folder_end_opening  (LlmKvFolder   *self);
-/* End without a callback. */
+/* Ends it without a callback. */
 void        llm_kv_folder_write_cancel (LlmKvWrite    *self);
 void        llm_kv_folder_read_cancel  (LlmKvRead     *self);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* All folders: what is there at the start, which are open, what they share. */
+/* All folders: what is found at the start, which are open, what they share. */
 
 #define G_LOG_DOMAIN "llm-kv"
 
@@ -101,7 +101,7 @@ scan (LlmKvStorage *self)
         {
           LlmKvFolder *folder = llm_kv_folder_new (self, entry->d_name);
 
-          /* what is used from now on comes behind all of them */
+          /* folders used from now on count as later than all of these */
           folder->used = (guint64) CLAMP (status.st_mtim.tv_sec, 0, G_MAXUINT32) * NS_PER_S
                          + (guint64) status.st_mtim.tv_nsec;
           self->n_uses = MAX (self->n_uses, folder->used);
@@ -177,7 +177,7 @@ llm_kv_storage_free (LlmKvStorage *self)
 
   LLM_EACH_VALUE (const LlmKvFolder, folder, self->folders)
     g_return_if_fail (!folder->is_opened);
-  /* What ends now gives its files back. */
+  /* Requests that end here release their files. */
   llm_disk_free (self->disk);
   g_hash_table_unref (self->folders);
   llm_kv_cleaner_free (self->cleaner);
@@ -253,7 +253,7 @@ hash_app (const char *app)
 {
   guint64 hash = XXH3_64bits (app, strlen (app));
 
-  /* 0: not known */
+  /* 0 stands for unknown */
   return hash != 0 ? hash : 1;
 }
 
@@ -269,7 +269,7 @@ llm_kv_folder_open (LlmKvStorage     *storage,
   g_return_val_if_fail (shape->n_layers > 0, NULL);
   g_return_val_if_fail (self == NULL || !self->is_opened, NULL);
 
-  /* What another application left under this name is not read. */
+  /* Extents of another application under this name are not read. */
   if (self != NULL && self->app != hash_app (app))
     {
       llm_kv_folder_remove (self);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Writing an extent (L7): the areas first, then the header, then the name. There is no fsync: what
+/* Writing an extent (L7): the areas first, then the header, then the name. It needs no fsync: what
  * a power cut leaves incomplete does not pass its checksums, and is computed again. */
 
 #define G_LOG_DOMAIN "llm-kv"
@@ -79,7 +79,7 @@ llm_kv_folder_write_cancel (LlmKvWrite *self)
 
 /* --- the end --- */
 
-/* The extent gets its name. */
+/* Links the file under the extent's name. */
 static gboolean
 publish (LlmKvWrite *self)
 {
@@ -117,7 +117,7 @@ succeed (LlmKvWrite *self)
 static void
 fail (LlmKvWrite *self)
 {
-  /* A full disk would say so again and again. */
+  /* Logged once: a full disk would fail each write. */
   if (!self->storage->is_failing)
     g_message ("%s", self->error->message);
   self->storage->is_failing = TRUE;
@@ -146,7 +146,7 @@ end (LlmKvWrite *self)
 
 /* --- the bytes --- */
 
-/* Copies what a chunk's part has in the window of @buffer. */
+/* Copies the bytes of a chunk's part that fall into the window of @buffer. */
 static void
 copy_part (const guint8  *part,
            guint64        part_offset,
@@ -176,7 +176,7 @@ fill_group (LlmKvWrite    *self,
       gsize bytes = llm_kv_extent_get_part (extent, self->shape, i, group, &begin);
       const guint8 *part = self->data[i] + begin;
 
-      /* Once, where it begins: the part is in cache then. */
+      /* Computed once, where the part begins: its bytes are in the CPU cache then. */
       if (at >= request->offset && at < request->offset + request->length)
         extent->checksums[(gsize) i * extent->n_groups + group] =
           llm_kv_extent_compute_checksum (extent, i, group, part, bytes);
@@ -256,7 +256,7 @@ on_written (gssize        n,
 
 /* --- the beginning --- */
 
-/* Writing past the limit of a process brings a signal that ends it. */
+/* Writing past the file size limit of a process would raise a signal that ends it. */
 static gboolean
 is_within_limit (guint64 bytes)
 {
@@ -266,7 +266,8 @@ is_within_limit (guint64 bytes)
          bytes <= limit.rlim_cur;
 }
 
-/* With its blocks, so that writes need no more space, and may go on side by side. */
+/* Opens a file and allocates its blocks, so that writes need no more space, and may run in
+ * parallel. */
 static int
 make_file (LlmKvWrite *self,
            int         folder)
@@ -357,7 +358,7 @@ llm_kv_folder_write (LlmKvFolder         *self,
       ask (write, extent->header_bytes, extent->file_bytes);
       return;
     }
-  /* A request of no bytes: the answer comes later in any case. */
+  /* A request of no bytes: the result arrives later in any case. */
   write->requests = g_new0 (Request, 1);
   write->requests->write = write;
   write->n_requests = write->n_pending = 1;

@@ -19,7 +19,8 @@ static const LlmArchitecture architectures[] = {
     .keys = { "expert_count", "attention.sliding_window" },
     .rope_kind = LLM_ROPE_NORM,
   },
-  /* Command R7B and Command A: three layers of four have a window, and the fourth is not rotated. */
+  /* Command R7B and Command A: three layers of four have a window, and the fourth is not
+   * rotated. */
   {
     .name = "cohere2",
     .lacking = OP (LLM_OP_FFN_NORM),
@@ -33,8 +34,8 @@ static const LlmArchitecture architectures[] = {
     .window_period = 4,
     .multiplies_logits = TRUE,
   },
-  /* DeepSeek V2 and what is built like it, as GLM 4.7 Flash: keys and values of a latent vector, experts
-   * beside a network for all rows, which the first layers have alone. */
+  /* DeepSeek V2 and what is built like it, as GLM 4.7 Flash: keys and values of a latent vector,
+   * experts beside a network for all rows, which the first layers have alone. */
   {
     .name = "deepseek2",
     .needed = LLM_OPS_LATENT,
@@ -198,7 +199,8 @@ static const LlmArchitecture architectures[] = {
     .optional = LLM_OPS_QKV_BIAS | OP (LLM_OP_OUTPUT_BIAS),
     .rope_kind = LLM_ROPE_NEOX,
   },
-  /* The text of Qwen 2 VL, 2.5 VL and 2.5 Omni. For text, the several positions of a token are one. */
+  /* The text of Qwen 2 VL, 2.5 VL and 2.5 Omni. For text, the several positions of a token are
+   * one. */
   {
     .name = "qwen2vl",
     .optional = LLM_OPS_QKV_BIAS | OP (LLM_OP_OUTPUT_BIAS),

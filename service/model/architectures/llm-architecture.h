@@ -27,8 +27,8 @@ typedef struct
   gboolean has_latent_kv;       /* K and V are of one latent vector */
   gboolean has_dense_lead;      /* the first layers may have a network for all rows in the place of
                                  * experts */
-  gboolean has_streams;         /* several residual streams, mixed by each layer, and a short way around
-                                 * attention */
+  gboolean has_streams;         /* several residual streams, mixed by each layer, and a short way
+                                 * around attention */
   guint n_kv_layers;            /* in a file without attention.shared_kv_layers; 0: all */
   gboolean has_optional_values; /* a layer without values takes its keys for them */
   gboolean has_centered_norms;  /* norms take the mean away first; none is of heads, or behind */

@@ -47,7 +47,8 @@ check_window_length (LlmKeys    *keys,
                    expected);
 }
 
-/* Where K and V are of one latent vector: all heads attend to it and to what is rotated behind it. */
+/* Where K and V are of one latent vector: all heads attend to it and to what is rotated behind
+ * it. */
 static void
 read_latent (LlmKeys    *keys,
              LlmHparams *h)

@@ -7,8 +7,8 @@
 /* The embedding of tokens that each layer has, if any; an operator of all layers. */
 void llm_hparams_read_layer_embedding (LlmKeys    *keys,
                                        LlmHparams *hparams);
-/* How many residual streams there are, and the rank of the way around attention, which is that of the
- * file's tensor. */
+/* How many residual streams there are, and the rank of the way around attention, which is that of
+ * the file's tensor. */
 void llm_hparams_read_streams         (LlmKeys    *keys,
                                        LlmHparams *hparams);
 /* What each layer leaves out of its gate. */

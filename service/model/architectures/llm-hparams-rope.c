@@ -47,8 +47,7 @@ read_type (LlmKeys *keys)
   return TYPE_NONE;
 }
 
-/* 1 for none. The older key counts where the newer one is not there; 0 stands for
- * "not set". */
+/* Default 1. The older key counts where the newer one is missing; 0 stands for "not set". */
 static float
 read_scale (LlmKeys *keys)
 {

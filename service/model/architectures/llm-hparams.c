@@ -119,8 +119,8 @@ check_extras (LlmKeys *keys)
     }
 }
 
-/* The parts of a rotation that follow one of the three positions of a token each: for text these are
- * equal, but a fourth part would not be rotated. */
+/* The parts of a rotation that follow one of the three positions of a token each: for text these
+ * are equal, but a fourth part would not be rotated. */
 static void
 check_sections (LlmKeys *keys)
 {

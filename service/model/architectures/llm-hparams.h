@@ -35,7 +35,8 @@ typedef struct
   LlmRopeScaling scaling;
   float scale;             /* 1 for none */
   float magnitude;         /* cosine and sine are multiplied by it */
-  float attention;         /* queries and keys are, all of them, where that is not done by magnitude */
+  float attention;         /* queries and keys are, all of them, where that is not done by
+                            * magnitude */
   guint n_ctx;             /* YARN: positions of the first training */
   float beta_fast;         /* YARN: pairs that turn more often in n_ctx are not scaled */
   float beta_slow;         /* YARN: pairs that turn less often are scaled like LINEAR */
@@ -50,7 +51,8 @@ typedef struct
 /* What tells a layer from others. */
 typedef struct
 {
-  guint64 operators;       /* those of LlmHparams.operators that layers have and that this one has */
+  guint64 operators;       /* those of LlmHparams.operators that layers have and that this one
+                            * has */
   guint window;            /* positions that attention sees, the row's own with them; 0: all */
   gint rope;               /* index of LlmHparams.ropes, or LLM_NO_ROPE */
   guint n_heads;
@@ -60,8 +62,8 @@ typedef struct
   guint n_expert_ff;       /* of each of its experts; 0: it has none */
   float gate_cutoff;       /* of the gate, what is not so many standard deviations above the mean
                             * counts as 0; -INFINITY: all counts */
-  guint kv_layer;          /* whose K and V it attends to: its own number, or that of an earlier one,
-                            * which has some of the same heads */
+  guint kv_layer;          /* whose K and V it attends to: its own number, or that of an earlier
+                            * one, which has some of the same heads */
 } LlmLayer;
 
 /* What the gate of the feed-forward network goes through. */
@@ -95,7 +97,8 @@ typedef struct
   guint n_kv_layers;       /* the first so many layers have K and V of their own */
   guint query_rank;        /* where K and V are latent: of what queries are made of; 0: of n_embd */
   guint kv_rank;           /* values of the latent vector; 0: K and V are not latent */
-  guint query_dim;         /* of a head's query before it is one for latent vectors, rope_dim with it */
+  guint query_dim;         /* of a head's query before it is one for latent vectors, rope_dim with
+                            * it */
   guint value_dim;         /* of a head's value that was made of a latent vector */
   guint n_experts;         /* 0: one feed-forward network for all rows */
   guint n_used_experts;    /* of each row */
@@ -107,7 +110,7 @@ typedef struct
                             * out */
   guint n_layer_embd;      /* of the embedding that each layer has; 0: none has */
   guint n_streams;         /* residual streams, of which layers compute the first; 1: no others */
-  guint laurel_rank;       /* of the short way around attention; 0: there is none */
+  guint laurel_rank;       /* of the short way around attention; 0: the model has none */
   guint n_vocab;
   guint n_ctx;             /* positions the model was trained for */
   float norm_eps;

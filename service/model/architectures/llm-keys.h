@@ -35,8 +35,8 @@ guint       llm_keys_optional (LlmKeys  *self,
                             const char *suffix,
                             guint       max,
                             guint64     fallback);
-/* The field at offset @field of each of hparams->n_layers layers: of a key that is one number for all
- * of them, or has one for each; from 1 to @max. */
+/* The field at offset @field of each of hparams->n_layers layers: of a key that is one number for
+ * all of them, or has one for each; from 1 to @max. */
 void        llm_keys_layers (LlmKeys    *self,
                             LlmHparams *hparams,
                             const char *suffix,

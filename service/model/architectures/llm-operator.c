@@ -423,7 +423,8 @@ add_unused (LlmGguf          *gguf,
         }
 }
 
-/* Whether it is of a layer behind those that compute the next token: one that predicts further ones. */
+/* Whether it is of a layer behind those that compute the next token: one that predicts further
+ * ones. */
 static gboolean
 predicts_more (const LlmHparams *hparams,
                const char       *name)

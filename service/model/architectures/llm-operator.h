@@ -16,17 +16,18 @@
 typedef enum
 {
   LLM_OP_TOKEN_EMBEDDING,     /* [n_embd × n_vocab], read by rows */
-  LLM_OP_LAYER_EMBEDDING,     /* [n_layers·n_layer_embd × n_vocab], likewise: what each layer knows of
-                               * a token by itself */
-  LLM_OP_LAYER_PROJECTION,    /* [n_embd × n_layers·n_layer_embd], of the embedding, added to that */
+  LLM_OP_LAYER_EMBEDDING,     /* [n_layers·n_layer_embd × n_vocab], likewise: what each layer knows
+                               * of a token by itself */
+  LLM_OP_LAYER_PROJECTION,    /* [n_embd × n_layers·n_layer_embd], of the embedding, added to
+                               * that */
   LLM_OP_LAYER_PROJECTION_NORM, /* [n_layer_embd], for each layer alike */
   LLM_OP_STREAM_PROJECTION,   /* [n_embd × (n_streams - 1)·n_embd], of the embedding: what the other
                                * residual streams begin with */
 
   LLM_OP_STREAM_ROUTER_NORM,  /* [n_embd], at the beginning of a layer and again at its end */
   LLM_OP_STREAM_ROUTER,       /* [n_embd × n_streams], likewise: how streams are mixed */
-  LLM_OP_STREAM_PREDICT,      /* [n_streams × n_streams²], of that: what each gets of each before the
-                               * layer */
+  LLM_OP_STREAM_PREDICT,      /* [n_streams × n_streams²], of that: what each gets of each before
+                               * the layer */
 
   LLM_OP_ATTENTION_NORM,      /* [n_embd] */
   LLM_OP_QUERY,               /* [n_embd × n_heads·head_dim] */
@@ -38,16 +39,16 @@ typedef enum
   LLM_OP_QUERY_LOW_NORM,      /* [query_rank] */
   LLM_OP_QUERY_UP,            /* [query_rank or n_embd × n_heads·query_dim] */
   LLM_OP_KEY_LOW_NORM,        /* [kv_rank], of what KEY gives, [n_embd × kv_rank + rope_dim] */
-  LLM_OP_QUERY_ABSORB,        /* [query_dim - rope_dim × n_heads·kv_rank], a part for each head: queries
-                               * for latent vectors */
+  LLM_OP_QUERY_ABSORB,        /* [query_dim - rope_dim × n_heads·kv_rank], a part for each head:
+                               * queries for latent vectors */
   LLM_OP_QUERY_BIAS,          /* [n_heads·head_dim] */
   LLM_OP_KEY_BIAS,            /* [n_kv_heads·head_dim] */
   LLM_OP_VALUE_BIAS,          /* [n_kv_heads·head_dim] */
   LLM_OP_QUERY_NORM,          /* [head_dim], for each head alike; or [n_heads·head_dim] */
   LLM_OP_KEY_NORM,            /* [head_dim]; or [n_kv_heads·head_dim] */
   LLM_OP_ATTENTION_SINKS,     /* [n_heads], scores of nothing, which take a share of attention */
-  LLM_OP_VALUE_UP,            /* [kv_rank × n_heads·value_dim], a part for each head: values of latent
-                               * vectors */
+  LLM_OP_VALUE_UP,            /* [kv_rank × n_heads·value_dim], a part for each head: values of
+                               * latent vectors */
   LLM_OP_ATTENTION_OUT,       /* [n_heads·head_dim × n_embd]; or [n_heads·value_dim × n_embd] */
   LLM_OP_ATTENTION_OUT_BIAS,  /* [n_embd] */
   LLM_OP_ATTENTION_POST_NORM, /* [n_embd], before the sum with the residual stream */
@@ -62,8 +63,9 @@ typedef enum
   LLM_OP_FFN_UP_BIAS,         /* [n_ff] */
   LLM_OP_FFN_DOWN,            /* [n_ff × n_embd] */
   LLM_OP_FFN_DOWN_BIAS,       /* [n_embd] */
-  /* In the place of the last six, where each row goes through some of many networks; or beside them,
-   * which then are the network of all rows. Outputs of the first expert, then of the second, … */
+  /* In the place of the last six, where each row goes through some of many networks; or beside
+   * them, which then are the network of all rows. Outputs of the first expert, then of the second,
+   * … */
   LLM_OP_EXPERT_ROUTER,       /* [n_embd × n_experts] */
   LLM_OP_EXPERT_ROUTER_BIAS,  /* [n_experts] */
   LLM_OP_EXPERT_GATE,         /* [n_embd × n_experts·n_expert_ff] */
@@ -201,8 +203,8 @@ llm_operator_is_looked_up (LlmOperator op)
 const char *llm_operator_get_name  (LlmOperator        op);
 /* Whether each layer has its own. */
 gboolean    llm_operator_is_layered (LlmOperator       op);
-/* Whether the forward pass comes to @op at @place: 0 is before the layers, then each layer is a place,
- * and n_layers + 1 is behind them. */
+/* Whether the forward pass comes to @op at @place: 0 is before the layers, then each layer is a
+ * place, and n_layers + 1 is behind them. */
 gboolean    llm_operator_is_at     (const LlmHparams  *hparams,
                                     LlmOperator        op,
                                     guint              place);

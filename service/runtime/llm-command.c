@@ -58,7 +58,7 @@ llm_command_reply (LlmCommand    *self,
                    LlmCommandFunc run)
 {
   self->run = run;
-  llm_mailbox_post (self->executor->main_box, run_command, self,
+  llm_mailbox_post (self->executor->news.main_box, run_command, self,
                     (GDestroyNotify) llm_command_unref);
 }
 

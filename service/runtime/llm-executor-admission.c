@@ -11,6 +11,7 @@
 #include "base/llm-fail.h"
 #include "common/llmsvc-error.h"
 #include "runtime/llm-executor-news.h"
+#include "runtime/llm-executor-private.h"
 #include "runtime/llm-executor-residency.h"
 #include "runtime/llm-executor-steps.h"
 

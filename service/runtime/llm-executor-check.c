@@ -7,6 +7,7 @@
 
 #define G_LOG_DOMAIN "llm-engine"
 
+#include "runtime/llm-executor-private.h"
 #include "runtime/llm-executor-upkeep.h"
 
 /* The file is read when no request has run for this time. */
@@ -69,7 +70,7 @@ llm_runner_begin_check (LlmRunner *self)
 
   g_assert (check->sum == NULL);
   *check = (LlmWeightCheck) { .is_done = TRUE };
-  if (self->executor->storage == NULL
+  if (self->executor->upkeep.storage == NULL
       || !llm_file_map_get_identity (llm_model_get_gguf (self->instance->model)->map,
                                      &check->file))
     return;
@@ -103,10 +104,10 @@ gint64
 llm_runner_get_check_time (LlmRunner *self)
 {
   if (self->check.is_done
-      || __atomic_load_n (&self->executor->pace, __ATOMIC_ACQUIRE) == LLM_PACE_WAIT
-      || __atomic_load_n (&self->executor->is_pressed, __ATOMIC_ACQUIRE))
+      || __atomic_load_n (&self->executor->steps.pace, __ATOMIC_ACQUIRE) == LLM_PACE_WAIT
+      || __atomic_load_n (&self->executor->memory.is_pressed, __ATOMIC_ACQUIRE))
     return 0;
-  return self->executor->ran_us + CHECK_IDLE_US;
+  return self->executor->steps.ran_us + CHECK_IDLE_US;
 }
 
 /* The file's checksum is @digits. TRUE when storage may be used from now on: what was computed
@@ -149,7 +150,7 @@ llm_runner_work_check (LlmRunner *self,
   if (self->executor->requests->len > 0 || then_us == 0 || llm_clock_now_us () < then_us)
     return FALSE;
 
-  disk = llm_kv_storage_get_disk (self->executor->storage);
+  disk = llm_kv_storage_get_disk (self->executor->upkeep.storage);
   if (check->sum == NULL)
     check->sum = llm_file_sum_new (
       disk, llm_model_get_gguf (self->instance->model)->map, &error);

@@ -6,6 +6,7 @@
 
 #include "decoding/llm-logprobs.h"
 #include "runtime/llm-executor-news.h"
+#include "runtime/llm-executor-private.h"
 #include "runtime/llm-executor-residency.h"
 #include "runtime/llm-executor-steps.h"
 
@@ -142,7 +143,7 @@ note_token (LlmRequest *request,
   g_array_append_val (request->result.tokens, token);
   request->times.last_us = llm_clock_now_us ();
   llm_sched_entry_note_token (&request->entry, request->times.last_us);
-  llm_figure_board_count_token (&request->executor->board);
+  llm_figure_board_count_token (&request->executor->news.board);
   if (request->times.first_us > 0)
     return;
   request->times.first_us = request->times.last_us;

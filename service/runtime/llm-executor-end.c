@@ -5,6 +5,7 @@
 #define G_LOG_DOMAIN "llm-engine"
 
 #include "runtime/llm-executor-news.h"
+#include "runtime/llm-executor-private.h"
 #include "runtime/llm-executor-steps.h"
 
 static void
@@ -42,7 +43,7 @@ leave_session (LlmRequest *request)
   session->n_settled = session->tokens->len;
   if (session->id != 0)
     llm_executor_tell (executor, session);
-  executor->is_told = FALSE;
+  executor->news.is_told = FALSE;
   request->session = NULL;
   g_clear_pointer (&request->own_session, llm_session_free);
 }

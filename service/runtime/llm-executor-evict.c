@@ -4,6 +4,7 @@
 
 #define G_LOG_DOMAIN "llm-engine"
 
+#include "runtime/llm-executor-private.h"
 #include "runtime/llm-executor-residency.h"
 #include "runtime/llm-executor-steps.h"
 
@@ -75,7 +76,7 @@ take_quotas (LlmCommand *base)
 {
   Quotas *command = (Quotas *) base;
 
-  llm_memory_shares_set (&base->executor->shares, g_steal_pointer (&command->quotas),
+  llm_memory_shares_set (&base->executor->memory.shares, g_steal_pointer (&command->quotas),
                          command->default_quota);
 }
 
@@ -168,7 +169,7 @@ list_parts (LlmExecutor *self)
       }
   LLM_EACH_IN (Part, part, parts)
     {
-      part->quota = llm_memory_shares_get (&self->shares, part->app);
+      part->quota = llm_memory_shares_get (&self->memory.shares, part->app);
       part->allowed =
           part->quota > 0 ? (guint64) (part->quota * (double) capacity) : held / parts->len;
     }
@@ -236,16 +237,16 @@ llm_executor_keep_quotas (LlmExecutor *self)
 {
   g_autoptr(GArray) parts = NULL;
 
-  if (self->shares.kept_us > self->ran_us || llm_ledger_get_budget (self->ledger) == 0)
+  if (self->memory.shares.kept_us > self->steps.ran_us || llm_ledger_get_budget (self->ledger) == 0)
     return;
-  self->shares.kept_us = llm_clock_now_us ();
+  self->memory.shares.kept_us = llm_clock_now_us ();
   parts = list_parts (self);
   LLM_EACH_IN (const Part, part, parts)
     {
       guint64 excess = get_excess (part);
 
       if (part->quota > 0 && excess > 0 && evict_from_app (self, part->app, excess, FALSE) > 0)
-        self->is_told = FALSE;
+        self->news.is_told = FALSE;
     }
 }
 
@@ -292,7 +293,7 @@ llm_executor_evict (LlmExecutor *self,
       llm_session_drop (session);
       freed += before - get_kv_bytes (self);
     }
-  self->is_told = FALSE;
+  self->news.is_told = FALSE;
   return freed;
 }
 
@@ -306,7 +307,7 @@ llm_executor_make_room (LlmExecutor *self,
   if (llm_ledger_get_excess (self->ledger) > 0)
     llm_executor_trim_stores (self);
   freed = llm_executor_evict (self, bytes + llm_ledger_get_excess (self->ledger));
-  self->displaced_bytes += freed;
+  self->memory.displaced_bytes += freed;
   return freed;
 }
 

@@ -5,6 +5,7 @@
 #define G_LOG_DOMAIN "llm-engine"
 
 #include "runtime/llm-executor-news.h"
+#include "runtime/llm-executor-private.h"
 #include "runtime/llm-executor-residency.h"
 
 LlmRunner *
@@ -47,7 +48,7 @@ add_runner (LlmExecutorFigures *figures,
 {
   const LlmInstance *instance = runner->instance;
   LlmWeights *weights = instance->weights;
-  guint percent = __atomic_load_n (&runner->executor->keep_percent, __ATOMIC_RELAXED);
+  guint percent = __atomic_load_n (&runner->executor->memory.keep_percent, __ATOMIC_RELAXED);
   guint level = llm_runner_find_level (runner, percent);
   LlmStreamFigures stream;
 
@@ -88,7 +89,7 @@ void
 llm_executor_publish (LlmExecutor *self)
 {
   LlmExecutorFigures figures = {
-    .kv = self->board.earlier, .stream = self->board.earlier_stream, .sub_model = 100,
+    .kv = self->news.board.earlier, .stream = self->news.board.earlier_stream, .sub_model = 100,
   };
   gboolean is_urgent = FALSE;
 
@@ -101,10 +102,10 @@ llm_executor_publish (LlmExecutor *self)
         figures.busy_kv_bytes += llm_kv_seq_get_own_bytes (request->session->seq);
     }
   figures.idle_kv_bytes -= MIN (figures.busy_kv_bytes, figures.idle_kv_bytes);
-  if (self->storage != NULL)
-    figures.storage_bytes = llm_kv_storage_get_bytes (self->storage);
+  if (self->upkeep.storage != NULL)
+    figures.storage_bytes = llm_kv_storage_get_bytes (self->upkeep.storage);
 
-  llm_figure_board_show (&self->board, &figures);
+  llm_figure_board_show (&self->news.board, &figures);
 
   /* the reserve is free again once the requests that waited for it have ended */
   if (!is_urgent)
@@ -133,7 +134,7 @@ void
 llm_executor_get_figures (LlmExecutor        *self,
                           LlmExecutorFigures *figures)
 {
-  llm_figure_board_get (&self->board, figures);
+  llm_figure_board_get (&self->news.board, figures);
 }
 
 /* --- where sessions are --- */
@@ -162,7 +163,7 @@ llm_executor_tell_all (LlmExecutor *self)
   LLM_EACH (LlmRunner, runner, self->runners)
     LLM_EACH_VALUE (LlmSession, session, runner->sessions)
       llm_executor_tell (self, session);
-  self->is_told = TRUE;
+  self->news.is_told = TRUE;
 }
 
 /* --- the chunks of one --- */
@@ -245,9 +246,9 @@ describe (LlmCommand *base)
     if (session == NULL)
       session = g_hash_table_lookup (runner->sessions, &question->session);
   question->memory = session != NULL ? describe_session (session) : llm_context_memory_new (0);
-  if (self->storage != NULL)
+  if (self->upkeep.storage != NULL)
     question->memory->folder_bytes =
-        llm_kv_storage_get_folder_bytes (self->storage, question->context);
+        llm_kv_storage_get_folder_bytes (self->upkeep.storage, question->context);
   llm_command_reply (llm_command_ref (base), deliver_memory);
 }
 

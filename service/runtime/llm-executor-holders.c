@@ -2,6 +2,7 @@
 
 /* The executor as a memory holder: what it can release. Main thread. */
 
+#include "runtime/llm-executor-private.h"
 #include "runtime/llm-executor-residency.h"
 
 static LlmExecutorFigures

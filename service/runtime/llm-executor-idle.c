@@ -6,6 +6,7 @@
 #define G_LOG_DOMAIN "llm-engine"
 
 #include "runtime/llm-executor-news.h"
+#include "runtime/llm-executor-private.h"
 #include "runtime/llm-executor-residency.h"
 #include "runtime/llm-executor-steps.h"
 #include "runtime/llm-executor-upkeep.h"
@@ -43,10 +44,10 @@ get_measure_time (LlmRunner *self)
 {
   const LlmExecutor *executor = self->executor;
 
-  if (executor->storage == NULL || self->is_measured
-      || __atomic_load_n (&executor->is_pressed, __ATOMIC_ACQUIRE) || !has_weights (self))
+  if (executor->upkeep.storage == NULL || self->is_measured
+      || __atomic_load_n (&executor->memory.is_pressed, __ATOMIC_ACQUIRE) || !has_weights (self))
     return 0;
-  return MAX (executor->ran_us + PROFILE_IDLE_US, self->measure_us);
+  return MAX (executor->steps.ran_us + PROFILE_IDLE_US, self->measure_us);
 }
 
 static void
@@ -92,8 +93,8 @@ measure (LlmRunner *self)
     return FALSE;
   if (self->profile_run == NULL)
     self->profile_run =
-        llm_profile_run_new (instance->plan, executor->pools.all, executor->ledger,
-                             llm_kv_storage_get_disk (executor->storage),
+        llm_profile_run_new (instance->plan, executor->steps.pools.all, executor->ledger,
+                             llm_kv_storage_get_disk (executor->upkeep.storage),
                              executor->config.chunks_folder);
   status = llm_profile_run_work (self->profile_run, llm_clock_now_us () + SLICE_US, &profile,
                                  &error);
@@ -140,7 +141,7 @@ work_on_stores (LlmExecutor *self)
       if (llm_kv_store_is_settled (store))
         continue;
       has_work = TRUE;
-      self->is_told = FALSE;
+      self->news.is_told = FALSE;
       if (!llm_kv_store_work (store, llm_clock_now_us () + SLICE_US)
           && !llm_kv_store_is_settled (store))
         llm_kv_store_wait (store, DISK_WAIT_US);
@@ -154,11 +155,11 @@ work_on_stores (LlmExecutor *self)
 static gboolean
 refill_stores (LlmExecutor *self)
 {
-  guint64 wanted = self->displaced_bytes;
+  guint64 wanted = self->memory.displaced_bytes;
 
-  self->displaced_bytes = 0;
-  if (wanted == 0 || __atomic_load_n (&self->is_pressed, __ATOMIC_ACQUIRE)
-      || __atomic_load_n (&self->pace, __ATOMIC_ACQUIRE) != LLM_PACE_RUN)
+  self->memory.displaced_bytes = 0;
+  if (wanted == 0 || __atomic_load_n (&self->memory.is_pressed, __ATOMIC_ACQUIRE)
+      || __atomic_load_n (&self->steps.pace, __ATOMIC_ACQUIRE) != LLM_PACE_RUN)
     return FALSE;
   LLM_EACH (LlmRunner, runner, self->runners)
     {
@@ -166,7 +167,7 @@ refill_stores (LlmExecutor *self)
 
       if (bytes == 0)
         continue;
-      self->displaced_bytes = wanted - MIN (bytes, wanted);
+      self->memory.displaced_bytes = wanted - MIN (bytes, wanted);
       return TRUE;
     }
   return FALSE;
@@ -190,7 +191,7 @@ check_weights (LlmRunner *self)
 gboolean
 llm_executor_work (LlmExecutor *self)
 {
-  if (self->sweep != NULL)
+  if (self->upkeep.sweep != NULL)
     {
       llm_executor_reopen_storage (self);
       llm_executor_sweep_ids (self);
@@ -209,13 +210,13 @@ llm_executor_work (LlmExecutor *self)
 
   LLM_EACH (LlmRunner, runner, self->runners)
     llm_runner_save_costs (runner);
-  if (!self->is_told)
+  if (!self->news.is_told)
     {
       llm_executor_trim_stores (self);
       llm_executor_tell_all (self);
       llm_executor_publish (self);
-      if (self->storage != NULL)
-        llm_disk_trim (llm_kv_storage_get_disk (self->storage));
+      if (self->upkeep.storage != NULL)
+        llm_disk_trim (llm_kv_storage_get_disk (self->upkeep.storage));
     }
   LLM_EACH (LlmRunner, runner, self->runners)
     if (check_weights (runner) || measure (runner))
@@ -229,17 +230,17 @@ llm_executor_work_beside (LlmExecutor *self)
   gint64 now = llm_clock_now_us ();
   gboolean has_worked = FALSE;
 
-  self->ran_us = now;
-  if (now - self->board.shown_us >= PUBLISH_INTERVAL_US)
+  self->steps.ran_us = now;
+  if (now - self->news.board.shown_us >= PUBLISH_INTERVAL_US)
     llm_executor_publish (self);
-  if (now - self->worked_us >= BESIDE_INTERVAL_US && llm_executor_read_ahead (self))
-    self->worked_us = now;
+  if (now - self->upkeep.worked_us >= BESIDE_INTERVAL_US && llm_executor_read_ahead (self))
+    self->upkeep.worked_us = now;
   LLM_EACH (LlmRunner, runner, self->runners)
     {
       LlmKvStore *store = runner->instance->store;
 
       if (llm_kv_store_is_settled (store)
-          || (now - self->worked_us < BESIDE_INTERVAL_US
+          || (now - self->upkeep.worked_us < BESIDE_INTERVAL_US
               && llm_ledger_has_room (self->ledger, llm_kv_store_price (store, SHORT_SLOTS))))
         continue;
       llm_kv_store_work (store, now + BESIDE_US);
@@ -247,8 +248,8 @@ llm_executor_work_beside (LlmExecutor *self)
     }
   if (!has_worked)
     return;
-  self->worked_us = llm_clock_now_us ();
-  self->is_told = FALSE;
+  self->upkeep.worked_us = llm_clock_now_us ();
+  self->news.is_told = FALSE;
 }
 
 void

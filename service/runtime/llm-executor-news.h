@@ -4,9 +4,27 @@
 
 #pragma once
 
-#include "runtime/llm-executor-private.h"
+#include "runtime/llm-command.h"
+#include "runtime/llm-figure-board.h"
 
 G_BEGIN_DECLS
+
+/* Whether the thread still gets to its inbox. */
+typedef struct
+{
+  guint n_unanswered;       /* main: since the last that was seen answered */
+  gboolean has_answered;    /* atomic: the last one */
+} LlmHeartbeat;
+
+typedef struct
+{
+  LlmMailbox *main_box;     /* (unowned) */
+  LlmSessionMoved moved;    /* (nullable): set before the first request */
+  gpointer moved_data;
+  gboolean is_told;         /* main knows where all sessions are */
+  LlmFigureBoard board;
+  LlmHeartbeat heartbeat;
+} LlmExecutorNews;
 
 /* --- llm-executor-post.c: what main is told of requests and sessions --- */
 

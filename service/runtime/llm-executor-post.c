@@ -5,6 +5,7 @@
 #define G_LOG_DOMAIN "llm-engine"
 
 #include "runtime/llm-executor-news.h"
+#include "runtime/llm-executor-private.h"
 
 /* A message about a request. */
 typedef struct
@@ -153,7 +154,7 @@ deliver_moved (LlmCommand *base)
 {
   const SessionNews *news = (const SessionNews *) base;
 
-  base->executor->moved (news->session, news->residency, news->bytes, base->executor->moved_data);
+  base->executor->news.moved (news->session, news->residency, news->bytes, base->executor->news.moved_data);
 }
 
 void
@@ -164,7 +165,7 @@ llm_executor_post_moved (LlmExecutor *self,
 {
   SessionNews *news;
 
-  if (self->moved == NULL)
+  if (self->news.moved == NULL)
     return;
   news = llm_command_new_of (SessionNews, self, NULL, NULL);
   news->session = session;
@@ -178,8 +179,8 @@ llm_executor_set_moved (LlmExecutor    *self,
                         LlmSessionMoved moved,
                         gpointer        data)
 {
-  self->moved = moved;
-  self->moved_data = data;
+  self->news.moved = moved;
+  self->news.moved_data = data;
 }
 
 /* --- heartbeat --- */
@@ -200,17 +201,17 @@ llm_executor_poke (LlmExecutor *self)
 static void
 answer_heartbeat (LlmCommand *base)
 {
-  __atomic_store_n (&base->executor->heartbeat.has_answered, TRUE, __ATOMIC_RELEASE);
+  __atomic_store_n (&base->executor->news.heartbeat.has_answered, TRUE, __ATOMIC_RELEASE);
 }
 
 guint
 llm_executor_probe (LlmExecutor *self)
 {
-  if (self->heartbeat.n_unanswered > 0 && !__atomic_load_n (&self->heartbeat.has_answered, __ATOMIC_ACQUIRE))
-    return self->heartbeat.n_unanswered++;
+  if (self->news.heartbeat.n_unanswered > 0 && !__atomic_load_n (&self->news.heartbeat.has_answered, __ATOMIC_ACQUIRE))
+    return self->news.heartbeat.n_unanswered++;
 
-  __atomic_store_n (&self->heartbeat.has_answered, FALSE, __ATOMIC_RELAXED);
-  self->heartbeat.n_unanswered = 1;
+  __atomic_store_n (&self->news.heartbeat.has_answered, FALSE, __ATOMIC_RELAXED);
+  self->news.heartbeat.n_unanswered = 1;
   llm_executor_send (self, answer_heartbeat);
   return 0;
 }

@@ -5,6 +5,7 @@
 
 #define G_LOG_DOMAIN "llm-engine"
 
+#include "runtime/llm-executor-private.h"
 #include "runtime/llm-executor-steps.h"
 #include "runtime/llm-executor-upkeep.h"
 
@@ -16,7 +17,7 @@ void
 llm_executor_set_pace (LlmExecutor *self,
                        LlmPace      background)
 {
-  __atomic_store_n (&self->pace, background, __ATOMIC_RELEASE);
+  __atomic_store_n (&self->steps.pace, background, __ATOMIC_RELEASE);
   llm_executor_poke (self);
 }
 
@@ -24,7 +25,7 @@ void
 llm_executor_set_pressed (LlmExecutor *self,
                           gboolean     is_pressed)
 {
-  if (__atomic_exchange_n (&self->is_pressed, is_pressed, __ATOMIC_RELEASE) != is_pressed
+  if (__atomic_exchange_n (&self->memory.is_pressed, is_pressed, __ATOMIC_RELEASE) != is_pressed
       && !is_pressed)
     llm_executor_poke (self);
 }
@@ -36,7 +37,7 @@ llm_runner_choose_pool (LlmRunner    *runner,
                         LlmQueueStep *step)
 {
   LlmExecutor *self = runner->executor;
-  LlmPace pace = __atomic_load_n (&self->pace, __ATOMIC_ACQUIRE);
+  LlmPace pace = __atomic_load_n (&self->steps.pace, __ATOMIC_ACQUIRE);
   gboolean is_background = !self->config.is_fifo;
 
   LLM_EACH (LlmRunner, other, self->runners)
@@ -44,9 +45,9 @@ llm_runner_choose_pool (LlmRunner    *runner,
   step->teaches = !is_background;
   llm_forward_set_pool (step->forward,
                         is_background ? llm_step_pools_find_background (
-                                          &self->pools, runner->scheduler->entries->len,
+                                          &self->steps.pools, runner->scheduler->entries->len,
                                           pace == LLM_PACE_RUN, pace == LLM_PACE_SLOW)
-                                      : self->pools.all);
+                                      : self->steps.pools.all);
 }
 
 /* --- suspend --- */
@@ -69,8 +70,8 @@ deliver_held (LlmCommand *base)
 static void
 tell_held (LlmExecutor *self)
 {
-  if (self->sleep.hold != NULL)
-    llm_command_reply (&g_steal_pointer (&self->sleep.hold)->base, deliver_held);
+  if (self->steps.sleep.hold != NULL)
+    llm_command_reply (&g_steal_pointer (&self->steps.sleep.hold)->base, deliver_held);
 }
 
 static void
@@ -79,15 +80,15 @@ begin_suspend (LlmCommand *base)
   LlmExecutor *self = base->executor;
 
   tell_held (self);
-  self->sleep.is_on = TRUE;
-  self->sleep.hold = (LlmHold *) llm_command_ref (base);
-  self->sleep.end_us = llm_clock_now_us () + FLUSH_US;
+  self->steps.sleep.is_on = TRUE;
+  self->steps.sleep.hold = (LlmHold *) llm_command_ref (base);
+  self->steps.sleep.end_us = llm_clock_now_us () + FLUSH_US;
 }
 
 void
 llm_executor_end_suspend (LlmExecutor *self)
 {
-  self->sleep.is_on = FALSE;
+  self->steps.sleep.is_on = FALSE;
   tell_held (self);
 }
 
@@ -120,15 +121,15 @@ llm_executor_work_suspended (LlmExecutor *self)
 {
   gint64 now = llm_clock_now_us ();
 
-  if (self->sleep.hold == NULL)
+  if (self->steps.sleep.hold == NULL)
     return FALSE;
   LLM_EACH (LlmRunner, runner, self->runners)
     {
       LlmKvStore *store = runner->instance->store;
 
-      if (llm_kv_store_is_settled (store) || now >= self->sleep.end_us)
+      if (llm_kv_store_is_settled (store) || now >= self->steps.sleep.end_us)
         continue;
-      self->is_told = FALSE;
+      self->news.is_told = FALSE;
       if (!llm_kv_store_work (store, now + SLICE_US) && !llm_kv_store_is_settled (store))
         llm_kv_store_wait (store, DISK_WAIT_US);
       return TRUE;

@@ -7,6 +7,7 @@
 
 #define G_LOG_DOMAIN "llm-engine"
 
+#include "runtime/llm-executor-private.h"
 #include "runtime/llm-executor-residency.h"
 
 /* Prefixes of one application. */

@@ -13,11 +13,12 @@
 #include "base/llm-each.h"
 #include "forward/llm-instance.h"
 #include "runtime/llm-command.h"
-#include "runtime/llm-figure-board.h"
-#include "runtime/llm-memory-shares.h"
+#include "runtime/llm-executor-news.h"
+#include "runtime/llm-executor-residency.h"
+#include "runtime/llm-executor-steps.h"
+#include "runtime/llm-executor-upkeep.h"
 #include "runtime/llm-profile.h"
 #include "runtime/llm-queue-step.h"
-#include "runtime/llm-step-pools.h"
 #include "runtime/llm-weight-record.h"
 
 G_BEGIN_DECLS
@@ -33,7 +34,7 @@ typedef struct
 } LlmWeightCheck;
 
 /* An instance, and its requests, steps and checks. */
-typedef struct _LlmRunner
+struct _LlmRunner
 {
   LlmExecutor *executor;    /* (unowned) */
   guint id;
@@ -59,63 +60,24 @@ typedef struct _LlmRunner
   LlmProfileRun *profile_run; /* (nullable) (owned): measures it */
   guint n_steps_kept;       /* n_steps when the step costs were last saved */
   gint64 costs_kept_us;     /* when they were last saved */
-} LlmRunner;
-
-/* The machine sleeps: nothing runs. */
-typedef struct
-{
-  gboolean is_on;
-  struct _LlmHold *hold;    /* (nullable) (owned): told when all is written */
-  gint64 end_us;            /* or at this time in any case */
-} LlmSleep;
-
-/* Whether the thread still serves its inbox. */
-typedef struct
-{
-  guint n_unanswered;       /* main: heartbeats since the last answer */
-  gboolean has_answered;    /* atomic: the last one was answered */
-} LlmHeartbeat;
+};
 
 struct _LlmExecutor
 {
   GThread *thread;
   LlmMailbox *inbox;
-  LlmMailbox *main_box;     /* (unowned) */
-  LlmSessionMoved moved;    /* (nullable): set before the first request */
-  gpointer moved_data;
   LlmLedger *ledger;
   LlmInstanceConfig instance_config;
   LlmExecutorConfig config; /* its strings are (owned) */
-  LlmStepPools pools;
-  LlmFigureBoard board;
+  gboolean is_ending;       /* atomic */
 
   GPtrArray *runners;       /* (element-type LlmRunner) (owned) */
-  LlmAccount *accounts;     /* (owned): service time of users, on all instances */
   GPtrArray *requests;      /* (element-type LlmRequest) (owned) */
-  LlmKvStorage *storage;    /* (nullable) (owned): for the thread's whole life */
-  LlmDisk *disk;            /* (nullable) (owned): for weights, if the executor has no storage */
-  GHashTable *identities;   /* (element-type guint guint64) (owned): of the last store's K and V, by
-                             * runner */
-  struct _LlmSweep *sweep;  /* (nullable) (owned): with the contexts' ids, until swept */
-  GQueue reclaims;          /* (element-type LlmReclaim) (owned): pending reclaims */
-  GArray *missing;          /* (element-type guint) (owned): slots, being planned */
-  LlmRowBudget *budgets;    /* (owned) (array length=LLM_BATCH_MAX_ROWS): being planned */
-  gint64 ran_us;            /* when a request last ran */
-  gint64 worked_us;         /* when the stores last had a slice of time beside running requests */
-  gboolean is_told;         /* main knows where all sessions are */
-  LlmMemoryShares shares;
-  guint64 displaced_bytes;  /* that calls took from other contexts and no call asked back since */
 
-  guint pace;               /* atomic LlmPace: of background requests */
-  LlmSleep sleep;
-  LlmHeartbeat heartbeat;
-  gboolean is_ending;       /* atomic */
-  gboolean is_pressed;      /* atomic: the system is under memory pressure */
-  guint64 keep_bytes;       /* atomic: of weights, stay in memory between steps */
-  guint keep_percent;       /* atomic: of each model, stays in memory in any case */
-  GThreadPool *measurer;    /* one thread, which asks the kernel how much of the weights is in
-                             * memory */
-  gint64 measure_us;        /* atomic: time of the next measure; G_MAXINT64 during one */
+  LlmExecutorNews news;
+  LlmExecutorSteps steps;
+  LlmExecutorMemory memory;
+  LlmExecutorUpkeep upkeep;
 };
 
 /* A slice of idle work: a request that arrives may have to wait this long. */

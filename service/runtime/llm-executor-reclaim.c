@@ -5,6 +5,7 @@
 #define G_LOG_DOMAIN "llm-engine"
 
 #include "runtime/llm-executor-news.h"
+#include "runtime/llm-executor-private.h"
 #include "runtime/llm-executor-residency.h"
 
 /* How long chunks may take to be written before they are evicted, for a reclaim without a
@@ -86,7 +87,7 @@ serve (LlmExecutor *self,
   if (before.bytes == 0)
     return TRUE;
 
-  self->displaced_bytes = 0;
+  self->memory.displaced_bytes = 0;
   if (!reclaim->has_begun)
     begin_eviction (self, reclaim->bytes);
   else
@@ -111,9 +112,9 @@ llm_executor_serve_reclaims (LlmExecutor *self)
 {
   LlmReclaim *reclaim;
 
-  while ((reclaim = g_queue_peek_head (&self->reclaims)) != NULL && serve (self, reclaim))
+  while ((reclaim = g_queue_peek_head (&self->memory.reclaims)) != NULL && serve (self, reclaim))
     {
-      g_queue_pop_head (&self->reclaims);
+      g_queue_pop_head (&self->memory.reclaims);
       llm_executor_tell_all (self);
       llm_executor_report (reclaim, reclaim->freed);
       llm_command_unref (&reclaim->base);
@@ -136,7 +137,7 @@ llm_executor_widen_kv (LlmExecutor *self)
 static void
 queue_reclaim (LlmCommand *base)
 {
-  g_queue_push_tail (&base->executor->reclaims, llm_command_ref (base));
+  g_queue_push_tail (&base->executor->memory.reclaims, llm_command_ref (base));
 }
 
 void

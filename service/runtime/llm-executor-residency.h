@@ -4,9 +4,25 @@
 
 #pragma once
 
-#include "runtime/llm-executor-private.h"
+#include "runtime/llm-executor.h"
+#include "runtime/llm-memory-shares.h"
 
 G_BEGIN_DECLS
+
+typedef struct _LlmRunner LlmRunner;
+
+typedef struct
+{
+  LlmMemoryShares shares;
+  GQueue reclaims;          /* (element-type LlmReclaim) (owned): memory that was asked for */
+  guint64 displaced_bytes;  /* that calls took from other contexts and no call asked back since */
+  gboolean is_pressed;      /* atomic: the system is under memory pressure */
+  LlmDisk *disk;            /* (nullable) (owned): for weights, where there is no storage */
+  guint64 keep_bytes;       /* atomic: of weights, stay between steps */
+  guint keep_percent;       /* atomic: of each model, stays in memory in any case */
+  GThreadPool *measurer;    /* one thread, which asks the kernel what it has of the weights */
+  gint64 measure_us;        /* atomic: when it is asked again; G_MAXINT64 while it is */
+} LlmExecutorMemory;
 
 /* --- llm-executor-prefix.c: beginnings that contexts have in common (L15) --- */
 

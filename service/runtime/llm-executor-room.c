@@ -4,6 +4,7 @@
 
 #define G_LOG_DOMAIN "llm-engine"
 
+#include "runtime/llm-executor-private.h"
 #include "runtime/llm-executor-residency.h"
 #include "runtime/llm-executor-steps.h"
 #include "runtime/llm-window.h"
@@ -39,7 +40,7 @@ gboolean
 llm_request_stays_preempted (LlmRequest *request,
                              gint64      now)
 {
-  if (!__atomic_load_n (&request->executor->is_pressed, __ATOMIC_ACQUIRE)
+  if (!__atomic_load_n (&request->executor->memory.is_pressed, __ATOMIC_ACQUIRE)
       || request->room.preempted_us == 0 || now >= request->room.preempted_us + WAIT_US)
     return FALSE;
   request->room.resume_us = MIN (now + RETRY_US, request->room.preempted_us + WAIT_US);
@@ -115,7 +116,7 @@ llm_request_lock_chunks (LlmRequest *request,
 
   session->seq->is_exact = request->memory.is_exact;
   session->seq->restore_us = request->result.slo.ttft_ms * 1000;
-  session->store->is_short = __atomic_load_n (&request->executor->is_pressed, __ATOMIC_ACQUIRE);
+  session->store->is_short = __atomic_load_n (&request->executor->memory.is_pressed, __ATOMIC_ACQUIRE);
   while (!request->room.is_resident)
     {
       g_autoptr(GError) no_room = NULL;

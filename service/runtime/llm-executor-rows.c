@@ -5,13 +5,14 @@
 
 #define G_LOG_DOMAIN "llm-engine"
 
+#include "runtime/llm-executor-private.h"
 #include "runtime/llm-executor-steps.h"
 
 guint
 llm_request_count_left (LlmRequest *request,
                         guint      *n_missing)
 {
-  GArray *missing = request->executor->missing;
+  GArray *missing = request->executor->steps.missing;
   guint n_all = request->prompt->len + request->result.tokens->len;
 
   g_array_set_size (missing, 0);

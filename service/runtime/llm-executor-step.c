@@ -9,6 +9,7 @@
 #include "base/llm-fail.h"
 #include "common/llmsvc-error.h"
 #include "model/llm-footprint.h"
+#include "runtime/llm-executor-private.h"
 #include "runtime/llm-executor-residency.h"
 #include "runtime/llm-executor-steps.h"
 
@@ -110,7 +111,7 @@ void
 llm_executor_sweep (LlmExecutor *self)
 {
   gint64 now = llm_clock_now_us ();
-  guint pace = __atomic_load_n (&self->pace, __ATOMIC_ACQUIRE);
+  guint pace = __atomic_load_n (&self->steps.pace, __ATOMIC_ACQUIRE);
 
   LLM_EACH (LlmRunner, runner, self->runners)
     llm_scheduler_set_pace (runner->scheduler, pace);
@@ -279,7 +280,7 @@ add_rows (LlmRequest   *request,
 
   for (guint i = 0; i < budget->n_rows; i++)
     {
-      guint slot = i < n_old ? g_array_index (request->executor->missing, guint, i)
+      guint slot = i < n_old ? g_array_index (request->executor->steps.missing, guint, i)
                              : first + i - n_old;
       LlmRow *row = add_row (step, session, table, instance->plan->config.thresholds, slot,
                              i >= n_old,
@@ -521,7 +522,7 @@ finish_step (LlmRunner   *self,
   guint64 n_multiplied = llm_forward_get_n_multiplied (step->forward);
   guint row = 0;
 
-  llm_figure_board_count_step (&executor->board, step->rows->len,
+  llm_figure_board_count_step (&executor->news.board, step->rows->len,
                                queue != LLM_QUEUE_DECODE ? step->rows->len : 0,
                                n_multiplied - step->n_multiplied);
   step->n_multiplied = n_multiplied;
@@ -582,12 +583,12 @@ plan_step (LlmRunner   *self,
            LlmQueueKind queue)
 {
   LlmExecutor *executor = self->executor;
-  guint n = llm_scheduler_plan (self->scheduler, queue, llm_clock_now_us (), executor->budgets,
+  guint n = llm_scheduler_plan (self->scheduler, queue, llm_clock_now_us (), executor->steps.budgets,
                                 LLM_BATCH_MAX_ROWS);
 
   if (n == 0)
     return LLM_TURN_NONE;
-  return begin_step (self, queue, executor->budgets, n) ? LLM_TURN_WAITS : LLM_TURN_RAN;
+  return begin_step (self, queue, executor->steps.budgets, n) ? LLM_TURN_WAITS : LLM_TURN_RAN;
 }
 
 /* Steps under way share a pass over the weights. */

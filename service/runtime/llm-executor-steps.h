@@ -4,9 +4,32 @@
 
 #pragma once
 
-#include "runtime/llm-executor-private.h"
+#include "runtime/llm-executor.h"
+#include "runtime/llm-queue-step.h"
+#include "runtime/llm-step-pools.h"
 
 G_BEGIN_DECLS
+
+/* The machine sleeps: nothing runs. */
+typedef struct _LlmRunner LlmRunner;
+
+typedef struct
+{
+  gboolean is_on;
+  struct _LlmHold *hold;    /* (nullable) (owned): who is to be told when all is written */
+  gint64 end_us;            /* and is told then in any case */
+} LlmSleep;
+
+typedef struct
+{
+  LlmStepPools pools;
+  LlmAccount *accounts;     /* (owned): what users were served, by all instances */
+  GArray *missing;          /* (element-type guint) (owned): slots, being planned */
+  LlmRowBudget *budgets;    /* (owned) (array length=LLM_BATCH_MAX_ROWS): being planned */
+  gint64 ran_us;            /* when a request last ran */
+  guint pace;               /* atomic LlmPace: of background requests */
+  LlmSleep sleep;
+} LlmExecutorSteps;
 
 /* The result of a turn. */
 typedef enum

@@ -6,6 +6,7 @@
 
 #include "io/llm-key-file.h"
 #include "runtime/llm-executor-news.h"
+#include "runtime/llm-executor-private.h"
 #include "runtime/llm-executor-residency.h"
 #include "runtime/llm-executor-steps.h"
 #include "runtime/llm-executor-upkeep.h"
@@ -28,7 +29,7 @@ llm_runner_get_profile_key (LlmRunner *self)
   return (LlmProfileKey) {
     .identity = llm_model_get_identity (self->instance->model),
     .kernels = self->instance->config.kernels->name,
-    .n_threads = llm_worker_pool_get_n_threads (self->executor->pools.all),
+    .n_threads = llm_worker_pool_get_n_threads (self->executor->steps.pools.all),
     .is_exact = self->instance->config.is_exact,
   };
 }
@@ -49,16 +50,16 @@ llm_runner_open_store (LlmRunner *self)
 {
   LlmExecutor *executor = self->executor;
   guint64 identity = llm_instance_find_identity (self->instance, self->check.record.lineage);
-  guint64 *last = g_hash_table_lookup (executor->identities, GUINT_TO_POINTER (self->id));
+  guint64 *last = g_hash_table_lookup (executor->upkeep.identities, GUINT_TO_POINTER (self->id));
   LlmKvProfile profile;
 
   if (last != NULL && *last != identity)
     llm_executor_post_moved (executor, 0, LLM_RESIDENCY_TEXT, 0);
-  g_hash_table_insert (executor->identities, GUINT_TO_POINTER (self->id),
+  g_hash_table_insert (executor->upkeep.identities, GUINT_TO_POINTER (self->id),
                        g_memdup2 (&identity, sizeof identity));
 
-  executor->ran_us = llm_clock_now_us ();
-  llm_instance_open_store (self->instance, self->check.holds_back ? NULL : executor->storage,
+  executor->steps.ran_us = llm_clock_now_us ();
+  llm_instance_open_store (self->instance, self->check.holds_back ? NULL : executor->upkeep.storage,
                            identity);
   self->is_measured = find_profile (self, &profile);
   if (self->is_measured)
@@ -80,7 +81,7 @@ static void
 drop_sessions (LlmRunner *self)
 {
   g_autoptr(GPtrArray) ids = g_ptr_array_new_with_free_func (g_free);
-  LlmKvStorage *storage = self->executor->storage;
+  LlmKvStorage *storage = self->executor->upkeep.storage;
 
   LLM_EACH_VALUE (const LlmSession, session, self->sessions)
     if (session->context != NULL && !session->is_named)
@@ -106,7 +107,7 @@ llm_runner_close_store (LlmRunner *self)
   llm_executor_tell_all (executor);
   llm_executor_publish (executor);
   drop_sessions (self);
-  llm_kv_counters_add (&executor->board.earlier, &store->counters);
+  llm_kv_counters_add (&executor->news.board.earlier, &store->counters);
   llm_instance_close_store (self->instance);
 }
 
@@ -122,10 +123,10 @@ llm_executor_open_storage (LlmExecutor *self)
     return;
   disk = llm_disk_new (self->config.disk, &error);
   if (disk != NULL)
-    self->storage = llm_kv_storage_new (self->config.chunks_folder, disk,
+    self->upkeep.storage = llm_kv_storage_new (self->config.chunks_folder, disk,
                                         self->config.storage_limit,
                                         self->config.app_storage_limit, &error);
-  if (self->storage == NULL)
+  if (self->upkeep.storage == NULL)
     g_warning ("Contexts are not kept on storage, they are computed from their text again: %s",
                error->message);
 }
@@ -134,14 +135,14 @@ void
 llm_executor_reopen_storage (LlmExecutor *self)
 {
   if (self->config.chunks_folder == NULL || self->requests->len > 0
-      || (self->storage != NULL && llm_kv_storage_is_in_place (self->storage)))
+      || (self->upkeep.storage != NULL && llm_kv_storage_is_in_place (self->upkeep.storage)))
     return;
   LLM_EACH (LlmRunner, runner, self->runners)
     {
       llm_runner_close_store (runner);
       llm_runner_end_stream (runner);
     }
-  g_clear_pointer (&self->storage, llm_kv_storage_free);
+  g_clear_pointer (&self->upkeep.storage, llm_kv_storage_free);
   llm_executor_open_storage (self);
   llm_executor_post_moved (self, 0, LLM_RESIDENCY_TEXT, 0);
   LLM_EACH (LlmRunner, runner, self->runners)
@@ -182,18 +183,18 @@ deliver_swept (LlmCommand *base)
 void
 llm_executor_sweep_ids (LlmExecutor *self)
 {
-  LlmSweep *sweep = g_steal_pointer (&self->sweep);
+  LlmSweep *sweep = g_steal_pointer (&self->upkeep.sweep);
 
   sweep->stored = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
   LLM_EACH (LlmRunner, runner, self->runners)
     LLM_EACH_VALUE (const LlmSession, session, runner->sessions)
       if (session->context != NULL)
         g_hash_table_add (sweep->ids, g_strdup (session->context));
-  if (self->storage != NULL)
+  if (self->upkeep.storage != NULL)
     {
-      llm_kv_storage_sweep (self->storage, sweep->ids);
+      llm_kv_storage_sweep (self->upkeep.storage, sweep->ids);
       LLM_EACH_VALUE (const char, id, sweep->ids)
-        if (llm_kv_storage_get_folder_bytes (self->storage, id) > 0)
+        if (llm_kv_storage_get_folder_bytes (self->upkeep.storage, id) > 0)
           g_hash_table_add (sweep->stored, g_strdup (id));
     }
   llm_command_reply (&sweep->base, deliver_swept);
@@ -202,15 +203,15 @@ llm_executor_sweep_ids (LlmExecutor *self)
 void
 llm_executor_forget_sweep (LlmExecutor *self)
 {
-  if (self->sweep != NULL)
-    llm_command_unref (&g_steal_pointer (&self->sweep)->base);
+  if (self->upkeep.sweep != NULL)
+    llm_command_unref (&g_steal_pointer (&self->upkeep.sweep)->base);
 }
 
 static void
 take_ids (LlmCommand *base)
 {
   llm_executor_forget_sweep (base->executor);
-  base->executor->sweep = (LlmSweep *) llm_command_ref (base);
+  base->executor->upkeep.sweep = (LlmSweep *) llm_command_ref (base);
 }
 
 void
@@ -256,15 +257,15 @@ trim_storage (LlmCommand *base)
   Trim *trim = (Trim *) llm_command_ref (base);
   LlmExecutor *self = base->executor;
 
-  trim->bytes = self->storage != NULL ? llm_kv_storage_trim (self->storage, trim->bytes) : 0;
+  trim->bytes = self->upkeep.storage != NULL ? llm_kv_storage_trim (self->upkeep.storage, trim->bytes) : 0;
   if (trim->bytes == 0)
     {
       end_trim (trim);
       return;
     }
-  self->is_told = FALSE;
+  self->news.is_told = FALSE;
   llm_executor_publish (self);
-  llm_kv_storage_settle (self->storage, end_trim, trim);
+  llm_kv_storage_settle (self->upkeep.storage, end_trim, trim);
 }
 
 guint64

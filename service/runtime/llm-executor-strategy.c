@@ -8,6 +8,7 @@
 
 #include <string.h>
 
+#include "runtime/llm-executor-private.h"
 #include "runtime/llm-executor-residency.h"
 #include "runtime/llm-executor-steps.h"
 #include "sched/llm-strategy.h"

@@ -4,9 +4,21 @@
 
 #pragma once
 
-#include "runtime/llm-executor-private.h"
+#include "runtime/llm-executor.h"
+#include "runtime/llm-profile.h"
 
 G_BEGIN_DECLS
+
+typedef struct _LlmRunner LlmRunner;
+
+typedef struct
+{
+  LlmKvStorage *storage;    /* (nullable) (owned): for the thread's whole life */
+  GHashTable *identities;   /* (element-type guint guint64) (owned): of the last store's K and V, by
+                             * runner */
+  struct _LlmSweep *sweep;  /* (nullable) (owned): with the contexts' ids, until swept */
+  gint64 worked_us;         /* when the stores last had a slice of time beside running requests */
+} LlmExecutorUpkeep;
 
 /* --- llm-executor-store.c: KV stores and what is kept of them --- */
 

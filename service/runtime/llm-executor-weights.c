@@ -8,6 +8,7 @@
 #include "common/llmsvc-error.h"
 #include "model/llm-footprint.h"
 #include "runtime/llm-executor-news.h"
+#include "runtime/llm-executor-private.h"
 #include "runtime/llm-executor-residency.h"
 
 /* How often the kernel is asked how much of the weights is in memory, and which part of a thread's
@@ -26,16 +27,16 @@ llm_executor_get_disk (LlmExecutor *self)
 {
   g_autoptr(GError) error = NULL;
 
-  if (self->storage != NULL)
-    return llm_kv_storage_get_disk (self->storage);
-  if (self->disk == NULL)
+  if (self->upkeep.storage != NULL)
+    return llm_kv_storage_get_disk (self->upkeep.storage);
+  if (self->memory.disk == NULL)
     {
-      self->disk = llm_disk_new (self->config.disk, &error);
-      if (self->disk == NULL)
+      self->memory.disk = llm_disk_new (self->config.disk, &error);
+      if (self->memory.disk == NULL)
         g_message ("Weights that don't fit into memory are read when they are used: %s",
                    error->message);
     }
-  return self->disk;
+  return self->memory.disk;
 }
 
 void
@@ -66,7 +67,7 @@ llm_executor_keep_weights (LlmExecutor *self,
 {
   LlmExecutorFigures figures;
 
-  if (__atomic_exchange_n (&self->keep_bytes, bytes, __ATOMIC_RELAXED) >= bytes)
+  if (__atomic_exchange_n (&self->memory.keep_bytes, bytes, __ATOMIC_RELAXED) >= bytes)
     return;
   llm_executor_get_figures (self, &figures);
   if (figures.stream.pass_bytes > 0)
@@ -76,7 +77,7 @@ llm_executor_keep_weights (LlmExecutor *self,
 void
 llm_executor_keep_all_weights (LlmExecutor *self)
 {
-  guint64 keep = __atomic_load_n (&self->keep_bytes, __ATOMIC_RELAXED);
+  guint64 keep = __atomic_load_n (&self->memory.keep_bytes, __ATOMIC_RELAXED);
   gboolean has_kept = FALSE;
 
   LLM_EACH (LlmRunner, runner, self->runners)
@@ -94,7 +95,7 @@ llm_executor_keep_all_weights (LlmExecutor *self)
 void
 llm_runner_keep_weights (LlmRunner *self)
 {
-  guint64 keep = __atomic_load_n (&self->executor->keep_bytes, __ATOMIC_RELAXED);
+  guint64 keep = __atomic_load_n (&self->executor->memory.keep_bytes, __ATOMIC_RELAXED);
   const GPtrArray *runners = self->executor->runners;
   double all = 0;
 
@@ -201,7 +202,7 @@ take_measure (LlmCommand *base)
     }
   else
     interval_us = 0;
-  __atomic_store_n (&self->measure_us, llm_clock_now_us () + interval_us, __ATOMIC_RELAXED);
+  __atomic_store_n (&self->memory.measure_us, llm_clock_now_us () + interval_us, __ATOMIC_RELAXED);
   llm_executor_report (&measure->reclaim, measure->reclaim.freed);
 }
 
@@ -235,7 +236,7 @@ begin_measure (LlmRunner        *self,
       measure->reclaim.done = reclaim->done;
       measure->reclaim.data = reclaim->data;
     }
-  g_thread_pool_push (self->executor->measurer, measure, NULL);
+  g_thread_pool_push (self->executor->memory.measurer, measure, NULL);
 }
 
 static void
@@ -252,7 +253,7 @@ look_at_weights (LlmCommand *base)
       begin_measure (runner, NULL, 0);
     }
   if (!has_weights)
-    __atomic_store_n (&self->measure_us, 0, __ATOMIC_RELAXED);
+    __atomic_store_n (&self->memory.measure_us, 0, __ATOMIC_RELAXED);
 }
 
 void
@@ -262,17 +263,17 @@ llm_executor_look_at_weights (LlmExecutor *self)
 
   llm_executor_get_figures (self, &figures);
   if (figures.backed_bytes == 0
-      || llm_clock_now_us () < __atomic_load_n (&self->measure_us, __ATOMIC_RELAXED))
+      || llm_clock_now_us () < __atomic_load_n (&self->memory.measure_us, __ATOMIC_RELAXED))
     return;
   /* one at a time */
-  __atomic_store_n (&self->measure_us, G_MAXINT64, __ATOMIC_RELAXED);
+  __atomic_store_n (&self->memory.measure_us, G_MAXINT64, __ATOMIC_RELAXED);
   llm_executor_send (self, look_at_weights);
 }
 
 void
 llm_executor_make_measurer (LlmExecutor *self)
 {
-  self->measurer = g_thread_pool_new (count_pages, NULL, 1, FALSE, NULL);
+  self->memory.measurer = g_thread_pool_new (count_pages, NULL, 1, FALSE, NULL);
 }
 
 /* --- giving and taking them --- */
@@ -376,14 +377,14 @@ void
 llm_executor_keep_level (LlmExecutor *self,
                          guint        percent)
 {
-  __atomic_store_n (&self->keep_percent, percent, __ATOMIC_RELAXED);
+  __atomic_store_n (&self->memory.keep_percent, percent, __ATOMIC_RELAXED);
   llm_executor_poke (self);
 }
 
 void
 llm_executor_drop_unused_tails (LlmExecutor *self)
 {
-  guint percent = __atomic_load_n (&self->keep_percent, __ATOMIC_RELAXED);
+  guint percent = __atomic_load_n (&self->memory.keep_percent, __ATOMIC_RELAXED);
   guint64 freed = 0;
 
   if (percent == 100)
@@ -428,7 +429,7 @@ take_pages (LlmCommand *base)
     {
       LlmWeights *weights = runner->instance->weights;
       guint level = llm_runner_find_level (
-        runner, __atomic_load_n (&self->keep_percent, __ATOMIC_RELAXED));
+        runner, __atomic_load_n (&self->memory.keep_percent, __ATOMIC_RELAXED));
       guint64 bytes = llm_weights_get_level_bytes (weights, level);
       guint64 missing = llm_weights_count_dropped (weights, bytes);
 

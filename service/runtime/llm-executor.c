@@ -6,6 +6,7 @@
 
 #include "base/llm-worker-pool.h"
 #include "runtime/llm-executor-news.h"
+#include "runtime/llm-executor-private.h"
 #include "runtime/llm-executor-residency.h"
 #include "runtime/llm-executor-steps.h"
 #include "runtime/llm-executor-upkeep.h"
@@ -28,7 +29,7 @@ runner_new (LlmExecutor *executor,
   self->ahead = G_MAXUINT64;
   self->scheduler = llm_scheduler_new (executor->config.is_fifo ? LLM_SCHEDULER_FIFO
                                                          : LLM_SCHEDULER_DEADLINE,
-                                       LLM_BATCH_MAX_ROWS, executor->accounts);
+                                       LLM_BATCH_MAX_ROWS, executor->steps.accounts);
   self->sessions = g_hash_table_new_full (g_int64_hash, g_int64_equal, NULL,
                                           (GDestroyNotify) llm_session_free);
   for (guint i = 0; i < LLM_N_QUEUES; i++)
@@ -46,7 +47,7 @@ runner_free (LlmRunner *self)
   LlmStreamFigures stream;
 
   llm_weights_get_stream_figures (self->instance->weights, &stream);
-  llm_stream_figures_add_counts (&self->executor->board.earlier_stream, &stream);
+  llm_stream_figures_add_counts (&self->executor->news.board.earlier_stream, &stream);
   llm_runner_save_costs (self);
   llm_runner_close_store (self);
   g_clear_pointer (&self->check.sum, llm_file_sum_free);
@@ -95,7 +96,7 @@ set_model (LlmCommand *base)
     g_ptr_array_add (self->runners, runner_new (self, command->instance, command->model,
                                                 g_steal_pointer (&command->weights)));
   after = llm_ledger_get_total (self->ledger);
-  __atomic_store_n (&self->measure_us, 0, __ATOMIC_RELAXED);
+  __atomic_store_n (&self->memory.measure_us, 0, __ATOMIC_RELAXED);
   llm_executor_report (&command->reclaim, before > after ? before - after : 0);
 }
 
@@ -145,8 +146,8 @@ drop_session (LlmCommand *base)
       g_assert (session == NULL || !session->is_busy);
       g_hash_table_remove (runner->sessions, &command->from);
     }
-  if (self->storage != NULL)
-    llm_kv_storage_remove (self->storage, command->context);
+  if (self->upkeep.storage != NULL)
+    llm_kv_storage_remove (self->upkeep.storage, command->context);
   llm_executor_publish (self);
 }
 
@@ -194,14 +195,14 @@ find_timeout (LlmExecutor *self)
   LLM_EACH (LlmRequest, request, self->requests)
     {
       timeout = wake_at (timeout, request->deadline_us, now);
-      if (self->sleep.is_on)
+      if (self->steps.sleep.is_on)
         continue;
       timeout = wake_at (timeout, request->times.due_us, now);
       if (!request->room.is_resident && !__atomic_load_n (&request->progress.is_blocked,
                                                           __ATOMIC_ACQUIRE))
         timeout = wake_at (timeout, request->room.resume_us, now);
     }
-  if (self->sleep.is_on)
+  if (self->steps.sleep.is_on)
     return timeout;
   LLM_EACH (LlmRunner, runner, self->runners)
     timeout = wake_at (timeout, runner->scheduler->wake_us, now);
@@ -216,7 +217,7 @@ run_once (LlmExecutor *self)
 {
   LlmTurnEnd end;
 
-  if (self->sleep.is_on)
+  if (self->steps.sleep.is_on)
     return llm_executor_work_suspended (self);
   end = llm_executor_run_turn (self);
   if (end == LLM_TURN_NONE && llm_executor_has_opening (self))
@@ -256,7 +257,7 @@ run_executor (gpointer data)
       llm_executor_sweep (self);
       llm_executor_drop_unused_tails (self);
       llm_executor_serve_reclaims (self);
-      has_work = run_once (self) || !g_queue_is_empty (&self->reclaims);
+      has_work = run_once (self) || !g_queue_is_empty (&self->memory.reclaims);
     }
 
   llm_executor_end_suspend (self);
@@ -265,8 +266,8 @@ run_executor (gpointer data)
     runner->instance->weights->keeps_cache = TRUE;
   while (self->runners->len > 0)
     g_ptr_array_remove_index (self->runners, self->runners->len - 1);
-  g_clear_pointer (&self->storage, llm_kv_storage_free);
-  g_clear_pointer (&self->disk, llm_disk_free);
+  g_clear_pointer (&self->upkeep.storage, llm_kv_storage_free);
+  g_clear_pointer (&self->memory.disk, llm_disk_free);
   return NULL;
 }
 
@@ -279,23 +280,23 @@ llm_executor_new (LlmMailbox              *main_box,
 {
   LlmExecutor *self = g_new0 (LlmExecutor, 1);
 
-  self->main_box = main_box;
-  self->keep_bytes = G_MAXUINT64;
-  self->keep_percent = 100;
+  self->news.main_box = main_box;
+  self->memory.keep_bytes = G_MAXUINT64;
+  self->memory.keep_percent = 100;
   self->ledger = llm_ledger_ref (ledger);
   self->config = *config;
   self->config.chunks_folder = g_strdup (config->chunks_folder);
   self->config.cache_folder = g_strdup (config->cache_folder);
   self->config.system_cache_folder = g_strdup (config->system_cache_folder);
   self->config.disk = g_strdup (config->disk);
-  llm_figure_board_init (&self->board);
-  g_queue_init (&self->reclaims);
-  self->missing = g_array_new (FALSE, FALSE, sizeof (guint));
+  llm_figure_board_init (&self->news.board);
+  g_queue_init (&self->memory.reclaims);
+  self->steps.missing = g_array_new (FALSE, FALSE, sizeof (guint));
   self->inbox = llm_mailbox_new ();
-  llm_step_pools_init (&self->pools, config->n_threads, config->n_background_threads,
+  llm_step_pools_init (&self->steps.pools, config->n_threads, config->n_background_threads,
                        config->background_niceness);
   self->instance_config = (LlmInstanceConfig) {
-    .pool = self->pools.all,
+    .pool = self->steps.pools.all,
     .kernels = config->kernels,
     .ledger = self->ledger,
     .is_exact = config->is_exact,
@@ -303,11 +304,11 @@ llm_executor_new (LlmMailbox              *main_box,
     .kv_ratio = config->kv_ratio,
     .n_forwards = LLM_N_QUEUES,
   };
-  self->accounts = llm_account_new ();
+  self->steps.accounts = llm_account_new ();
   self->runners = g_ptr_array_new_with_free_func ((GDestroyNotify) runner_free);
-  self->identities = g_hash_table_new_full (NULL, NULL, NULL, g_free);
+  self->upkeep.identities = g_hash_table_new_full (NULL, NULL, NULL, g_free);
   self->requests = g_ptr_array_new_with_free_func ((GDestroyNotify) llm_request_unref);
-  self->budgets = g_new (LlmRowBudget, LLM_BATCH_MAX_ROWS);
+  self->steps.budgets = g_new (LlmRowBudget, LLM_BATCH_MAX_ROWS);
   llm_executor_make_measurer (self);
   self->thread = g_thread_new ("llm-executor", run_executor, self);
   return self;
@@ -321,29 +322,29 @@ llm_executor_stop (LlmExecutor *self)
   __atomic_store_n (&self->is_ending, TRUE, __ATOMIC_RELEASE);
   llm_executor_poke (self);
   g_thread_join (g_steal_pointer (&self->thread));
-  g_thread_pool_free (g_steal_pointer (&self->measurer), FALSE, TRUE);
+  g_thread_pool_free (g_steal_pointer (&self->memory.measurer), FALSE, TRUE);
 }
 
 void
 llm_executor_free (LlmExecutor *self)
 {
   llm_executor_stop (self);
-  g_queue_clear_full (&self->reclaims, (GDestroyNotify) llm_command_unref);
-  g_array_unref (self->missing);
+  g_queue_clear_full (&self->memory.reclaims, (GDestroyNotify) llm_command_unref);
+  g_array_unref (self->steps.missing);
   llm_executor_forget_sweep (self);
-  llm_memory_shares_clear (&self->shares);
-  g_hash_table_unref (self->identities);
-  llm_figure_board_clear (&self->board);
+  llm_memory_shares_clear (&self->memory.shares);
+  g_hash_table_unref (self->upkeep.identities);
+  llm_figure_board_clear (&self->news.board);
   g_free ((gpointer) self->config.chunks_folder);
   g_free ((gpointer) self->config.cache_folder);
   g_free ((gpointer) self->config.system_cache_folder);
   g_free ((gpointer) self->config.disk);
   g_ptr_array_unref (self->requests);
   g_ptr_array_unref (self->runners);
-  g_free (self->budgets);
-  llm_step_pools_clear (&self->pools);
+  g_free (self->steps.budgets);
+  llm_step_pools_clear (&self->steps.pools);
   llm_mailbox_free (self->inbox);
-  llm_account_free (self->accounts);
+  llm_account_free (self->steps.accounts);
   llm_ledger_unref (self->ledger);
   g_free (self);
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "common/llmsvc-error.h"
+#include "runtime/llm-executor-private.h"
 #include "runtime/llm-executor-residency.h"
 #include "runtime/llm-window.h"
 #include "forward/llm-forward.h"

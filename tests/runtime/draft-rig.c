@@ -3,6 +3,7 @@
 #include "draft-rig.h"
 
 #include "policies/bench-growths.h"
+#include "runtime/llm-executor-private.h"
 #include "runtime/llm-executor-residency.h"
 #include "runtime/llm-executor-steps.h"
 
@@ -151,9 +152,9 @@ disturb (LlmCommand *base)
   LLM_EACH (LlmRequest, request, executor->requests)
     verifies = verifies || (step->is_active && request->rows.n > 1
                             && llm_request_is_in_step (request, step));
-  if (verifies && executor->board.figures.n_generated >= self->at)
+  if (verifies && executor->news.board.figures.n_generated >= self->at)
     {
-      self->at = executor->board.figures.n_generated + 10;
+      self->at = executor->news.board.figures.n_generated + 10;
       ++*self->n_disturbed;
       for (guint i = executor->requests->len; i-- > 0;)
         {

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "runtime/llm-executor-private.h"
 #include "runtime/llm-executor-residency.h"
 #include "weights/llm-repacked-cache.h"
 

@@ -4,6 +4,7 @@
 
 #include "executor-rig.h"
 
+#include "runtime/llm-executor-private.h"
 #include "runtime/llm-executor-residency.h"
 #include "support/llm-test-folder.h"
 #include "weights/llm-repacked-cache.h"
@@ -36,7 +37,7 @@ look (LlmCommand *base)
 
   llm_runner_keep_weights (runner);
   llm_weights_get_stream_figures (runner->instance->weights, &found->figures);
-  found->n_steps = (guint) base->executor->board.figures.n_steps;
+  found->n_steps = (guint) base->executor->news.board.figures.n_steps;
   g_atomic_int_set (&found->is_done, TRUE);
 }
 

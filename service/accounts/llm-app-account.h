@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* What an application holds and may hold. Plain data. Main thread. */
+/* Usage and limits of an application. Plain data. Main thread. */
 
 #pragma once
 

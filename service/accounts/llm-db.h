@@ -44,7 +44,7 @@ typedef struct
   const char *insert;    /* the statement that takes it; what it does not have is NULL */
 } LlmDbRows;
 
-/* What is in a database. */
+/* Content of a database. */
 typedef struct
 {
   int version;
@@ -90,7 +90,7 @@ gboolean llm_db_run_finish (GAsyncResult        *result,
 
 /* --- for LlmDbFuncs, in the thread --- */
 
-/* What the last failure of a statement was. */
+/* Kind of the last failure of a statement. */
 typedef enum
 {
   LLM_DB_FAULT_NONE,    /* no fault of the file */

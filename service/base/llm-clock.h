@@ -14,7 +14,7 @@ G_BEGIN_DECLS
 /* Monotonic time in microseconds. */
 gint64 llm_clock_now_us (void);
 
-/* What this thread has used of the processor, in microseconds. No clock that tests stop. */
+/* Processor time of this thread, in microseconds. Tests do not stop this clock. */
 gint64 llm_clock_thread_us (void);
 
 /* Wall-clock time in seconds since 1970, for what is stored. */

@@ -78,8 +78,8 @@ llm_mailbox_dispatch (LlmMailbox *self,
   else
     message = g_async_queue_try_pop (self->messages);
 
-  /* What the messages post in turn waits for the next call, or a chatty
-   * sender would keep the receiver from everything else. */
+  /* Messages that these messages post wait for the next call; otherwise a busy sender would keep
+   * the receiver from other work. */
   n_limit = g_async_queue_length (self->messages);
   for (; message != NULL; message = n_limit-- > 0 ? g_async_queue_try_pop (self->messages) : NULL)
     {

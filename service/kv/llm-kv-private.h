@@ -26,8 +26,8 @@ G_BEGIN_DECLS
 /* Extents under way at most, and chunks of one. */
 #define LLM_KV_MAX_BATCHES 4
 #define LLM_KV_BATCH_CHUNKS 32
-/* What chunks that went leave mapped at most: to give pages back and have others zeroed costs as
- * much as to read what comes into them. */
+/* Limit of the pages that freed chunks keep: returning pages and zeroing new ones costs as much as
+ * reading into them. */
 #define LLM_KV_SPARE_BYTES ((guint64) 32 << 20)
 
 typedef enum
@@ -160,7 +160,7 @@ gboolean    llm_kv_chunk_allocate    (LlmKvStore *store,
                                       LlmKvChunk *chunk,
                                       LlmKvForm   form,
                                       LlmKvState  state);
-/* Gives the memory back: GONE. Not while it is pinned. */
+/* Frees the memory: GONE. Not while it is pinned. */
 void        llm_kv_chunk_drop        (LlmKvStore *store,
                                       LlmKvChunk *chunk);
 void        llm_kv_chunk_unref       (LlmKvStore *store,
@@ -275,7 +275,7 @@ gboolean    llm_kv_hold_is_written   (const LlmKvHold *hold);
 void        llm_kv_seq_replace       (LlmKvSeq   *self,
                                       guint       chunk,
                                       LlmKvChunk *with);
-/* Removes it from storage, as it is about to change. */
+/* Removes it from storage, because it is about to change. */
 void        llm_kv_seq_forget_slot   (LlmKvSeq   *self,
                                       guint       chunk);
 /* (nullable): the chunk as floats that only this sequence has. What can't be had of it is to be
@@ -291,7 +291,7 @@ void        llm_kv_seq_drop_chunks   (LlmKvSeq   *self,
                                       guint       end);
 /* (transfer none): another one, GONE, behind those there are. */
 LlmKvChunk *llm_kv_seq_add_chunk     (LlmKvSeq   *self);
-/* Makes all slots of the chunk, which is not there or not as it is needed, to be computed by this
+/* Marks all slots of the chunk, which is missing or in the wrong form, to be computed by this
  * sequence. FALSE when the system has no memory; the chunk is GONE then. */
 gboolean    llm_kv_seq_compute       (LlmKvSeq   *self,
                                       guint       chunk);
@@ -312,7 +312,7 @@ typedef struct
   LlkKvFormat best;     /* what it has: never more bits than that */
 } LlmKvBitsChunk;
 
-/* What the widths cost, of this model. */
+/* Cost of the widths, for this model. */
 typedef struct
 {
   guint64 bytes[LLK_N_KV_FORMATS];    /* of a chunk */
@@ -331,14 +331,15 @@ guint64 llm_kv_bits_choose (const LlmKvBitsChunk *chunks,
 
 /* --- memory is short (S4): llm-kv-narrow.c --- */
 
-/* Quantizes further what can't be written (with @in_haste what is not) and what would come back too
- * late, of @seq (nullable: all, in the order of llm_kv_loss_find_cheapest()), the widest first,
- * until @bytes are free. For when it is decided who goes. Returns how many are. */
+/* Quantizes further the chunks that can't be written (with @in_haste those not written) and those
+ * that would be restored too late, of @seq (nullable: all, in the order of
+ * llm_kv_loss_find_cheapest()), the widest first, until @bytes are freed. Called while eviction is
+ * decided. Returns the bytes freed. */
 guint64     llm_kv_narrow            (LlmKvStore *store,
                                       LlmKvSeq   *seq,
                                       guint64     bytes,
                                       gboolean    in_haste);
-/* Begins to read some wide copies back, if that is asked for; TRUE when it did. */
+/* Begins to restore some wide copies, if that was asked for; TRUE when it did. */
 gboolean    llm_kv_narrow_widen_next (LlmKvStore *store);
 /* Ends it. */
 void        llm_kv_narrow_stop       (LlmKvStore *store);
@@ -366,27 +367,28 @@ gboolean    llm_kv_seq_is_in_time    (LlmKvSeq   *self,
 /* How a chunk comes back. */
 enum { LLM_KV_STAYS, LLM_KV_READ, LLM_KV_COMPUTE };
 
-/* Looks where what is missing lies on storage. */
+/* Looks up where the missing chunks are on storage. */
 void        llm_kv_ways_find_slots   (LlmKvSeq   *self);
-/* Whether this call has narrow chunks read again as they were: unless memory is short still, or
- * that takes longer than the call has. */
+/* Decides whether this call restores wide copies of narrow chunks: not while memory is still short,
+ * and not if that takes longer than the call has. */
 void        llm_kv_ways_choose_wide  (LlmKvSeq   *self);
 /* Sets @ways (STAYS before), one of each chunk, for a call of @n_new rows. */
 void        llm_kv_ways_choose       (LlmKvSeq   *self,
                                       guint       n_new,
                                       guint8     *ways,
                                       LlmKvPlan  *plan);
-/* What must be computed too, since rows that are computed, and those behind the length, see it. */
+/* Adds chunks that must be computed too, because recomputed rows, or those after the length, see
+ * them. */
 void        llm_kv_ways_widen        (LlmKvSeq   *self,
                                       guint8     *ways);
 /* Of memory. */
 guint64     llm_kv_ways_count_bytes  (LlmKvSeq   *self,
                                       const guint8 *ways);
 
-/* Memory for what comes back. FALSE when the system has none. */
+/* Allocates memory for the chunks that come back. FALSE when the system has none. */
 gboolean    llm_kv_restore_prepare   (LlmKvSeq   *self,
                                       const guint8 *ways);
-/* Reads what was prepared to be read. */
+/* Reads the chunks that were prepared for it. */
 void        llm_kv_restore_begin_read (LlmKvSeq  *self,
                                       const guint8 *ways);
 /* Reads @targets, to the chunks of the sequence's targets. These stay pinned until nothing is under
@@ -395,30 +397,30 @@ void        llm_kv_restore_read      (LlmKvSeq   *self,
                                       const LlmKvTarget *targets,
                                       guint       n,
                                       LlmKvArrived arrived);
-/* Ends a read; what has come of it stays. */
+/* Ends a read; chunks that have arrived stay. */
 void        llm_kv_restore_end_read  (LlmKvSeq   *self);
 
-/* Ends what brings chunks back; what has not come is GONE. */
+/* Ends the restore; chunks that have not arrived are GONE. */
 void        llm_kv_restore_end       (LlmKvSeq   *self);
 
-/* Reads chunks that are GONE, full and on storage, for no call: [@first, @end) of a sequence that
- * is not locked and reads nothing. FALSE when the system has no memory. */
+/* Reads chunks that are GONE, full and on storage, ahead of a call: [@first, @end) of a sequence
+ * that is not locked and reads nothing. FALSE when the system has no memory. */
 gboolean    llm_kv_restore_ahead     (LlmKvSeq   *self,
                                       guint       first,
                                       guint       end);
-/* Ends a read that has come altogether. FALSE when it has not. */
+/* Ends a read that has arrived completely. FALSE when it has not. */
 gboolean    llm_kv_restore_finish    (LlmKvSeq   *self);
 
 /* --- who goes, and who comes back (L8) --- */
 
-/* What all sequences lack, and their chances; where their chunks are. */
+/* Measures what all sequences lack, their chances, and where their chunks are. */
 void        llm_kv_loss_measure      (LlmKvStore *self);
 /* Begins to go through the sequences again. */
 void        llm_kv_loss_restart      (LlmKvStore *self);
 /* (nullable): of those in no call and not done, the one whose next bytes are expected to cost
  * least; of equals the one that was not used for longest. */
 LlmKvSeq   *llm_kv_loss_find_cheapest (LlmKvStore *self);
-/* The chunk goes: all that hold it lack it. */
+/* The chunk is evicted: all sequences that hold it lack it. */
 void        llm_kv_loss_count_gone   (LlmKvStore *self,
                                       const LlmKvChunk *chunk);
 /* Whether, where that matters, a context would come back too late for its target, if the chunk went
@@ -427,7 +429,7 @@ gboolean    llm_kv_loss_is_late      (LlmKvStore *self,
                                       const LlmKvChunk *chunk);
 /* What the next byte that it lacks is expected to cost; in no unit. */
 double      llm_kv_loss_get_cost     (const LlmKvLoss *self);
-/* Goes on with what is being read for no call. */
+/* Continues the reads ahead of calls. */
 void        llm_kv_refill_work       (LlmKvStore *self);
 
 /* --- work --- */
@@ -436,17 +438,18 @@ void        llm_kv_refill_work       (LlmKvStore *self);
 void        llm_kv_work_begin        (LlmKvSeq   *self);
 /* Nothing any more, until it begins again. */
 void        llm_kv_work_stop         (LlmKvSeq   *self);
-/* Slots changed: what was chosen counts no more. */
+/* Slots changed: the chosen formats are void. */
 void        llm_kv_work_restart      (LlmKvSeq   *self);
 void        llm_kv_work_set_stage    (LlmKvSeq   *self,
                                       LlmKvStage  stage);
 /* Whether the sequence's folder could take what it holds there. */
 gboolean    llm_kv_work_can_write    (LlmKvSeq   *self,
                                       const LlmKvHold *hold);
-/* Of a chunk that is held: it goes if its memory is wanted and no sequence will write it. */
+/* Of a chunk that is held: evicts it if its memory is wanted and no sequence will write it. */
 void        llm_kv_work_let_leave    (LlmKvStore *store,
                                       LlmKvChunk *chunk);
-/* Submits an extent. FALSE when there was nothing to write; what was to leave then has left. */
+/* Submits an extent. FALSE when no chunk had to be written; chunks that were to leave have left
+ * then. */
 gboolean    llm_kv_work_write        (LlmKvSeq   *self);
 /* The sequence ends and its folder is closed: writes under way report nothing any more. */
 void        llm_kv_work_cancel_writes (LlmKvSeq  *self);

@@ -33,7 +33,7 @@
 
 G_BEGIN_DECLS
 
-/* What a model needs to remember. */
+/* State that a model keeps of its tokens. */
 typedef enum
 {
   LLM_KV_FULL,          /* K and V of every position */
@@ -46,7 +46,7 @@ typedef enum
 /* Positions in one chunk, unless configured. */
 #define LLM_KV_CHUNK_SLOTS 16
 
-/* What a layer remembers of a position. */
+/* A layer's K and V of a position. */
 typedef struct
 {
   guint n_kv_heads;
@@ -89,7 +89,7 @@ typedef struct
 {
   guint64 n_packed;       /* chunks brought to fewer bits */
   guint64 n_written;      /* chunks written to storage */
-  guint64 n_evicted;      /* chunks whose memory was taken */
+  guint64 n_evicted;      /* chunks whose memory was freed */
   guint64 evicted_bytes;
   guint64 n_dropped;      /* of these, those that storage lacked: to be computed again */
   guint64 n_narrowed;     /* times that a chunk was quantized further as memory was short */
@@ -102,7 +102,7 @@ typedef struct
   guint64 written_bytes;
 } LlmKvCounters;
 
-/* What is left to do for a sequence between calls. */
+/* Work left for a sequence between calls. */
 typedef enum
 {
   LLM_KV_IDLE,
@@ -111,7 +111,7 @@ typedef enum
   LLM_KV_N_STAGES,
 } LlmKvStage;
 
-/* What a sequence lacks, while it is decided whose chunks go, or come back. */
+/* What a sequence lacks, while eviction or refill is decided. */
 typedef struct
 {
   double chance;          /* that it is called next */
@@ -123,7 +123,7 @@ typedef struct
   gboolean is_done;       /* nothing is left to take */
 } LlmKvLoss;
 
-/* Others read what is above "private". */
+/* Code outside of this folder reads the fields above "private". */
 struct _LlmKvSeq
 {
   LlmKvStore *store;      /* (unowned) */
@@ -237,21 +237,21 @@ guint64     llm_kv_store_get_chunk_bytes (LlmKvStore     *self,
 guint64     llm_kv_store_price        (LlmKvStore        *self,
                                        guint              n_slots);
 
-/* Goes on with what calls left behind: bits are chosen, chunks quantized and written, answers of
- * the disk taken. Returns by @until_us (a time of llm_clock_now_us()) or soon after. TRUE when
- * there is more that could be done now. */
+/* Continues the work that calls left behind: chooses bits, quantizes and writes chunks, takes
+ * answers of the disk. Returns by @until_us (a time of llm_clock_now_us()) or soon after. TRUE when
+ * more could be done now. */
 gboolean    llm_kv_store_work         (LlmKvStore        *self,
                                        gint64             until_us);
-/* Whether all of it is done: nothing to quantize, nothing to write, nothing under way. */
+/* Whether all of it is done: no chunk to quantize or write, no request under way. */
 gboolean    llm_kv_store_is_settled   (LlmKvStore        *self);
 /* Takes the disk's answers; waits until there is one, at most @timeout_us. */
 void        llm_kv_store_wait         (LlmKvStore        *self,
                                        gint64             timeout_us);
-/* Takes @bytes: first what is only kept for others to share; then of sequences that are not locked
- * what lies on storage and comes back in time; then (without @in_haste; those bytes come later)
- * what can be written; then bits (S4); then what is to be computed again, or comes late. Each where
- * it is expected to cost least (L8, llm-kv-loss.c), or as the policy says. Returns the bytes that
- * came free. */
+/* Evicts @bytes: first chunks that are only kept for others to share; then, of sequences that are
+ * not locked, chunks that are on storage and can be restored in time; then (without @in_haste;
+ * those bytes come later) chunks that can be written; then bits (S4); then chunks that must be
+ * computed again, or come late. Each where the expected cost is least (L8, llm-kv-loss.c), or as
+ * the policy says. Returns the bytes freed. */
 guint64     llm_kv_store_evict        (LlmKvStore        *self,
                                        guint64            bytes,
                                        gboolean           in_haste);
@@ -259,10 +259,10 @@ guint64     llm_kv_store_evict        (LlmKvStore        *self,
 /* Memory is not short any more: llm_kv_store_work() brings back the wide copies that storage has
  * of narrow chunks, as far as there is room and no call runs. */
 void        llm_kv_store_widen        (LlmKvStore        *self);
-/* Begins to read back what is likely to be used next, at most @max_bytes and no more than there is
- * room for, from storage alone; llm_kv_store_work() goes on with it, and a call of that sequence
- * ends it. For when nothing runs. Returns the bytes; 0: nothing to do, memory is short, or
- * something is being read, wide copies before all. */
+/* Begins to restore the chunks that are likely to be used next, at most @max_bytes and no more than
+ * fit, from storage alone; llm_kv_store_work() continues it, and a call of that sequence ends it.
+ * For when nothing runs. Returns the bytes; 0: nothing to do, memory is short, or a read is under
+ * way, wide copies first. */
 guint64     llm_kv_store_refill       (LlmKvStore        *self,
                                        guint64            max_bytes);
 /* Ends both: nothing more is read for no call. */
@@ -301,9 +301,9 @@ guint       llm_kv_seq_count_any      (LlmKvSeq          *self);
  * share: when @self quantizes its own these stay, until memory is wanted. */
 LlmKvSeq   *llm_kv_seq_keep           (LlmKvSeq          *self,
                                        guint              n_slots);
-/* Bytes of what is kept. */
+/* Bytes of chunks that are kept for others to share. */
 guint64     llm_kv_store_count_kept   (LlmKvStore        *self);
-/* Takes @bytes from what is kept for others to share. Returns the bytes that came free. */
+/* Frees @bytes of the chunks that are kept for others to share. Returns the bytes freed. */
 guint64     llm_kv_store_drop_kept    (LlmKvStore        *self,
                                        guint64            bytes);
 /* Gives @self, which is empty, the first @n_slots (whole chunks) of @from (same store and
@@ -352,8 +352,8 @@ guint       llm_kv_seq_attach         (LlmKvSeq          *self,
                                        const gint32      *tokens,
                                        guint              n_tokens);
 /* A call begins, which will append @n_new rows: locks the chunks (L9), plans how missing ones come
- * back (@plan is set), makes room, begins to read. Fails with NO_MEMORY; the chunks that are there
- * stay locked then until it is tried again, or preempted. */
+ * back (@plan is set), makes room, begins to read. Fails with NO_MEMORY; the chunks in memory stay
+ * locked then until it is tried again, or preempted. */
 gboolean    llm_kv_seq_begin_call     (LlmKvSeq          *self,
                                        guint              n_new,
                                        LlmKvPlan         *plan,
@@ -362,7 +362,7 @@ gboolean    llm_kv_seq_begin_call     (LlmKvSeq          *self,
  * are floats and writable, and count as there once they were written in all layers. */
 void        llm_kv_seq_get_missing    (LlmKvSeq          *self,
                                        GArray            *slots);
-/* For a call that was preempted (L9): others may take its chunks; then begin_call() again. */
+/* For a call that was preempted (L9): its chunks may be evicted; then begin_call() again. */
 void        llm_kv_seq_preempt           (LlmKvSeq          *self);
 /* The call has returned: ends the lock. @tokens: of all slots, slid ones included. What is new is
  * quantized and written by llm_kv_store_work() (L4, L7). */
@@ -424,7 +424,7 @@ void        llm_kv_seq_add_density    (LlmKvSeq          *self,
 float       llm_kv_seq_get_density    (LlmKvSeq          *self,
                                        guint              chunk);
 
-/* Where a chunk is, for people. */
+/* Where a chunk is, to be shown to users. */
 typedef struct
 {
   guint8 bits;            /* 32, 16, 8, 4, 3 or 2; 0 when it is nowhere but in the text */

@@ -194,8 +194,10 @@ llm_engine_add_statistics (LlmEngine       *self,
       g_autofree char *key = g_strdup_printf ("given-%s-bytes", reclaimer->name);
       LlmsvcStatistic given = llmsvc_statistic_find (key);
 
-      g_assert (given < LLMSVC_N_STATISTICS);
-      values[given] = reclaimer->reclaimed;
+      if (given < LLMSVC_N_STATISTICS)
+        values[given] = reclaimer->reclaimed;
+      else
+        g_variant_builder_add (builder, "{sv}", key, g_variant_new_uint64 (reclaimer->reclaimed));
     }
   for (LlmsvcStatistic i = 0; i < LLMSVC_N_STATISTICS; i++)
     /* the bus counts messages that it drops */

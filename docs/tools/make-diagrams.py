@@ -54,29 +54,50 @@ class Picture:
         start = ' marker-start="url(#tip)"' if both else ""
         self.parts.append(f'<path class="line" stroke-width="1.5" d="M{path}" marker-end="url(#tip)"{start}/>')
 
+    def mark(self, kind, x, y, number):
+        """A numbered step of a way."""
+        self.parts.append(f'<circle class="{kind}" cx="{x}" cy="{y}" r="9"/>')
+        self.text(x, y + 4, str(number), "on", "middle")
+
     def finish(self):
         return "\n".join([*self.parts, "</svg>", ""])
 
 
 def draw_architecture():
-    p = Picture(860, 470, "Applications reach llmsvcd over D-Bus; it schedules their requests over one model")
-    for x, name, note in ((20, "mail", "libllmsvc"), (190, "editor", "libllmsvc"), (360, "phone shell", "D-Bus"),
-                          (530, "terminal", "llmctl"), (700, "monitor", "libllmsvc")):
-        p.box(x, 18, 140, 48, name, note)
-        p.arrow((x + 70, 66), (x + 70, 96), both=True)
-    p.box(20, 98, 820, 50, "D-Bus and pipes", "who is calling: kernel and bus say · quotas and rate limits per application · text streams through a pipe")
-    p.arrow((300, 148), (300, 178))
-    p.box(20, 180, 560, 52, "scheduler", "latency targets, deadlines, fairness: which rows of which requests are in the next step")
-    p.arrow((300, 232), (300, 262))
-    p.box(20, 264, 560, 52, "executor: one step at a time", "rows of all running requests in one forward pass; preemption at every step")
-    p.arrow((160, 316), (160, 346), both=True)
-    p.arrow((440, 316), (440, 346), both=True)
-    p.box(20, 348, 270, 104, "weights", "one copy for all applications,", "mapped or repacked;", "the kernel can take clean pages back")
-    p.box(310, 348, 270, 104, "KV cache of each context", "in chunks: quantized, written ahead", "of time, evicted, read back", "or computed again")
-    p.box(610, 180, 230, 136, "governor", "watches memory pressure", "(PSI, control groups),", "reclaims the cheapest first,", "grows back slowly")
-    p.arrow((725, 316), (725, 334), (595, 334), (595, 390), (582, 390))
-    p.box(610, 348, 230, 104, "storage", "texts and tokens in SQLite,", "chunks in files that can be lost:", "they are computed again")
-    p.arrow((582, 425), (608, 425), both=True)
+    """The folders of service/ as rooms, and three ways through them; service/README.md tells each way by these numbers."""
+    p = Picture(860, 700, "The folders of the service, and the ways of a token, of pressure and of a weight byte through them")
+    p.box(20, 18, 820, 44, "applications", "over libllmsvc, llmctl or plain D-Bus; a session manager that asks for memory")
+    p.box(20, 92, 580, 62, "bus/", "limits/ drops floods · identity/ finds out who calls · objects/ checks options", "stream/ sends text through pipes")
+    p.box(20, 184, 580, 62, "engine/", "calls/ makes a prompt and a request of it · contexts/ and apps/: turns, quotas", "models/ says what answers · memory/ asks holders")
+    p.box(640, 138, 200, 108, "contexts/ · accounts/", "turns, messages, tokens,", "who calls: SQLite,", "committed with each turn")
+    p.box(20, 276, 140, 108, "sched/", "deadlines, fairness,", "prices of steps,", "budgets of rows")
+    p.box(190, 276, 220, 108, "runtime/: the executor", "steps: from admission to the end", "memory: evict, weights, prefixes", "upkeep: quantize, write, check")
+    p.box(440, 276, 160, 108, "decoding/", "guesses, sampler,", "constraints/: what an", "answer may say next")
+    p.box(20, 414, 580, 44, "forward/ over kernels/", "a batch of rows, stage by stage; what is not there yet is pending")
+    p.box(20, 488, 275, 90, "weights/", "mapped, or through a ring", "of buffers; experts", "that were used last")
+    p.box(325, 488, 275, 90, "kv/", "chunks: quantized, written ahead,", "evicted, read back or computed", "again; disk/: extents")
+    p.box(640, 276, 200, 182, "memory/", "the ledger counts every byte;", "the governor reads pressure", "(PSI, control groups, Trim),", "a pure function decides,", "holders are asked,", "the cheapest first")
+    p.box(20, 608, 580, 62, "model/ · template/ · tokenizer/ · gguf/", "a file becomes tensors, a vocabulary, a chat template;", "untrusted until it is checked")
+    p.box(640, 488, 200, 182, "io/ · storage", "files mapped, read through", "io_uring or threads;", "what lies there is a cache:", "model copies, chunks,", "step costs")
+    token, pressure, byte = "a", "b", "c"
+    for points in (((60, 62), (60, 92)), ((60, 154), (60, 184)), ((60, 246), (60, 262), (230, 262), (230, 276)), ((190, 350), (160, 350)),
+                   ((300, 384), (300, 414)), ((410, 330), (440, 330)), ((540, 276), (540, 246)), ((560, 184), (560, 154)), ((560, 92), (560, 62)),
+                   ((600, 220), (640, 220)), ((360, 458), (360, 488))):
+        p.arrow(*points)
+    for points in (((740, 62), (740, 100), (850, 100), (850, 300), (840, 300)), ((640, 300), (620, 300), (620, 230), (600, 230)),
+                   ((640, 360), (620, 360), (620, 266), (380, 266), (380, 276))):
+        p.arrow(*points)
+    for points in (((160, 608), (160, 578)), ((640, 600), (612, 600), (612, 593), (230, 593), (230, 578)), ((100, 488), (100, 458))):
+        p.arrow(*points)
+    for kind, marks in ((token, ((60, 72, 1), (60, 164, 2), (130, 262, 3), (208, 294, 4), (300, 394, 5), (420, 330, 6), (560, 82, 7),
+                                 (612, 220, 8), (360, 468, 9))),
+                        (pressure, ((740, 82, 1), (620, 330, 2), (620, 250, 3), (500, 266, 4))),
+                        (byte, ((160, 598, 1), (420, 593, 2), (100, 478, 3)))):
+        for x, y, number in marks:
+            p.mark(kind, x, y, number)
+    for x, kind, text in ((20, token, "the way of a token"), (220, pressure, "the way of pressure"), (420, byte, "the way of a weight byte")):
+        p.mark(kind, x + 9, 686, "")
+        p.text(x + 26, 690, text, "note")
     return p.finish()
 
 

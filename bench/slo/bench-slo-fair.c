@@ -337,8 +337,8 @@ start_engine (const char *model,
   settings->reacts_to_pressure = FALSE;
   /* the flood is never refused: that would be less of it */
   settings->overload_factor = 0;
-  settings->max_calls = settings->max_queue = settings->max_apps = 100000;
-  settings->max_rate = 0;
+  settings->quotas.max_calls = settings->quotas.max_queue = settings->quotas.max_apps = 100000;
+  settings->quotas.max_rate = 0;
   engine = llm_engine_new (settings);
   llm_engine_start (engine);
   return engine;

@@ -307,7 +307,7 @@ llm_engine_complete_async (LlmEngine          *self,
   LlmCall *call = g_task_get_task_data (task);
   GError *error = NULL;
 
-  call->sink = llm_sink_ref (sink);
+  call->answer.sink = llm_sink_ref (sink);
   call->raw = g_strdup (is_raw ? prompt : NULL);
   if (admit (call, &error))
     llm_generation_start (task);

@@ -13,6 +13,21 @@
 
 G_BEGIN_DECLS
 
+/* Of applications and users for which none is set. */
+typedef struct
+{
+  guint max_contexts;      /* per application */
+  guint max_calls;         /* under way, per application */
+  guint64 max_tokens;      /* held in contexts, per application */
+  guint64 max_disk;        /* bytes of stored text, per application; 0: no limit */
+  guint max_share;         /* percent of the memory for contexts, likewise; 0: an equal part */
+  guint max_rate;          /* calls a second, likewise; 0: no limit */
+  guint max_answer;        /* tokens of one answer, likewise; 0: no limit */
+  guint max_named;         /* named contexts per user; 0: no limit, likewise below */
+  guint max_apps;          /* applications per user */
+  guint max_queue;         /* calls under way per user */
+} LlmDefaultQuotas;
+
 typedef struct
 {
   char *model_file;        /* (nullable): one model to use before all others */
@@ -53,16 +68,7 @@ typedef struct
   char *disk;              /* "auto", "uring", "threads", or "off": contexts are not written */
   guint64 storage_limit;   /* bytes of all contexts, 0 for half of what the disk has free */
   guint64 app_storage_limit; /* of one application's, 0 for none */
-  guint max_contexts;      /* per application */
-  guint max_calls;         /* under way, per application */
-  guint64 max_tokens;      /* held in contexts, per application */
-  guint64 max_disk;        /* bytes of stored text, per application; 0: no limit */
-  guint max_share;         /* percent of the memory for contexts, likewise; 0: an equal part */
-  guint max_rate;          /* calls a second, likewise; 0: no limit */
-  guint max_answer;        /* tokens of one answer, likewise; 0: no limit */
-  guint max_named;         /* named contexts per user; 0: no limit, likewise below */
-  guint max_apps;          /* applications per user */
-  guint max_queue;         /* calls under way per user */
+  LlmDefaultQuotas quotas;
   LlmScript *script;       /* (nullable): answers instead of a model */
 } LlmSettings;
 

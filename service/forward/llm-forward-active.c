@@ -95,7 +95,7 @@ llm_forward_zero_inactive (LlmStep  *self,
   };
   Work work;
 
-  if (input == LLM_INPUT_NONE || !self->has_sparse_rows)
+  if (input == LLM_INPUT_NONE || !self->rows.has_sparse_rows)
     return;
   work = (Work) { self, inputs[input].values, inputs[input].n_in, input };
   llm_worker_pool_run (self->pool, self->batch->n_rows, llm_step_get_grain (work.n_in), zero_rows,

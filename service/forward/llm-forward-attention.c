@@ -82,20 +82,21 @@ void
 llm_step_place_masses (LlmStep *self)
 {
   g_array_set_size (self->drafted, 0);
-  self->n_masses = self->views->len;
+  self->rows.n_masses = self->views->len;
   for (guint r = 0; r < self->batch->n_rows; r++)
     {
       const LlmRow *row = llm_step_get_row (self, r);
       const guint *first_view = &g_array_index (self->first_view, guint, row->sequence);
 
-      self->first_mass[r] = first_view[0];
+      self->rows.first_mass[r] = first_view[0];
       if (self->collects_density && is_drafted (row))
         {
-          LlmDrafted drafted = { self->order[r], self->n_masses, first_view[1] - first_view[0],
+          LlmDrafted drafted = { self->rows.order[r], self->rows.n_masses,
+                                 first_view[1] - first_view[0],
                                  row->slot, row->visibility };
 
-          self->first_mass[r] = self->n_masses;
-          self->n_masses += drafted.n_chunks;
+          self->rows.first_mass[r] = self->rows.n_masses;
+          self->rows.n_masses += drafted.n_chunks;
           g_array_append_val (self->drafted, drafted);
         }
     }
@@ -138,8 +139,8 @@ join_masses (LlmStep *self)
   const guint n_threads = llm_worker_pool_get_n_threads (self->pool);
 
   for (guint worker = 1; worker < n_threads; worker++)
-    for (guint i = 0; i < self->n_masses; i++)
-      self->scratch.received[i] += self->scratch.received[(gsize) worker * self->n_masses + i];
+    for (guint i = 0; i < self->rows.n_masses; i++)
+      self->scratch.received[i] += self->scratch.received[(gsize) worker * self->rows.n_masses + i];
 }
 
 /* Adds the attention scores of all layers, once: a step that is abandoned adds none. */
@@ -170,7 +171,7 @@ llm_step_accept (LlmStep  *self,
 {
   guint slots = seq->store->layout.chunk_slots;
 
-  g_return_if_fail (self->batch == NULL && row < self->n_done_rows);
+  g_return_if_fail (self->batch == NULL && row < self->rows.n_done_rows);
 
   for (guint i = 0; self->block != NULL && i < self->drafted->len; i++)
     {
@@ -204,10 +205,10 @@ llm_forward_run_attention (LlmStep         *self,
   find_views (self);
   if (self->collects_density && self->layer == 0)
     memset (self->scratch.received, 0, (gsize) llm_worker_pool_get_n_threads (self->pool)
-                                   * self->n_masses * sizeof (guint64));
+                                   * self->rows.n_masses * sizeof (guint64));
   llm_step_describe_attention (self, self->layer, &attention);
-  attention.scale = self->hparams->attention_scale;
-  attention.softcap = self->hparams->attention_softcap;
+  attention.scale = self->hparams->scales.attention;
+  attention.softcap = self->hparams->scales.attention_softcap;
   attention.sinks = self->hold->views[0].data;
   attention.window = llm_step_get_layer (self)->window;
   attention.density_share = 1 / ((float) self->hparams->n_layers

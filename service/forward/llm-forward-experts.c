@@ -38,15 +38,15 @@ find_next (const LlmHparams      *h,
            const LlmExpertChoice *chosen,
            guint                  n_chosen)
 {
-  guint best = h->n_experts;
+  guint best = h->experts.n;
 
-  for (guint i = 0; i < h->n_experts; i++)
+  for (guint i = 0; i < h->experts.n; i++)
     {
       gboolean is_free = TRUE;
 
       for (guint j = 0; j < n_chosen; j++)
         is_free = is_free && chosen[j].expert != i;
-      if (is_free && (best == h->n_experts || values[i] > values[best]))
+      if (is_free && (best == h->experts.n || values[i] > values[best]))
         best = i;
     }
   return best;
@@ -68,17 +68,17 @@ score (const LlmHparams *h,
 {
   float max = values[0], sum = 0;
 
-  for (guint i = 1; i < h->n_experts; i++)
+  for (guint i = 1; i < h->experts.n; i++)
     max = MAX (max, values[i]);
-  for (guint i = 0; i < h->n_experts; i++)
+  for (guint i = 0; i < h->experts.n; i++)
     {
-      parts[i] = h->expert_score == LLM_EXPERT_SIGMOID ? 1 / (1 + expf (-values[i]))
+      parts[i] = h->experts.score == LLM_EXPERT_SIGMOID ? 1 / (1 + expf (-values[i]))
                                                        : expf (values[i] - max);
       sum += parts[i];
     }
-  for (guint i = 0; i < h->n_experts; i++)
+  for (guint i = 0; i < h->experts.n; i++)
     {
-      if (h->expert_score == LLM_EXPERT_SOFTMAX)
+      if (h->experts.score == LLM_EXPERT_SOFTMAX)
         parts[i] /= sum;
       values[i] = parts[i] + (bias != NULL ? bias[i] : 0);
     }
@@ -94,15 +94,15 @@ choose_by_score (const LlmHparams *h,
   float sum = 0;
 
   score (h, bias, values, parts);
-  for (guint i = 0; i < h->n_used_experts; i++)
+  for (guint i = 0; i < h->experts.n_used; i++)
     {
       chosen[i].expert = find_next (h, values, chosen, i);
       chosen[i].share = parts[chosen[i].expert];
       sum += chosen[i].share;
     }
-  for (guint i = 0; i < h->n_used_experts; i++)
-    chosen[i].share = chosen[i].share / (h->has_expert_sum ? MAX (sum, LEAST_SUM) : 1)
-                      * h->expert_scale;
+  for (guint i = 0; i < h->experts.n_used; i++)
+    chosen[i].share = chosen[i].share / (h->experts.has_sum ? MAX (sum, LEAST_SUM) : 1)
+                      * h->experts.scale;
 }
 
 /* Whether shares are the softmax over the chosen, which is that over all with the others left
@@ -110,8 +110,8 @@ choose_by_score (const LlmHparams *h,
 static gboolean
 has_plain_choice (const LlmHparams *h)
 {
-  return h->expert_score == LLM_EXPERT_SOFTMAX && h->has_expert_sum && !h->has_choice_bias
-         && h->expert_scale == 1;
+  return h->experts.score == LLM_EXPERT_SOFTMAX && h->experts.has_sum && !h->experts.has_choice_bias
+         && h->experts.scale == 1;
 }
 
 static void
@@ -123,12 +123,12 @@ choose_rows (guint    first,
   const ChoiceWork *work = data;
   LlmStep *self = work->self;
   const LlmHparams *h = self->hparams;
-  g_autofree float *parts = has_plain_choice (h) ? NULL : g_new (float, h->n_experts);
+  g_autofree float *parts = has_plain_choice (h) ? NULL : g_new (float, h->experts.n);
 
   for (guint r = first; r < end; r++)
     {
-      float *values = self->scratch.routed + (gsize) r * h->n_experts;
-      LlmExpertChoice *chosen = self->scratch.experts + (gsize) r * h->n_used_experts;
+      float *values = self->scratch.routed + (gsize) r * h->experts.n;
+      LlmExpertChoice *chosen = self->scratch.experts + (gsize) r * h->experts.n_used;
       float sum = 0;
 
       if (parts != NULL)
@@ -137,14 +137,14 @@ choose_rows (guint    first,
           continue;
         }
       if (work->bias != NULL)
-        self->kernels->vector->add (values, work->bias, h->n_experts);
-      for (guint i = 0; i < h->n_used_experts; i++)
+        self->kernels->vector->add (values, work->bias, h->experts.n);
+      for (guint i = 0; i < h->experts.n_used; i++)
         {
           chosen[i].expert = find_next (h, values, chosen, i);
           chosen[i].share = expf (values[chosen[i].expert] - values[chosen[0].expert]);
           sum += chosen[i].share;
         }
-      for (guint i = 0; i < h->n_used_experts; i++)
+      for (guint i = 0; i < h->experts.n_used; i++)
         chosen[i].share /= sum;
     }
 }
@@ -157,7 +157,7 @@ llm_forward_choose_experts (LlmStep            *self,
   ChoiceWork work = { self, bias[0] };
 
   llm_worker_pool_run (self->pool, self->batch->n_rows,
-                       llm_step_get_grain (h->n_experts * h->n_used_experts * 4), choose_rows,
+                       llm_step_get_grain (h->experts.n * h->experts.n_used * 4), choose_rows,
                        &work);
 }
 
@@ -166,7 +166,7 @@ collect_rows (ExpertWork *work,
               guint       expert)
 {
   LlmStep *self = work->self;
-  guint n_used = self->hparams->n_used_experts;
+  guint n_used = self->hparams->experts.n_used;
 
   work->n_rows = 0;
   for (guint r = 0; r < self->batch->n_rows; r++)
@@ -252,9 +252,9 @@ llm_forward_take_experts (LlmStep  *self,
                           gboolean  is_early)
 {
   const LlmHparams *h = self->hparams;
-  g_autofree guint *n_rows = g_new0 (guint, h->n_experts);
+  g_autofree guint *n_rows = g_new0 (guint, h->experts.n);
 
-  for (guint i = 0; !is_early && i < self->batch->n_rows * h->n_used_experts; i++)
+  for (guint i = 0; !is_early && i < self->batch->n_rows * h->experts.n_used; i++)
     n_rows[self->scratch.experts[i].expert]++;
   if (!llm_weights_choose_experts (self->weights, self->layer, is_early ? NULL : n_rows))
     return FALSE;
@@ -324,7 +324,7 @@ llm_forward_run_experts (LlmStep         *self,
       if (status != LLM_READY)
         return status;
     }
-  for (guint phase = self->hold->phase; phase < 3 * h->n_experts; self->hold->phase = ++phase)
+  for (guint phase = self->hold->phase; phase < 3 * h->experts.n; self->hold->phase = ++phase)
     {
       guint expert = phase / 3;
       LlmStatus status;

@@ -26,13 +26,13 @@ normalize_query_rows (guint    first,
 {
   const Work *work = data;
   LlmStep *self = work->self;
-  gsize n = self->hparams->query_rank;
+  gsize n = self->hparams->latent.query_rank;
 
   for (guint r = first; r < end; r++)
     {
       float *low = self->scratch.query_low + r * n;
 
-      self->kernels->vector->rms_norm (low, work->norm, self->hparams->norm_eps, low, n);
+      self->kernels->vector->rms_norm (low, work->norm, self->hparams->norms.eps, low, n);
     }
 }
 
@@ -43,7 +43,8 @@ llm_forward_normalize_query_low (LlmStep            *self,
   Work work = { self, norm[0] };
 
   llm_worker_pool_run (self->pool, self->batch->n_rows,
-                       llm_step_get_grain (2 * self->hparams->query_rank), normalize_query_rows,
+                       llm_step_get_grain (2 * self->hparams->latent.query_rank),
+                       normalize_query_rows,
                        &work);
 }
 
@@ -75,7 +76,7 @@ multiply_heads (LlmStep      *self,
       const LlmRows rows = { x + (gsize) head * x_head, (gsize) n_heads * x_head };
       const LlmProduct product = {
         .pieces = view,
-        .n_rows = &self->level_rows[0],
+        .n_rows = &self->rows.level_rows[0],
         .n_pieces = 1,
         .y = y + (gsize) head * y_head,
         .y_stride = (gsize) n_heads * y_head,
@@ -94,7 +95,8 @@ llm_forward_run_query_absorb (LlmStep         *self,
 {
   const LlmHparams *h = self->hparams;
 
-  return multiply_heads (self, self->scratch.attended, h->query_dim, h->kv_rank, self->scratch.q,
+  return multiply_heads (self, self->scratch.attended, h->latent.query_dim, h->latent.kv_rank,
+                         self->scratch.q,
                          llm_step_get_layer (self)->head_dim, error);
 }
 
@@ -104,7 +106,8 @@ llm_forward_run_value_up (LlmStep         *self,
                           GError         **error)
 {
   return multiply_heads (self, self->scratch.attended, llm_step_get_layer (self)->head_dim,
-                         self->hparams->value_dim, self->scratch.q, self->hparams->value_dim, error);
+                         self->hparams->latent.value_dim, self->scratch.q,
+                         self->hparams->latent.value_dim, error);
 }
 
 /* --- queries, the key, the value --- */
@@ -119,24 +122,24 @@ prepare_rows (guint    first,
   LlmStep *self = work->self;
   const LlmHparams *h = self->hparams;
   const LlmLayer *layer = llm_step_get_layer (self);
-  gsize rotated = h->rope_dim, unrotated = h->query_dim - h->rope_dim;
+  gsize rotated = h->rope_dim, unrotated = h->latent.query_dim - h->rope_dim;
 
   for (guint r = first; r < end; r++)
     {
-      const float *from = self->scratch.attended + (gsize) r * layer->n_heads * h->query_dim;
+      const float *from = self->scratch.attended + (gsize) r * layer->n_heads * h->latent.query_dim;
       float *q = self->scratch.q + (gsize) r * layer->n_heads * layer->head_dim;
       float *k = self->scratch.k + (gsize) r * layer->head_dim;
       float *v = self->scratch.v + (gsize) r * layer->head_dim;
 
       for (guint head = 0; head < layer->n_heads; head++)
-        memcpy (q + (gsize) head * layer->head_dim + h->kv_rank,
-                from + (gsize) head * h->query_dim + unrotated, rotated * sizeof *q);
-      llm_forward_rotate (self, r, layer->n_heads, layer->head_dim, q + h->kv_rank);
-      self->kernels->vector->rms_norm (k, work->norm, h->norm_eps, k, h->kv_rank);
-      llm_forward_rotate (self, r, 1, layer->head_dim, k + h->kv_rank);
+        memcpy (q + (gsize) head * layer->head_dim + h->latent.kv_rank,
+                from + (gsize) head * h->latent.query_dim + unrotated, rotated * sizeof *q);
+      llm_forward_rotate (self, r, layer->n_heads, layer->head_dim, q + h->latent.kv_rank);
+      self->kernels->vector->rms_norm (k, work->norm, h->norms.eps, k, h->latent.kv_rank);
+      llm_forward_rotate (self, r, 1, layer->head_dim, k + h->latent.kv_rank);
       /* what is not of the vector is no value, and would make its steps coarser */
-      memcpy (v, k, h->kv_rank * sizeof *v);
-      memset (v + h->kv_rank, 0, rotated * sizeof *v);
+      memcpy (v, k, h->latent.kv_rank * sizeof *v);
+      memset (v + h->latent.kv_rank, 0, rotated * sizeof *v);
     }
 }
 

@@ -54,7 +54,7 @@ embed_rows (guint    first,
       for (gsize i = 0; i < n; i++)
         inputs[i] *= projection_scale;
       for (gsize at = 0; at < n; at += h->n_layer_embd)
-        self->kernels->vector->rms_norm (inputs + at, norm, h->norm_eps, inputs + at,
+        self->kernels->vector->rms_norm (inputs + at, norm, h->norms.eps, inputs + at,
                                          h->n_layer_embd);
       for (gsize i = 0; i < n; i++)
         inputs[i] = (inputs[i] + known[i] * table_scale) * (float) G_SQRT2 / 2;
@@ -111,7 +111,7 @@ end_rows (guint    first,
 
       if (norm != NULL)
         {
-          vector->rms_norm (normed, norm, self->hparams->norm_eps, normed, n);
+          vector->rms_norm (normed, norm, self->hparams->norms.eps, normed, n);
           if (n_streams == 1)
             vector->add (x, normed, n);
           for (gsize i = 1; i < n_streams; i++)

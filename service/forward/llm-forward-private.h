@@ -15,7 +15,7 @@ static inline const LlmRow *
 llm_step_get_row (LlmStep *self,
                   guint    sorted)
 {
-  return &self->batch->rows[self->order[sorted]];
+  return &self->batch->rows[self->rows.order[sorted]];
 }
 
 /* Channels of the feed-forward network that a sorted row has in the running stage's layer. */
@@ -23,7 +23,7 @@ static inline guint
 llm_step_get_n_channels (LlmStep *self,
                          guint    sorted)
 {
-  return llm_sub_models_get_channels (self->sub_models, self->layer, self->levels[sorted]);
+  return llm_sub_models_get_channels (self->sub_models, self->layer, self->rows.levels[sorted]);
 }
 
 /* The buffer at an offset of LlmScratch. */
@@ -70,7 +70,7 @@ static inline gboolean
 llm_forward_adds_directly (const LlmHparams *hparams,
                            gboolean          has_post_norm)
 {
-  return !has_post_norm && hparams->residual_scale == 1;
+  return !has_post_norm && hparams->scales.residual == 1;
 }
 
 /* llm-forward-adapters.c: behind the products of a stage, which are its first phase: what adapters

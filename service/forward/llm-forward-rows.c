@@ -49,7 +49,7 @@ embed_rows (guint    first,
   LlmStep *self = ((const Work *) data)->self;
   const LlmWeightView *view = &self->hold->views[0];
   gsize n_embd = self->hparams->n_embd;
-  float scale = self->hparams->embedding_scale;
+  float scale = self->hparams->scales.embedding;
 
   for (guint r = first; r < end; r++)
     {
@@ -114,13 +114,13 @@ normalize_rows (guint    first,
     {
       const float *x = self->scratch.x + (work->rows != NULL ? work->rows[r] : r) * n_embd;
 
-      if (self->hparams->has_centered_norms)
+      if (self->hparams->norms.is_centered)
         {
           subtract_mean (x, n_embd, work->out + r * n_embd);
           x = work->out + r * n_embd;
         }
       if (work->vectors[0] != NULL)
-        self->kernels->vector->rms_norm (x, work->vectors[0], self->hparams->norm_eps,
+        self->kernels->vector->rms_norm (x, work->vectors[0], self->hparams->norms.eps,
                                          work->out + r * n_embd, n_embd);
       else
         memcpy (work->out + r * n_embd, x, n_embd * sizeof *x);
@@ -151,7 +151,7 @@ void
 llm_forward_normalize_wanted (LlmStep            *self,
                               const float *const *weight)
 {
-  normalize (self, self->n_logits, self->wanting, self->scratch.hidden, weight);
+  normalize (self, self->rows.n_logits, self->rows.wanting, self->scratch.hidden, weight);
 }
 
 static void
@@ -175,9 +175,9 @@ add_residual_rows (guint    first,
       if (bias != NULL)
         vector->add (is_direct ? x : normed, bias, n);
       if (norm != NULL)
-        vector->rms_norm (normed, norm, hparams->norm_eps, normed, n);
-      for (gsize i = 0; hparams->residual_scale != 1 && i < n; i++)
-        normed[i] *= hparams->residual_scale;
+        vector->rms_norm (normed, norm, hparams->norms.eps, normed, n);
+      for (gsize i = 0; hparams->scales.residual != 1 && i < n; i++)
+        normed[i] *= hparams->scales.residual;
       if (!is_direct)
         vector->add (x, normed, n);
     }
@@ -225,13 +225,13 @@ prepare_heads (LlmStep     *self,
 
   if (bias != NULL)
     vector->add (values, bias, (gsize) n_heads * layer->head_dim);
-  if (norm != NULL && h->has_wide_head_norms)
+  if (norm != NULL && h->norms.is_wide)
     {
-      vector->rms_norm (values, norm, h->norm_eps, values, (gsize) n_heads * layer->head_dim);
+      vector->rms_norm (values, norm, h->norms.eps, values, (gsize) n_heads * layer->head_dim);
       norm = NULL;
     }
   for (gsize i = 0; norm != NULL && i < n_heads; i++)
-    vector->rms_norm (values + i * layer->head_dim, norm, h->norm_eps,
+    vector->rms_norm (values + i * layer->head_dim, norm, h->norms.eps,
                       values + i * layer->head_dim, layer->head_dim);
   llm_forward_rotate (self, row, n_heads, layer->head_dim, values);
 }
@@ -243,7 +243,8 @@ scale_queries (const LlmHparams *h,
                gsize             n,
                float            *q)
 {
-  double factor = 1 + (double) h->temperature_scale * log1p (position / h->temperature_length);
+  double factor = 1 + (double) h->scales.temperature
+    * log1p (position / h->scales.temperature_length);
 
   for (gsize i = 0; factor != 1 && i < n; i++)
     q[i] *= (float) factor;
@@ -266,10 +267,10 @@ prepare_rows (guint    first,
   for (guint r = first; r < end; r++)
     {
       float *q = self->scratch.q + r * n_query;
-      guint n_heads = self->n_groups[r] * (layer->n_heads / layer->n_kv_heads);
+      guint n_heads = self->rows.n_groups[r] * (layer->n_heads / layer->n_kv_heads);
 
       prepare_heads (self, r, n_heads, v[0], v[3], q);
-      if (h->temperature_scale != 0)
+      if (h->scales.temperature != 0)
         scale_queries (h, llm_step_get_row (self, r)->position, (gsize) n_heads * layer->head_dim, q);
       if (layer->kv_layer != self->layer)
         continue;
@@ -278,11 +279,11 @@ prepare_rows (guint    first,
       prepare_heads (self, r, layer->n_kv_heads, v[1], v[4], self->scratch.k + r * n_kv);
       if (v[2] != NULL)
         self->kernels->vector->add (self->scratch.v + r * n_kv, v[2], n_kv);
-      for (guint head = 0; h->has_value_norms && head < layer->n_kv_heads; head++)
+      for (guint head = 0; h->norms.has_values && head < layer->n_kv_heads; head++)
         {
           float *values = self->scratch.v + r * n_kv + head * layer->head_dim;
 
-          self->kernels->vector->rms_norm (values, self->plan->ones, h->norm_eps, values,
+          self->kernels->vector->rms_norm (values, self->plan->ones, h->norms.eps, values,
                                            layer->head_dim);
         }
     }
@@ -404,10 +405,10 @@ finish_logits (guint    first,
 
       if (bias != NULL)
         work->self->kernels->vector->add (logits, bias + begin, n);
-      for (guint i = 0; h->logit_scale != 1 && i < n; i++)
-        logits[i] *= h->logit_scale;
-      for (guint i = 0; h->logit_softcap > 0 && i < n; i++)
-        logits[i] = h->logit_softcap * tanhf (logits[i] / h->logit_softcap);
+      for (guint i = 0; h->scales.logits != 1 && i < n; i++)
+        logits[i] *= h->scales.logits;
+      for (guint i = 0; h->scales.logit_softcap > 0 && i < n; i++)
+        logits[i] = h->scales.logit_softcap * tanhf (logits[i] / h->scales.logit_softcap);
     }
 }
 
@@ -417,5 +418,5 @@ llm_forward_finish_logits (LlmStep            *self,
 {
   guint n_items = (self->hparams->n_vocab + LOGITS_PER_ITEM - 1) / LOGITS_PER_ITEM;
 
-  run_rows (self, self->n_logits * n_items, 4 * LOGITS_PER_ITEM, finish_logits, bias);
+  run_rows (self, self->rows.n_logits * n_items, 4 * LOGITS_PER_ITEM, finish_logits, bias);
 }

@@ -70,10 +70,10 @@ run_product (LlmStep         *self,
         continue;
       llm_forward_describe_product (self, stage, hold->node->first_op + i, &rows, &product);
       product.pieces = hold->views + i * hold->n_segments;
-      product.n_rows = is_exit ? &self->n_logits : self->level_rows;
+      product.n_rows = is_exit ? &self->rows.n_logits : self->rows.level_rows;
       product.n_pieces = hold->n_segments;
       llm_step_add_product (self, stage->ops[hold->node->first_op + i], &rows,
-                            is_exit ? self->n_logits : self->batch->n_rows, &product);
+                            is_exit ? self->rows.n_logits : self->batch->n_rows, &product);
     }
   return llm_step_submit (self, error);
 }
@@ -141,28 +141,28 @@ static gboolean
 has_latent_kv (const LlmHparams *hparams,
                guint             layer)
 {
-  return hparams->kv_rank > 0;
+  return hparams->latent.kv_rank > 0;
 }
 
 static gboolean
 has_plain_heads (const LlmHparams *hparams,
                  guint             layer)
 {
-  return hparams->kv_rank == 0;
+  return hparams->latent.kv_rank == 0;
 }
 
 static gboolean
 has_low_query (const LlmHparams *hparams,
                guint             layer)
 {
-  return hparams->kv_rank > 0 && hparams->query_rank > 0;
+  return hparams->latent.kv_rank > 0 && hparams->latent.query_rank > 0;
 }
 
 static gboolean
 has_plain_latent_query (const LlmHparams *hparams,
                         guint             layer)
 {
-  return hparams->kv_rank > 0 && hparams->query_rank == 0;
+  return hparams->latent.kv_rank > 0 && hparams->latent.query_rank == 0;
 }
 
 static gboolean
@@ -192,8 +192,8 @@ static gboolean
 needs_logits_end (const LlmHparams *hparams,
                   guint             layer)
 {
-  return llm_operator_is_used (hparams, LLM_OP_OUTPUT_BIAS) || hparams->logit_softcap > 0
-         || hparams->logit_scale != 1;
+  return llm_operator_is_used (hparams, LLM_OP_OUTPUT_BIAS) || hparams->scales.logit_softcap > 0
+         || hparams->scales.logits != 1;
 }
 
 /* --- all of it, in order --- */

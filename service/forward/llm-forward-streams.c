@@ -102,7 +102,7 @@ normalize_row (LlmStep     *self,
 {
   const LlmHparams *h = self->hparams;
 
-  self->kernels->vector->rms_norm (x, norm, h->norm_eps, out, h->n_embd);
+  self->kernels->vector->rms_norm (x, norm, h->norms.eps, out, h->n_embd);
   for (guint i = 0; i < h->n_embd; i++)
     out[i] *= 1 / (float) h->n_embd;
 }
@@ -241,7 +241,7 @@ end_laurel_rows (guint    first,
     {
       float *laurel = self->scratch.laurel + r * n;
 
-      self->kernels->vector->rms_norm (laurel, work->vector, self->hparams->norm_eps, laurel, n);
+      self->kernels->vector->rms_norm (laurel, work->vector, self->hparams->norms.eps, laurel, n);
       self->kernels->vector->add (laurel, self->scratch.normed + r * n, n);
     }
 }
@@ -295,7 +295,7 @@ gather_rows (guint    first,
 
   for (guint i = first; i < end; i++)
     {
-      guint r = self->wanting[i];
+      guint r = self->rows.wanting[i];
       const float *streams = get_streams (self, r);
 
       memcpy (self->scratch.x + r * n, streams, n * sizeof *streams);
@@ -316,7 +316,7 @@ join_rows (guint    first,
 
   for (guint i = first; i < end; i++)
     {
-      float *x = self->scratch.x + self->wanting[i] * n;
+      float *x = self->scratch.x + self->rows.wanting[i] * n;
       float *others = self->scratch.streams + i * n_others * n;
       float length = get_length (x, n);
 
@@ -340,10 +340,10 @@ llm_forward_run_streams_end (LlmStep         *self,
 
   if (self->hold->phase > 0)
     {
-      run_rows (self, self->n_logits, n_values, join_rows, NULL);
+      run_rows (self, self->rows.n_logits, n_values, join_rows, NULL);
       return LLM_READY;
     }
-  run_rows (self, self->n_logits, n_values, gather_rows, NULL);
+  run_rows (self, self->rows.n_logits, n_values, gather_rows, NULL);
   for (guint i = 0; i < n_others; i++)
     {
       /* behind the view that is held */
@@ -351,14 +351,14 @@ llm_forward_run_streams_end (LlmStep         *self,
       const LlmRows rows = { self->scratch.projected + (gsize) i * n, (gsize) n_others * n };
       const LlmProduct product = {
         .pieces = view,
-        .n_rows = &self->n_logits,
+        .n_rows = &self->rows.n_logits,
         .n_pieces = 1,
         .y = self->scratch.streams + (gsize) i * n,
         .y_stride = (gsize) n_others * n,
       };
 
       *view = llm_step_cut_view (&self->hold->views[0], i, n);
-      llm_step_add_product (self, LLM_N_OPS, &rows, self->n_logits, &product);
+      llm_step_add_product (self, LLM_N_OPS, &rows, self->rows.n_logits, &product);
     }
   return llm_step_submit (self, error);
 }

@@ -73,9 +73,9 @@ llm_step_hold (LlmStep  *self,
   if (!is_early && stage->acquires != LLM_ACQUIRE_VECTORS)
     {
       activation.values = llm_step_get_buffer (self, stage->x);
-      activation.n_rows = llm_stage_is_exit (stage) ? self->n_logits : self->batch->n_rows;
+      activation.n_rows = llm_stage_is_exit (stage) ? self->rows.n_logits : self->batch->n_rows;
     }
-  hold->n_segments = is_whole ? 1 : self->n_used_levels;
+  hold->n_segments = is_whole ? 1 : self->rows.n_used_levels;
   while (hold->n_views < node->n_ops * hold->n_segments)
     {
       guint at = node->first_op + hold->n_views / hold->n_segments;

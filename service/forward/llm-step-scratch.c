@@ -28,8 +28,8 @@ llm_step_describe_attention (LlmStep      *self,
     .format = self->batch->sequences[0]->store->layout.format,
     .collects_density = self->collects_density,
     .rows = self->batch->rows,
-    .order = self->order,
-    .n_groups = self->n_groups,
+    .order = self->rows.order,
+    .n_groups = self->rows.n_groups,
     .n_rows = self->batch->n_rows,
     .first_view = (const guint *) (gconstpointer) self->first_view->data,
     .views = (const LlmKvView *) (gconstpointer) self->views->data,
@@ -37,8 +37,8 @@ llm_step_describe_attention (LlmStep      *self,
     .q = self->scratch.q,
     .out = self->scratch.attended,
     .received = self->scratch.received,
-    .first_mass = self->first_mass,
-    .n_masses = self->n_masses,
+    .first_mass = self->rows.first_mass,
+    .n_masses = self->rows.n_masses,
     .scratch = self->scratch.attention,
   };
 }
@@ -88,10 +88,10 @@ lay_out (LlmStep *self,
   s->up = llm_take (block, &used, n_rows * h->n_ff, sizeof (float));
   for (guint i = 0; i < LLM_STAGE_MAX_PRODUCTS; i++)
     s->adapted[i] = llm_take (block, &used, n_rows * self->plan->max_rank, sizeof (float));
-  s->experts = llm_take (block, &used, n_rows * h->n_used_experts, sizeof (LlmExpertChoice));
-  s->routed = llm_take (block, &used, n_rows * h->n_experts, sizeof (float));
-  s->gathered = llm_take (block, &used, h->n_experts > 0 ? n_rows * h->n_embd : 0, sizeof (float));
-  s->given = llm_take (block, &used, h->n_experts > 0 ? n_rows * h->n_embd : 0, sizeof (float));
+  s->experts = llm_take (block, &used, n_rows * h->experts.n_used, sizeof (LlmExpertChoice));
+  s->routed = llm_take (block, &used, n_rows * h->experts.n, sizeof (float));
+  s->gathered = llm_take (block, &used, h->experts.n > 0 ? n_rows * h->n_embd : 0, sizeof (float));
+  s->given = llm_take (block, &used, h->experts.n > 0 ? n_rows * h->n_embd : 0, sizeof (float));
   s->layer_inputs =
     llm_take (block, &used, n_rows * h->n_layers * h->n_layer_embd, sizeof (float));
   s->layer_gate = llm_take (block, &used, n_rows * h->n_layer_embd, sizeof (float));
@@ -103,14 +103,15 @@ lay_out (LlmStep *self,
                         sizeof (float));
   s->laurel_low = llm_take (block, &used, n_rows * h->laurel_rank, sizeof (float));
   s->laurel = llm_take (block, &used, h->laurel_rank > 0 ? n_rows * h->n_embd : 0, sizeof (float));
-  s->query_low = llm_take (block, &used, n_rows * h->query_rank, sizeof (float));
+  s->query_low = llm_take (block, &used, n_rows * h->latent.query_rank, sizeof (float));
   s->cosine = llm_take (block, &used, n_rows * h->n_ropes * (h->rope_dim / 2), sizeof (float));
   s->sine = llm_take (block, &used, n_rows * h->n_ropes * (h->rope_dim / 2), sizeof (float));
-  s->hidden = llm_take (block, &used, (gsize) self->n_logits * h->n_embd, sizeof (float));
-  s->logits = llm_take (block, &used, (gsize) self->n_logits * h->n_vocab, sizeof (float));
+  s->hidden = llm_take (block, &used, (gsize) self->rows.n_logits * h->n_embd, sizeof (float));
+  s->logits = llm_take (block, &used, (gsize) self->rows.n_logits * h->n_vocab, sizeof (float));
   s->workers = llm_take (block, &used, n_threads * worker_bytes, 1);
   s->prepared = llm_take (block, &used, n_rows * self->plan->row_bytes, 1);
-  s->received = llm_take (block, &used, self->collects_density ? n_threads * self->n_masses : 0,
+  s->received = llm_take (block, &used,
+                          self->collects_density ? n_threads * self->rows.n_masses : 0,
                       sizeof (guint64));
   s->attention = llm_take (block, &used, measure_attention (self), 1);
   self->host = (LlmHost) {

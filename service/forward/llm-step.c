@@ -169,29 +169,29 @@ sort_rows (LlmStep *self)
               | (guint32) batch->rows[i].adapter << 16 | i;
   qsort (keys, batch->n_rows, sizeof keys[0], compare_keys);
 
-  memset (self->level_rows, 0, sizeof self->level_rows);
+  memset (self->rows.level_rows, 0, sizeof self->rows.level_rows);
   for (guint i = 0; i < batch->n_rows; i++)
     {
-      self->levels[i] = (guint8) (highest - (keys[i] >> 24));
-      self->order[i] = keys[i] & 0xffff;
-      for (guint level = 0; level <= self->levels[i]; level++)
-        self->level_rows[level] = i + 1;
+      self->rows.levels[i] = (guint8) (highest - (keys[i] >> 24));
+      self->rows.order[i] = keys[i] & 0xffff;
+      for (guint level = 0; level <= self->rows.levels[i]; level++)
+        self->rows.level_rows[level] = i + 1;
     }
-  self->n_used_levels = self->levels[0] + 1u;
+  self->rows.n_used_levels = self->rows.levels[0] + 1u;
 
-  self->has_sparse_rows = FALSE;
-  self->n_logits = 0;
-  self->n_done_rows = batch->n_rows;
+  self->rows.has_sparse_rows = FALSE;
+  self->rows.n_logits = 0;
+  self->rows.n_done_rows = batch->n_rows;
   for (guint i = 0; i < batch->n_rows; i++)
     {
-      guint row = self->order[i];
+      guint row = self->rows.order[i];
 
-      self->has_sparse_rows = self->has_sparse_rows || batch->rows[row].sparsity > 0;
-      self->logits_of[row] = -1;
+      self->rows.has_sparse_rows = self->rows.has_sparse_rows || batch->rows[row].sparsity > 0;
+      self->rows.logits_of[row] = -1;
       if (batch->rows[row].wants_logits)
         {
-          self->wanting[self->n_logits] = i;
-          self->logits_of[row] = (gint) self->n_logits++;
+          self->rows.wanting[self->rows.n_logits] = i;
+          self->rows.logits_of[row] = (gint) self->rows.n_logits++;
         }
     }
 }
@@ -209,7 +209,7 @@ find_runs (LlmStep     *self,
   for (guint i = 0; i < n_rows && self->plan->n_adapters > 0; i++)
     {
       guint row = rows != NULL ? rows[i] : i;
-      guint level = self->levels[row];
+      guint level = self->rows.levels[row];
       guint own = llm_step_get_row (self, row)->adapter;
       guint adapter = own > 0 ? own : self->plan->level_adapters[level];
 
@@ -248,8 +248,9 @@ find_groups (LlmStep *self,
              guint    layer)
 {
   for (guint r = 0; r < self->batch->n_rows; r++)
-    self->n_groups[r] = llm_sub_models_get_groups (self->sub_models, layer, self->levels[r]);
-  self->groups_layer = layer;
+    self->rows.n_groups[r] = llm_sub_models_get_groups (self->sub_models, layer,
+                                                        self->rows.levels[r]);
+  self->rows.groups_layer = layer;
 }
 
 gboolean
@@ -259,21 +260,21 @@ llm_step_begin (LlmStep        *self,
 {
   g_return_val_if_fail (self->batch == NULL, FALSE);
 
-  self->n_done_rows = 0;
+  self->rows.n_done_rows = 0;
   if (!check_batch (self, batch, error))
     return FALSE;
 
   self->batch = batch;
   sort_rows (self);
   find_runs (self, NULL, batch->n_rows, self->adapter_runs);
-  find_runs (self, self->wanting, self->n_logits, self->logit_runs);
+  find_runs (self, self->rows.wanting, self->rows.n_logits, self->logit_runs);
   find_groups (self, 0);
   count_chunks (self);
   llm_step_place_masses (self);
   if (!llm_step_reserve (self, error))
     {
       self->batch = NULL;
-      self->n_done_rows = 0;
+      self->rows.n_done_rows = 0;
       return FALSE;
     }
   return TRUE;
@@ -284,7 +285,7 @@ llm_step_begin (LlmStep        *self,
 guint
 llm_step_get_n_nodes (LlmStep *self)
 {
-  return self->n_logits > 0 ? self->plan->n_nodes : self->plan->first_exit;
+  return self->rows.n_logits > 0 ? self->plan->n_nodes : self->plan->first_exit;
 }
 
 /* The hold of @node, or a free place; NULL without one. */
@@ -333,7 +334,7 @@ llm_step_run (LlmStep           *self,
 
   if (status != LLM_READY)
     return status;
-  if (self->groups_layer != node->layer)
+  if (self->rows.groups_layer != node->layer)
     find_groups (self, node->layer);
   do
     {
@@ -363,7 +364,7 @@ llm_step_abandon (LlmStep *self)
     return;
 
   end_step (self);
-  self->n_done_rows = 0;
+  self->rows.n_done_rows = 0;
 }
 
 gboolean
@@ -389,9 +390,9 @@ const float *
 llm_step_get_logits (LlmStep *self,
                      guint    row)
 {
-  if (self->batch != NULL || self->block == NULL || row >= self->n_done_rows
-      || self->logits_of[row] < 0)
+  if (self->batch != NULL || self->block == NULL || row >= self->rows.n_done_rows
+      || self->rows.logits_of[row] < 0)
     return NULL;
 
-  return self->scratch.logits + (gsize) self->logits_of[row] * self->hparams->n_vocab;
+  return self->scratch.logits + (gsize) self->rows.logits_of[row] * self->hparams->n_vocab;
 }

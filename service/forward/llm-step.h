@@ -104,6 +104,25 @@ typedef struct
   guint n_ops;                /* submitted, and not all known to be done */
 } LlmHold;
 
+/* The rows of a batch, sorted by level. */
+typedef struct
+{
+  guint order[LLM_BATCH_MAX_ROWS];       /* batch row of each sorted row */
+  gint logits_of[LLM_BATCH_MAX_ROWS];    /* by batch row: index of its logits, -1 for none */
+  guint wanting[LLM_BATCH_MAX_ROWS];     /* sorted row of each index of logits */
+  guint n_done_rows;                     /* valid entries of logits_of */
+  guint n_logits;
+  guint8 levels[LLM_BATCH_MAX_ROWS];     /* by sorted row: not rising */
+  guint n_groups[LLM_BATCH_MAX_ROWS];    /* by sorted row: KV heads, with their queries, in the
+                                          * layer of the last stage that ran */
+  guint groups_layer;
+  gboolean has_sparse_rows;
+  guint level_rows[LLM_MAX_LEVELS];      /* rows that include each segment */
+  guint n_used_levels;                   /* segments that any row includes */
+  guint first_mass[LLM_BATCH_MAX_ROWS];  /* by sorted row, see LlmAttention */
+  guint n_masses;
+} LlmSortedRows;
+
 struct _LlmStep
 {
   LlmPlan *plan;              /* (owned) */
@@ -127,26 +146,13 @@ struct _LlmStep
   double *frequencies;        /* (nullable) (owned) [n_ropes × rope_dim/2] */
 
   const LlmBatch *batch;      /* (nullable): NULL between steps */
-  guint order[LLM_BATCH_MAX_ROWS];       /* batch row of each sorted row */
-  gint logits_of[LLM_BATCH_MAX_ROWS];    /* by batch row: index of its logits, -1 for none */
-  guint wanting[LLM_BATCH_MAX_ROWS];     /* sorted row of each index of logits */
-  guint n_done_rows;                     /* valid entries of logits_of */
-  guint n_logits;
-  guint8 levels[LLM_BATCH_MAX_ROWS];     /* by sorted row: not rising */
-  guint n_groups[LLM_BATCH_MAX_ROWS];    /* by sorted row: KV heads, with their queries, in the
-                                          * layer of the last stage that ran */
-  guint groups_layer;
-  gboolean has_sparse_rows;
-  guint level_rows[LLM_MAX_LEVELS];      /* rows that include each segment */
-  guint n_used_levels;                   /* segments that any row includes */
+  LlmSortedRows rows;         /* of the batch */
   GArray *adapter_runs;       /* (element-type LlmAdapterRun) (owned): sorted rows */
   GArray *logit_runs;         /* (element-type LlmAdapterRun) (owned): of these, those that want
                                * logits, by index of logits */
   guint n_expert_rows;        /* of the expert that is computed */
   GArray *views;              /* (element-type LlmKvView) (owned): chunks, of one layer at a time */
   GArray *first_view;         /* (element-type guint) (owned): by sequence, and the end */
-  guint first_mass[LLM_BATCH_MAX_ROWS];  /* by sorted row, see LlmAttention */
-  guint n_masses;
   GArray *drafted;            /* (element-type LlmDrafted) (owned): of the last step */
 
   LlmHold holds[LLM_STEP_MAX_HOLDS];

@@ -27,11 +27,11 @@ llm_footprint_get_row (const LlmHparams *h)
 {
   guint64 n_query = h->query_width, n_kv = h->kv_width;
   guint64 widest = MAX (MAX (h->n_embd, h->n_ff), n_query);
-  guint64 n_experts = h->n_experts > 0 ? 2 * (guint64) h->n_embd + h->n_experts : 0;
+  guint64 n_experts = h->experts.n > 0 ? 2 * (guint64) h->n_embd + h->experts.n : 0;
   guint64 floats = 2 * (guint64) h->n_embd + 2 * n_query + 2 * n_kv + 2 * (guint64) h->n_ff
                    + n_experts + (guint64) h->n_ropes * h->rope_dim
                    + (guint64) (h->n_layers + 1) * h->n_layer_embd
-                   + h->query_rank
+                   + h->latent.query_rank
                    + (h->n_streams > 1 ? 2 * (guint64) h->n_streams * h->n_embd : 0)
                    + (h->laurel_rank > 0 ? (guint64) h->n_embd + h->laurel_rank : 0);
 

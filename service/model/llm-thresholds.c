@@ -104,7 +104,7 @@ llm_thresholds_read (LlmGguf           *gguf,
   if (!llm_gguf_has (gguf, "llmsvc.active.percent")
       && !llm_gguf_has (gguf, "llmsvc.active.thresholds"))
     return NULL;
-  if (hparams->n_experts > 0)
+  if (hparams->experts.n > 0)
     {
       llm_gguf_fail (gguf, error, LLMSVC_ERROR_UNSUPPORTED,
                      "it has activation thresholds of a model with experts, which are not known "

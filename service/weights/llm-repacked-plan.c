@@ -121,15 +121,15 @@ is_whole_panels (const LlmHparams    *hparams,
                  const LlmTensorPart *part)
 {
   if (llm_operator_is_of_experts (op))
-    return part->n_out / hparams->n_experts % LLK_PANEL_OUTPUTS == 0;
+    return part->n_out / hparams->experts.n % LLK_PANEL_OUTPUTS == 0;
   switch (op)
     {
     case LLM_OP_STREAM_UNPROJECTION:
       return hparams->n_embd % LLK_PANEL_OUTPUTS == 0;
     case LLM_OP_QUERY_ABSORB:
-      return hparams->kv_rank % LLK_PANEL_OUTPUTS == 0;
+      return hparams->latent.kv_rank % LLK_PANEL_OUTPUTS == 0;
     case LLM_OP_VALUE_UP:
-      return hparams->value_dim % LLK_PANEL_OUTPUTS == 0;
+      return hparams->latent.value_dim % LLK_PANEL_OUTPUTS == 0;
     default:
       return TRUE;
     }

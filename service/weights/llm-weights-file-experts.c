@@ -17,7 +17,7 @@ find_expert (const LlmFileWeights    *self,
              guint                    expert)
 {
   guint64 length =
-    (guint64) (matrix->n_panels / self->hparams->n_experts) * matrix->panel_bytes;
+    (guint64) (matrix->n_panels / self->hparams->experts.n) * matrix->panel_bytes;
 
   return (LlmStreamRange) { matrix->offset + expert * length, length };
 }
@@ -30,7 +30,7 @@ llm_file_weights_make_experts (LlmFileWeights        *self,
 {
   const LlmRepackedPlan *plan = self->repacked->plan;
   g_autofree LlmStreamRange *ranges = NULL;
-  guint n_experts = self->hparams->n_experts, n = 0;
+  guint n_experts = self->hparams->experts.n, n = 0;
 
   if (n_experts == 0)
     return;
@@ -54,7 +54,7 @@ llm_file_weights_make_experts (LlmFileWeights        *self,
         }
   self->experts = llm_expert_cache_new (source, config, fd, self->repacked->path, ranges,
                                         self->hparams->n_layers, n_experts,
-                                        self->hparams->n_used_experts, self->ledger);
+                                        self->hparams->experts.n_used, self->ledger);
 }
 
 gboolean
@@ -147,7 +147,7 @@ llm_file_weights_acquire_expert (LlmWeights     *weights,
         .type = matrix->part.type,
         .layout = LLM_LAYOUT_PANELS,
         .in_count = matrix->part.n_in,
-        .out_count = matrix->part.n_out / self->hparams->n_experts,
+        .out_count = matrix->part.n_out / self->hparams->experts.n,
       };
       if (data[p] == NULL)
         view_mapped (self, operators[p], layer, &range, &views[p]);

@@ -33,7 +33,7 @@ static void
 set_up_with (Fixture     *fixture,
              LlmSettings *settings)
 {
-  settings->max_calls = 1000;
+  settings->quotas.max_calls = 1000;
   fixture->engine = start_engine_with (settings);
 }
 

@@ -32,7 +32,7 @@ test_defaults (void)
   g_assert_null (settings->model_file);
   g_assert_cmpuint (settings->max_message, ==, 1024 * 1024);
   g_assert_cmpuint (settings->stall_timeout_s, ==, 600);
-  g_assert_cmpuint (settings->max_contexts, ==, 64);
+  g_assert_cmpuint (settings->quotas.max_contexts, ==, 64);
   g_assert_cmpuint (g_strv_length (settings->model_folders), >=, 3);
   g_assert_nonnull (settings->state_folder);
   g_assert_cmpuint (settings->cache_limit, ==, 0);
@@ -90,9 +90,9 @@ test_values (void)
   g_assert_cmpstr (settings->disk, ==, "threads");
   g_assert_cmpuint (settings->storage_limit, ==, G_GUINT64_CONSTANT (5) << 30);
   g_assert_cmpuint (settings->app_storage_limit, ==, 64 << 20);
-  g_assert_cmpuint (settings->max_contexts, ==, 7);
-  g_assert_cmpuint (settings->max_calls, ==, 2);
-  g_assert_cmpuint (settings->max_tokens, ==, 1000);
+  g_assert_cmpuint (settings->quotas.max_contexts, ==, 7);
+  g_assert_cmpuint (settings->quotas.max_calls, ==, 2);
+  g_assert_cmpuint (settings->quotas.max_tokens, ==, 1000);
 }
 
 static void
@@ -195,9 +195,9 @@ test_example (void)
   g_assert_no_error (error);
   g_assert_cmpuint (settings->max_message, ==, 1024 * 1024);
   g_assert_cmpuint (settings->stall_timeout_s, ==, 600);
-  g_assert_cmpuint (settings->max_contexts, ==, 64);
-  g_assert_cmpuint (settings->max_calls, ==, 16);
-  g_assert_cmpuint (settings->max_tokens, ==, 1048576);
+  g_assert_cmpuint (settings->quotas.max_contexts, ==, 64);
+  g_assert_cmpuint (settings->quotas.max_calls, ==, 16);
+  g_assert_cmpuint (settings->quotas.max_tokens, ==, 1048576);
   g_assert_cmpuint (settings->context_ratio, ==, 50);
   g_assert_cmpuint (settings->chunk_tokens, ==, 16);
   g_assert_cmpstr (settings->disk, ==, "auto");

@@ -371,7 +371,7 @@ run_refused (Fixture           *fixture,
   LlmSettings *settings;
 
   settings = new_settings (fixture->state, 2);
-  settings->max_calls = 1000;
+  settings->quotas.max_calls = 1000;
   fixture->engine = start_engine_with (settings);
   for (guint i = 0; i < 4; i++)
     for (guint c = 0; c < G_N_ELEMENTS (classes); c++)

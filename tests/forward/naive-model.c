@@ -98,7 +98,7 @@ center (const LlmHparams *h,
 {
   double mean = 0;
 
-  for (guint i = 0; h->has_centered_norms && i < h->n_embd; i++)
+  for (guint i = 0; h->norms.is_centered && i < h->n_embd; i++)
     mean += x[i] / h->n_embd;
   for (guint i = 0; i < h->n_embd; i++)
     y[i] = x[i] - mean;
@@ -290,7 +290,7 @@ attend (NaiveModel     *self,
         for (guint i = 0; i < l->head_dim; i++)
           shares[s] += round_to_bits (q[i], bits)
                        * round_to_bits (k[(gsize) s * n_kv + kv_head * l->head_dim + i], bits);
-        shares[s] = cap (shares[s] * (double) h->attention_scale, h->attention_softcap);
+        shares[s] = cap (shares[s] * (double) h->scales.attention, h->scales.attention_softcap);
         max = MAX (max, shares[s]);
       }
   if (sinks != NULL)
@@ -331,12 +331,12 @@ prepare_heads (NaiveModel    *self,
   const LlmLayer *l = &h->layers[layer];
   gint rope = l->rope;
 
-  if (h->has_wide_head_norms)
-    normalize (heads, norm, (double) h->norm_eps, n_heads * l->head_dim, heads);
+  if (h->norms.is_wide)
+    normalize (heads, norm, (double) h->norms.eps, n_heads * l->head_dim, heads);
   for (guint i = 0; i < n_heads; i++, heads += l->head_dim)
     {
-      if (!h->has_wide_head_norms)
-        normalize (heads, norm, (double) h->norm_eps, l->head_dim, heads);
+      if (!h->norms.is_wide)
+        normalize (heads, norm, (double) h->norms.eps, l->head_dim, heads);
       if (rope != LLM_NO_ROPE)
         rotate (self, &h->ropes[rope], h->ropes[rope].factors >= 0 ? factors : NULL, position,
                 heads);
@@ -355,9 +355,9 @@ add_residual (NaiveModel  *self,
   const LlmHparams *h = self->hparams;
 
   add (bias, h->n_embd, product);
-  normalize (product, norm, (double) h->norm_eps, h->n_embd, product);
+  normalize (product, norm, (double) h->norms.eps, h->n_embd, product);
   for (guint i = 0; i < h->n_embd; i++)
-    x[i] += product[i] * (double) h->residual_scale;
+    x[i] += product[i] * (double) h->scales.residual;
 }
 
 static float *
@@ -421,7 +421,7 @@ run_attention (NaiveModel     *self,
   g_autofree float *nk = get_tensor (self, "blk.%u.attn_k_norm.weight", layer);
   g_autofree float *wo = get_tensor (self, "blk.%u.attn_output.weight", layer);
   g_autofree float *bo = get_tensor (self, "blk.%u.attn_output.bias", layer);
-  g_autofree float *post = h->has_renamed_ffn_norm
+  g_autofree float *post = h->norms.is_ffn_renamed
                              ? NULL : get_tensor (self, "blk.%u.post_attention_norm.weight", layer);
   g_autofree float *sinks = llm_operator_is_used (h, LLM_OP_ATTENTION_SINKS)
                               ? get_tensor (self, "blk.%u.attn_sinks.weight", layer) : NULL;
@@ -436,10 +436,10 @@ run_attention (NaiveModel     *self,
     {
       double *row_q = q + (gsize) r * n_query, *row_k = k + (gsize) r * n_kv;
       double *row_v = v + (gsize) r * n_kv;
-      double far = floor ((double) run->positions[r] / h->temperature_length);
+      double far = floor ((double) run->positions[r] / h->scales.temperature_length);
 
       center (h, x + (gsize) r * h->n_embd, normed);
-      normalize (normed, norm, (double) h->norm_eps, h->n_embd, normed);
+      normalize (normed, norm, (double) h->norms.eps, h->n_embd, normed);
       leave_out (run, layer, r, LLM_INPUT_ATTENTION, normed, h->n_embd);
       multiply (wq, normed, h->n_embd, h->n_embd, n_query, row_q);
       if (l->kv_layer == layer)
@@ -458,12 +458,12 @@ run_attention (NaiveModel     *self,
           add (bk, n_kv, row_k);
           add (bv, n_kv, row_v);
           prepare_heads (self, layer, nk, factors, run->positions[r], l->n_kv_heads, row_k);
-          for (guint head = 0; h->has_value_norms && head < l->n_kv_heads; head++)
-            normalize_alone (row_v + head * l->head_dim, (double) h->norm_eps, l->head_dim);
+          for (guint head = 0; h->norms.has_values && head < l->n_kv_heads; head++)
+            normalize_alone (row_v + head * l->head_dim, (double) h->norms.eps, l->head_dim);
         }
       prepare_heads (self, layer, nq, factors, run->positions[r], l->n_heads, row_q);
       for (guint i = 0; i < n_query; i++)
-        row_q[i] *= 1 + (double) h->temperature_scale * log (1 + far);
+        row_q[i] *= 1 + (double) h->scales.temperature * log (1 + far);
     }
   for (guint r = 0; r < run->n_rows; r++)
     {
@@ -497,10 +497,11 @@ attend_latent (NaiveModel     *self,
 
   for (guint s = 0; s < run->n_rows; s++)
     {
-      for (guint i = 0; i < h->query_dim; i++)
+      for (guint i = 0; i < h->latent.query_dim; i++)
         shares[s] += round_to_bits (q[i], bits)
-                     * round_to_bits (k[((gsize) s * n_heads + head) * h->query_dim + i], bits);
-      shares[s] = is_seen (run, 0, row, s) ? shares[s] * (double) h->attention_scale : -INFINITY;
+                     * round_to_bits (k[((gsize) s * n_heads + head) * h->latent.query_dim + i],
+                                      bits);
+      shares[s] = is_seen (run, 0, row, s) ? shares[s] * (double) h->scales.attention : -INFINITY;
       max = MAX (max, shares[s]);
     }
   for (guint s = 0; s < run->n_rows; s++)
@@ -508,12 +509,12 @@ attend_latent (NaiveModel     *self,
       shares[s] = exp (shares[s] - max);
       sum += shares[s];
     }
-  memset (out, 0, h->value_dim * sizeof *out);
+  memset (out, 0, h->latent.value_dim * sizeof *out);
   for (guint s = 0; s < run->n_rows; s++)
     {
-      for (guint i = 0; i < h->value_dim; i++)
+      for (guint i = 0; i < h->latent.value_dim; i++)
         out[i] += round_to_bits (shares[s], bits) / sum
-                  * round_to_bits (v[((gsize) s * n_heads + head) * h->value_dim + i], bits);
+                  * round_to_bits (v[((gsize) s * n_heads + head) * h->latent.value_dim + i], bits);
       if (received != NULL)
         received[s] += shares[s] / sum / n_heads / h->n_layers;
       if (run->given != NULL)
@@ -532,7 +533,7 @@ make_latent_heads (NaiveModel   *self,
                    double       *v)
 {
   const LlmHparams *h = self->hparams;
-  guint n_heads = h->layers[layer].n_heads, nope = h->query_dim - h->rope_dim;
+  guint n_heads = h->layers[layer].n_heads, nope = h->latent.query_dim - h->rope_dim;
   g_autofree float *qa = get_tensor (self, "blk.%u.attn_q_a.weight", layer);
   g_autofree float *qa_norm = get_tensor (self, "blk.%u.attn_q_a_norm.weight", layer);
   g_autofree float *qb = get_tensor (self, qa != NULL ? "blk.%u.attn_q_b.weight"
@@ -542,35 +543,37 @@ make_latent_heads (NaiveModel   *self,
                                  ? get_tensor (self, "blk.%u.attn_kv_a_norm.weight", layer) : NULL;
   g_autofree float *kb = get_tensor (self, "blk.%u.attn_k_b.weight", layer);
   g_autofree float *vb = get_tensor (self, "blk.%u.attn_v_b.weight", layer);
-  g_autofree double *low = g_new (double, MAX (h->query_rank, 1));
-  g_autofree double *latent = g_new (double, h->kv_rank + h->rope_dim);
+  g_autofree double *low = g_new (double, MAX (h->latent.query_rank, 1));
+  g_autofree double *latent = g_new (double, h->latent.kv_rank + h->rope_dim);
 
   if (qa != NULL)
     {
-      multiply (qa, normed, h->n_embd, h->n_embd, h->query_rank, low);
-      normalize (low, qa_norm, (double) h->norm_eps, h->query_rank, low);
-      multiply (qb, low, h->query_rank, h->query_rank, n_heads * h->query_dim, q);
+      multiply (qa, normed, h->n_embd, h->n_embd, h->latent.query_rank, low);
+      normalize (low, qa_norm, (double) h->norms.eps, h->latent.query_rank, low);
+      multiply (qb, low, h->latent.query_rank, h->latent.query_rank, n_heads * h->latent.query_dim,
+                q);
     }
   else
-    multiply (qb, normed, h->n_embd, h->n_embd, n_heads * h->query_dim, q);
-  multiply (kva, normed, h->n_embd, h->n_embd, h->kv_rank + h->rope_dim, latent);
-  normalize (latent, kva_norm, (double) h->norm_eps, h->kv_rank, latent);
-  rotate (self, &h->ropes[0], NULL, position, latent + h->kv_rank);
+    multiply (qb, normed, h->n_embd, h->n_embd, n_heads * h->latent.query_dim, q);
+  multiply (kva, normed, h->n_embd, h->n_embd, h->latent.kv_rank + h->rope_dim, latent);
+  normalize (latent, kva_norm, (double) h->norms.eps, h->latent.kv_rank, latent);
+  rotate (self, &h->ropes[0], NULL, position, latent + h->latent.kv_rank);
   for (guint head = 0; head < n_heads; head++)
     {
-      const float *head_kb = kb + (gsize) head * nope * h->kv_rank;
-      double *head_k = k + head * h->query_dim;
+      const float *head_kb = kb + (gsize) head * nope * h->latent.kv_rank;
+      double *head_k = k + head * h->latent.query_dim;
 
-      rotate (self, &h->ropes[0], NULL, position, q + head * h->query_dim + nope);
+      rotate (self, &h->ropes[0], NULL, position, q + head * h->latent.query_dim + nope);
       for (guint i = 0; i < nope; i++)
         {
           head_k[i] = 0;
-          for (guint j = 0; j < h->kv_rank; j++)
+          for (guint j = 0; j < h->latent.kv_rank; j++)
             head_k[i] += head_kb[(gsize) j * nope + i] * latent[j];
         }
-      memcpy (head_k + nope, latent + h->kv_rank, h->rope_dim * sizeof *head_k);
-      multiply (vb + (gsize) head * h->kv_rank * h->value_dim, latent, h->kv_rank, h->kv_rank,
-                h->value_dim, v + head * h->value_dim);
+      memcpy (head_k + nope, latent + h->latent.kv_rank, h->rope_dim * sizeof *head_k);
+      multiply (vb + (gsize) head * h->latent.kv_rank * h->latent.value_dim, latent,
+                h->latent.kv_rank, h->latent.kv_rank,
+                h->latent.value_dim, v + head * h->latent.value_dim);
     }
 }
 
@@ -583,7 +586,7 @@ run_latent_attention (NaiveModel     *self,
 {
   const LlmHparams *h = self->hparams;
   guint n_heads = h->layers[layer].n_heads;
-  guint n_query = n_heads * h->query_dim, n_value = n_heads * h->value_dim;
+  guint n_query = n_heads * h->latent.query_dim, n_value = n_heads * h->latent.value_dim;
   g_autofree float *norm = get_tensor (self, "blk.%u.attn_norm.weight", layer);
   g_autofree float *wo = get_tensor (self, "blk.%u.attn_output.weight", layer);
   g_autofree double *normed = g_new (double, h->n_embd);
@@ -594,7 +597,7 @@ run_latent_attention (NaiveModel     *self,
 
   for (guint r = 0; r < run->n_rows; r++)
     {
-      normalize (x + (gsize) r * h->n_embd, norm, (double) h->norm_eps, h->n_embd, normed);
+      normalize (x + (gsize) r * h->n_embd, norm, (double) h->norms.eps, h->n_embd, normed);
       make_latent_heads (self, layer, run->positions[r], normed, q + (gsize) r * n_query,
                          k + (gsize) r * n_query, v + (gsize) r * n_value);
     }
@@ -602,8 +605,8 @@ run_latent_attention (NaiveModel     *self,
     {
       for (guint head = 0; head < n_heads; head++)
         attend_latent (self, run, layer, r, head,
-                       q + (gsize) r * n_query + head * h->query_dim, k, v,
-                       out + head * h->value_dim, received);
+                       q + (gsize) r * n_query + head * h->latent.query_dim, k, v,
+                       out + head * h->latent.value_dim, received);
       multiply (wo, out, n_value, n_value, h->n_embd, normed);
       add_residual (self, NULL, NULL, normed, x + (gsize) r * h->n_embd);
     }
@@ -679,7 +682,7 @@ run_ffn (NaiveModel     *self,
   for (guint r = 0; r < run->n_rows; r++)
     {
       center (h, from + (gsize) r * h->n_embd, normed);
-      normalize (normed, norm, (double) h->norm_eps, h->n_embd, normed);
+      normalize (normed, norm, (double) h->norms.eps, h->n_embd, normed);
       leave_out (run, layer, r, LLM_INPUT_FFN, normed, h->n_embd);
       multiply (wgate, normed, h->n_embd, h->n_embd, n_ff, gate);
       multiply (wup, normed, h->n_embd, h->n_embd, n_ff, up);
@@ -748,17 +751,17 @@ score_experts (const LlmHparams *h,
 {
   double all = 0;
 
-  if (!h->has_choice_bias)
-    add (bias, h->n_experts, p);
-  for (guint i = 0; i < h->n_experts; i++)
+  if (!h->experts.has_choice_bias)
+    add (bias, h->experts.n, p);
+  for (guint i = 0; i < h->experts.n; i++)
     {
-      p[i] = h->expert_score == LLM_EXPERT_SIGMOID ? 1 / (1 + exp (-p[i])) : exp (p[i]);
+      p[i] = h->experts.score == LLM_EXPERT_SIGMOID ? 1 / (1 + exp (-p[i])) : exp (p[i]);
       all += p[i];
     }
-  for (guint i = 0; i < h->n_experts; i++)
+  for (guint i = 0; i < h->experts.n; i++)
     {
-      p[i] /= h->expert_score == LLM_EXPERT_SIGMOID ? 1 : all;
-      chosen_by[i] = p[i] + (h->has_choice_bias && bias != NULL ? (double) bias[i] : 0);
+      p[i] /= h->experts.score == LLM_EXPERT_SIGMOID ? 1 : all;
+      chosen_by[i] = p[i] + (h->experts.has_choice_bias && bias != NULL ? (double) bias[i] : 0);
     }
 }
 
@@ -771,41 +774,42 @@ run_experts (NaiveModel     *self,
              double         *x)
 {
   const LlmHparams *h = self->hparams;
-  g_autofree float *norm = get_tensor (self, h->has_renamed_ffn_norm
+  g_autofree float *norm = get_tensor (self, h->norms.is_ffn_renamed
                                                ? "blk.%u.post_attention_norm.weight"
                                                : "blk.%u.ffn_norm.weight", layer);
   g_autofree float *router = get_tensor (self, "blk.%u.ffn_gate_inp.weight", layer);
   g_autofree float *bias = llm_operator_is_used (h, LLM_OP_EXPERT_ROUTER_BIAS)
-                             ? get_tensor (self, h->has_choice_bias ? "blk.%u.exp_probs_b.bias"
+                             ? get_tensor (self, h->experts.has_choice_bias
+                                           ? "blk.%u.exp_probs_b.bias"
                                                                     : "blk.%u.ffn_gate_inp.bias",
                                            layer) : NULL;
   g_autofree double *normed = g_new (double, h->n_embd);
-  g_autofree double *p = g_new (double, h->n_experts);
-  g_autofree double *chosen_by = g_new (double, h->n_experts);
+  g_autofree double *p = g_new (double, h->experts.n);
+  g_autofree double *chosen_by = g_new (double, h->experts.n);
 
   for (guint r = 0; r < run->n_rows; r++)
     {
       double all = 0;
 
-      normalize (from + (gsize) r * h->n_embd, norm, (double) h->norm_eps, h->n_embd, normed);
-      multiply (router, normed, h->n_embd, h->n_embd, h->n_experts, p);
+      normalize (from + (gsize) r * h->n_embd, norm, (double) h->norms.eps, h->n_embd, normed);
+      multiply (router, normed, h->n_embd, h->n_embd, h->experts.n, p);
       score_experts (h, bias, p, chosen_by);
-      for (guint n = h->n_experts; n > h->n_used_experts; n--)
+      for (guint n = h->experts.n; n > h->experts.n_used; n--)
         {
           guint least = 0;
 
-          for (guint i = 0; i < h->n_experts; i++)
+          for (guint i = 0; i < h->experts.n; i++)
             if (chosen_by[i] < chosen_by[least])
               least = i;
           chosen_by[least] = INFINITY;
           p[least] = 0;
         }
-      for (guint i = 0; i < h->n_experts; i++)
+      for (guint i = 0; i < h->experts.n; i++)
         all += p[i];
-      for (guint i = 0; i < h->n_experts; i++)
+      for (guint i = 0; i < h->experts.n; i++)
         if (p[i] > 0)
           run_expert (self, layer, i, normed,
-                      p[i] / (h->has_expert_sum ? all : 1) * (double) h->expert_scale,
+                      p[i] / (h->experts.has_sum ? all : 1) * (double) h->experts.scale,
                       x + (gsize) r * h->n_embd);
     }
 }
@@ -831,7 +835,7 @@ make_layer_inputs (NaiveModel     *self,
       for (guint i = 0; i < n; i++)
         row[i] /= sqrt (h->n_embd);
       for (guint at = 0; at < n; at += h->n_layer_embd)
-        normalize (row + at, norm, (double) h->norm_eps, h->n_layer_embd, row + at);
+        normalize (row + at, norm, (double) h->norms.eps, h->n_layer_embd, row + at);
       for (guint i = 0; i < n; i++)
         row[i] = (row[i] + sqrt (h->n_layer_embd) * table[(gsize) run->tokens[r] * n + i]) / sqrt (2);
     }
@@ -858,7 +862,7 @@ run_layer_input (NaiveModel     *self,
   for (guint i = 0; i < n; i++)
     gated[i] = apply_gate (h, gated[i], inputs[((gsize) row * h->n_layers + layer) * n + i]);
   multiply (out, gated, n, n, h->n_embd, given);
-  normalize (given, post, (double) h->norm_eps, h->n_embd, given);
+  normalize (given, post, (double) h->norms.eps, h->n_embd, given);
 }
 
 static void
@@ -932,7 +936,7 @@ find_modes (NaiveModel   *self,
   g_autofree float *router = get_tensor (self, "blk.%u.altup_router.weight", layer);
   g_autofree double *normed = g_new (double, h->n_embd);
 
-  normalize (x, norm, (double) h->norm_eps, h->n_embd, normed);
+  normalize (x, norm, (double) h->norms.eps, h->n_embd, normed);
   multiply (router, normed, h->n_embd, h->n_embd, h->n_streams, modes);
   for (guint k = 0; k < h->n_streams; k++)
     modes[k] = tanh (modes[k] / h->n_embd);
@@ -1048,10 +1052,10 @@ run_laurel (NaiveModel     *self,
     {
       double *row = laurel + (gsize) r * h->n_embd;
 
-      normalize (x + (gsize) r * h->n_embd, norm, (double) h->norm_eps, h->n_embd, normed);
+      normalize (x + (gsize) r * h->n_embd, norm, (double) h->norms.eps, h->n_embd, normed);
       multiply (in, normed, h->n_embd, h->n_embd, h->laurel_rank, low);
       multiply (out, low, h->laurel_rank, h->laurel_rank, h->n_embd, row);
-      normalize (row, post, (double) h->norm_eps, h->n_embd, row);
+      normalize (row, post, (double) h->norms.eps, h->n_embd, row);
       for (guint i = 0; i < h->n_embd; i++)
         row[i] += normed[i];
     }
@@ -1088,7 +1092,7 @@ naive_model_run (NaiveModel     *self,
   for (guint r = 0; r < run->n_rows; r++)
     for (guint i = 0; i < h->n_embd; i++)
       x[(gsize) r * h->n_embd + i] = (double) embedding[(gsize) run->tokens[r] * h->n_embd + i]
-                                     * (double) h->embedding_scale;
+                                     * (double) h->scales.embedding;
 
   if (h->n_layer_embd > 0)
     inputs = make_layer_inputs (self, run, x);
@@ -1104,7 +1108,7 @@ naive_model_run (NaiveModel     *self,
         predict_streams (self, run, layer, streams, x);
       if (h->laurel_rank > 0)
         laurel = run_laurel (self, run, layer, x);
-      if (h->kv_rank > 0)
+      if (h->latent.kv_rank > 0)
         run_latent_attention (self, run, layer, x, received);
       else
         run_attention (self, run, layer, x, keys, values, received);
@@ -1133,12 +1137,12 @@ naive_model_run (NaiveModel     *self,
       double *row_logits = logits + (gsize) r * h->n_vocab;
 
       center (h, x + (gsize) r * h->n_embd, normed);
-      normalize (normed, norm, (double) h->norm_eps, h->n_embd, normed);
+      normalize (normed, norm, (double) h->norms.eps, h->n_embd, normed);
       multiply (output != NULL ? output : embedding, normed, h->n_embd, h->n_embd, h->n_vocab,
                 row_logits);
       add (bias, h->n_vocab, row_logits);
       for (guint i = 0; i < h->n_vocab; i++)
-        row_logits[i] = cap (row_logits[i] * (double) h->logit_scale, h->logit_softcap);
+        row_logits[i] = cap (row_logits[i] * (double) h->scales.logits, h->scales.logit_softcap);
     }
 }
 

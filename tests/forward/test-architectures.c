@@ -236,37 +236,37 @@ break_gate (LlmHparams *hparams)
 static void
 break_embedding_scale (LlmHparams *hparams)
 {
-  g_assert_cmpfloat (hparams->embedding_scale, !=, 1);
-  hparams->embedding_scale = 1;
+  g_assert_cmpfloat (hparams->scales.embedding, !=, 1);
+  hparams->scales.embedding = 1;
 }
 
 static void
 break_residual_scale (LlmHparams *hparams)
 {
-  g_assert_cmpfloat (hparams->residual_scale, !=, 1);
-  hparams->residual_scale = 1;
+  g_assert_cmpfloat (hparams->scales.residual, !=, 1);
+  hparams->scales.residual = 1;
 }
 
 static void
 break_logit_scale (LlmHparams *hparams)
 {
-  g_assert_cmpfloat (hparams->logit_scale, !=, 1);
-  hparams->logit_scale = 1;
+  g_assert_cmpfloat (hparams->scales.logits, !=, 1);
+  hparams->scales.logits = 1;
 }
 
 /* Heads by themselves, where the norm is of all at once. */
 static void
 break_wide_norms (LlmHparams *hparams)
 {
-  g_assert_true (hparams->has_wide_head_norms);
-  hparams->has_wide_head_norms = FALSE;
+  g_assert_true (hparams->norms.is_wide);
+  hparams->norms.is_wide = FALSE;
 }
 
 static void
 break_centered_norms (LlmHparams *hparams)
 {
-  g_assert_true (hparams->has_centered_norms);
-  hparams->has_centered_norms = FALSE;
+  g_assert_true (hparams->norms.is_centered);
+  hparams->norms.is_centered = FALSE;
 }
 
 static void
@@ -316,28 +316,28 @@ break_all_ropes (LlmHparams *hparams)
 static void
 break_attention_scale (LlmHparams *hparams)
 {
-  hparams->attention_scale *= 1.1f;
+  hparams->scales.attention *= 1.1f;
 }
 
 static void
 break_attention_cap (LlmHparams *hparams)
 {
-  g_assert_cmpfloat (hparams->attention_softcap, >, 0);
-  hparams->attention_softcap = 0;
+  g_assert_cmpfloat (hparams->scales.attention_softcap, >, 0);
+  hparams->scales.attention_softcap = 0;
 }
 
 static void
 break_logit_cap (LlmHparams *hparams)
 {
-  g_assert_cmpfloat (hparams->logit_softcap, >, 0);
-  hparams->logit_softcap = 0;
+  g_assert_cmpfloat (hparams->scales.logit_softcap, >, 0);
+  hparams->scales.logit_softcap = 0;
 }
 
 static void
 break_temperature (LlmHparams *hparams)
 {
-  g_assert_cmpfloat (hparams->temperature_scale, >, 0);
-  hparams->temperature_scale = 0;
+  g_assert_cmpfloat (hparams->scales.temperature, >, 0);
+  hparams->scales.temperature = 0;
 }
 
 static void
@@ -350,16 +350,16 @@ break_rope_dim (LlmHparams *hparams)
 static void
 break_expert_count (LlmHparams *hparams)
 {
-  g_assert_cmpuint (hparams->n_used_experts, ==, 2);
-  hparams->n_used_experts = 1;
+  g_assert_cmpuint (hparams->experts.n_used, ==, 2);
+  hparams->experts.n_used = 1;
 }
 
 static void
 break_count_of_three (LlmHparams *hparams)
 {
-  g_assert_cmpuint (hparams->n_used_experts, ==, 3);
+  g_assert_cmpuint (hparams->experts.n_used, ==, 3);
   g_assert_cmpuint (hparams->n_ff, ==, 16);
-  hparams->n_used_experts = 2;
+  hparams->experts.n_used = 2;
 }
 
 /* Layers without keys of their own attend to the first one's. */
@@ -380,8 +380,8 @@ break_kv_layers (LlmHparams *hparams)
 static void
 break_value_norms (LlmHparams *hparams)
 {
-  g_assert_true (hparams->has_value_norms);
-  hparams->has_value_norms = FALSE;
+  g_assert_true (hparams->norms.has_values);
+  hparams->norms.has_values = FALSE;
 }
 
 static void
@@ -439,21 +439,21 @@ break_low_norm (LlmHparams *hparams)
 static void
 break_score (LlmHparams *hparams)
 {
-  hparams->expert_score =
-    hparams->expert_score == LLM_EXPERT_SIGMOID ? LLM_EXPERT_SOFTMAX : LLM_EXPERT_SIGMOID;
+  hparams->experts.score =
+    hparams->experts.score == LLM_EXPERT_SIGMOID ? LLM_EXPERT_SOFTMAX : LLM_EXPERT_SIGMOID;
 }
 
 static void
 break_expert_sum (LlmHparams *hparams)
 {
-  hparams->has_expert_sum = !hparams->has_expert_sum;
+  hparams->experts.has_sum = !hparams->experts.has_sum;
 }
 
 static void
 break_expert_scale (LlmHparams *hparams)
 {
-  g_assert_cmpfloat (hparams->expert_scale, !=, 1);
-  hparams->expert_scale = 1;
+  g_assert_cmpfloat (hparams->experts.scale, !=, 1);
+  hparams->experts.scale = 1;
 }
 
 static void

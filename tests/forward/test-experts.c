@@ -169,7 +169,7 @@ begin (Rig *rig)
   rig->exec = exec_rig_open (path, &config);
   rig->n_vocab = rig->exec->hparams.n_vocab;
   g_assert_cmpuint (rig->exec->hparams.n_layers, ==, N_LAYERS);
-  g_assert_cmpuint (rig->exec->hparams.n_experts, ==, N_EXPERTS);
+  g_assert_cmpuint (rig->exec->hparams.experts.n, ==, N_EXPERTS);
   weights = llm_weights_new_repacked (rig->exec->gguf, &rig->exec->hparams, NULL, rig->cache, 2,
                                       rig->exec->ledger, &error);
   g_assert_no_error (error);

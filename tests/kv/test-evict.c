@@ -25,7 +25,7 @@ open_world (World *world,
   static const char *const ids[N_TWINS] = { "a", "b", "c" };
 
   memset (world, 0, sizeof *world);
-  rig_open (&world->rig, "service", "threads", LLK_KV_F16, NULL);
+  rig_open (&world->rig, "llms", "threads", LLK_KV_F16, NULL);
   rig_close_store (&world->rig);
   world->rig.policy.compression = LLM_KV_UNIFORM;
   world->rig.policy.uniform = LLK_KV_Q4;

@@ -42,7 +42,7 @@ test_all (void)
   g_assert_cmpuint (hparams.n_ff, ==, 160);
   g_assert_cmpuint (hparams.n_vocab, ==, 20);
   g_assert_cmpuint (hparams.n_ctx, ==, 77);
-  g_assert_cmpfloat (hparams.norm_eps, ==, 1e-5f);
+  g_assert_cmpfloat (hparams.norms.eps, ==, 1e-5f);
   g_assert_cmpint (hparams.rope_kind, ==, LLM_ROPE_NORM);
   g_assert_cmpuint (hparams.rope_dim, ==, 32);
   g_assert_cmpuint (hparams.n_ropes, ==, 1);
@@ -56,11 +56,11 @@ test_all (void)
       g_assert_cmpint (hparams.layers[i].rope, ==, 0);
       g_assert_cmpuint (hparams.layers[i].window, ==, 0);
     }
-  g_assert_cmpfloat (hparams.attention_scale, ==, 1 / sqrtf (32));
-  g_assert_cmpfloat (hparams.attention_softcap, ==, 0);
-  g_assert_cmpfloat (hparams.logit_softcap, ==, 0);
-  g_assert_cmpfloat (hparams.embedding_scale, ==, 1);
-  g_assert_cmpfloat (hparams.temperature_scale, ==, 0);
+  g_assert_cmpfloat (hparams.scales.attention, ==, 1 / sqrtf (32));
+  g_assert_cmpfloat (hparams.scales.attention_softcap, ==, 0);
+  g_assert_cmpfloat (hparams.scales.logit_softcap, ==, 0);
+  g_assert_cmpfloat (hparams.scales.embedding, ==, 1);
+  g_assert_cmpfloat (hparams.scales.temperature, ==, 0);
   g_assert_cmpint (hparams.gate, ==, LLM_GATE_SILU);
   g_assert_cmpuint (hparams.operators, ==, LLM_OPS_COMMON | LLM_OP_BIT (LLM_OP_OUTPUT));
   g_assert_false (hparams.has_tied_output);
@@ -106,7 +106,7 @@ test_defaults (void)
       g_assert_cmpuint (hparams.head_dim, ==, 16);
       g_assert_cmpuint (hparams.rope_dim, ==, 16);
       g_assert_cmpfloat (hparams.ropes[0].base, ==, 10000);
-      g_assert_cmpfloat (hparams.norm_eps, ==, 1e-6f);
+      g_assert_cmpfloat (hparams.norms.eps, ==, 1e-6f);
       g_assert_true (hparams.has_tied_output);
     }
 }
@@ -282,25 +282,25 @@ test_gemma (void)
   g_assert_cmpfloat (hparams.ropes[1].base, ==, 1e4f);
   g_assert_cmpfloat (hparams.ropes[1].scale, ==, 1);
   g_assert_cmpint (hparams.ropes[1].scaling, ==, LLM_ROPE_SCALING_NONE);
-  g_assert_cmpfloat (hparams.embedding_scale, ==, sqrtf (128));
-  g_assert_cmpfloat (hparams.attention_scale, ==, 1 / sqrtf (16));
+  g_assert_cmpfloat (hparams.scales.embedding, ==, sqrtf (128));
+  g_assert_cmpfloat (hparams.scales.attention, ==, 1 / sqrtf (16));
   g_assert_cmpint (hparams.gate, ==, LLM_GATE_GELU);
   g_assert_cmpuint (hparams.operators & LLM_OPS_POST_NORM, ==, LLM_OPS_POST_NORM);
   g_assert_cmpuint (hparams.operators & LLM_OPS_QK_NORM, ==, LLM_OPS_QK_NORM);
 
   /* The 27 B models. */
   read_good ("gemma3", 62, numbers, NULL, NULL, &hparams);
-  g_assert_cmpfloat (hparams.attention_scale, ==, 1 / sqrtf (32));
+  g_assert_cmpfloat (hparams.scales.attention, ==, 1 / sqrtf (32));
   read_good ("gemma2", 46, NULL, NULL, NULL, &hparams);
-  g_assert_cmpfloat (hparams.attention_scale, ==, 1 / sqrtf (32));
+  g_assert_cmpfloat (hparams.scales.attention, ==, 1 / sqrtf (32));
 
   /* What no key says. */
   g_assert_cmpuint (hparams.layers[0].window, ==, 4096);
   g_assert_cmpuint (hparams.layers[1].window, ==, 0);
   g_assert_cmpuint (hparams.n_ropes, ==, 1);
   g_assert_cmpint (hparams.layers[0].rope, ==, 0);
-  g_assert_cmpfloat (hparams.attention_softcap, ==, 50);
-  g_assert_cmpfloat (hparams.logit_softcap, ==, 30);
+  g_assert_cmpfloat (hparams.scales.attention_softcap, ==, 50);
+  g_assert_cmpfloat (hparams.scales.logit_softcap, ==, 30);
 }
 
 static void
@@ -366,8 +366,8 @@ test_yarn (void)
   g_assert_cmpuint (hparams.ropes[0].n_ctx, ==, 100);
   g_assert_cmpfloat (hparams.ropes[0].beta_fast, ==, 4);
   g_assert_cmpfloat (hparams.ropes[0].beta_slow, ==, 0.5f);
-  g_assert_cmpfloat (hparams.temperature_scale, ==, 0.25f);
-  g_assert_cmpuint (hparams.temperature_length, ==, 100);
+  g_assert_cmpfloat (hparams.scales.temperature, ==, 0.25f);
+  g_assert_cmpuint (hparams.scales.temperature_length, ==, 100);
 }
 
 static void
@@ -415,8 +415,8 @@ test_experts (void)
   LlmHparams hparams;
 
   read_good ("llama", 1, numbers, NULL, NULL, &hparams);
-  g_assert_cmpuint (hparams.n_experts, ==, 4);
-  g_assert_cmpuint (hparams.n_used_experts, ==, 2);
+  g_assert_cmpuint (hparams.experts.n, ==, 4);
+  g_assert_cmpuint (hparams.experts.n_used, ==, 2);
   g_assert_cmpuint (hparams.operators & LLM_OPS_EXPERTS, ==, LLM_OPS_EXPERTS);
   g_assert_cmpuint (hparams.operators & LLM_OPS_FFN, ==, 0);
 
@@ -473,22 +473,22 @@ test_scales (void)
   LlmHparams hparams;
 
   read_good ("granite", 2, granite, NULL, NULL, &hparams);
-  g_assert_cmpfloat (hparams.embedding_scale, ==, 12);
-  g_assert_cmpfloat (hparams.residual_scale, ==, 0.25f);
-  g_assert_cmpfloat (hparams.attention_scale, ==, 0.015625f);
-  g_assert_cmpfloat (hparams.logit_scale, ==, 0.125f);
+  g_assert_cmpfloat (hparams.scales.embedding, ==, 12);
+  g_assert_cmpfloat (hparams.scales.residual, ==, 0.25f);
+  g_assert_cmpfloat (hparams.scales.attention, ==, 0.015625f);
+  g_assert_cmpfloat (hparams.scales.logits, ==, 0.125f);
   g_assert_cmpint (hparams.layers[1].rope, ==, 0);
 
   read_good ("granite", 2, NULL, NULL, NULL, &hparams);
-  g_assert_cmpfloat (hparams.embedding_scale, ==, 1);
-  g_assert_cmpfloat (hparams.residual_scale, ==, 1);
-  g_assert_cmpfloat (hparams.logit_scale, ==, 1);
-  g_assert_cmpfloat (hparams.attention_scale, ==, 1 / sqrtf (16));
+  g_assert_cmpfloat (hparams.scales.embedding, ==, 1);
+  g_assert_cmpfloat (hparams.scales.residual, ==, 1);
+  g_assert_cmpfloat (hparams.scales.logits, ==, 1);
+  g_assert_cmpfloat (hparams.scales.attention, ==, 1 / sqrtf (16));
 
   read_good ("minicpm", 4, NULL, NULL, NULL, &hparams);
-  g_assert_cmpfloat (hparams.embedding_scale, ==, 12);
-  g_assert_cmpfloat (hparams.residual_scale, ==, 0.7f);
-  g_assert_cmpfloat (hparams.logit_scale, ==, 2);
+  g_assert_cmpfloat (hparams.scales.embedding, ==, 12);
+  g_assert_cmpfloat (hparams.scales.residual, ==, 0.7f);
+  g_assert_cmpfloat (hparams.scales.logits, ==, 2);
 }
 
 /* The 32 B model of EXAONE 4 has windows and layers without rotation, others have neither. */

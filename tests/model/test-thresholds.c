@@ -190,7 +190,7 @@ test_experts (void)
   g_autoptr(LlmGguf) opened = llm_gguf_new_for_bytes (bytes, "bad.gguf", &error);
 
   g_assert_no_error (error);
-  hparams.n_experts = 4;
+  hparams.experts.n = 4;
   g_assert_null (llm_thresholds_read (opened, &hparams, &error));
   g_assert_error (error, LLMSVC_ERROR, UNSUPPORTED);
   g_assert_nonnull (strstr (error->message, "experts"));

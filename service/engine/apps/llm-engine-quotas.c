@@ -62,17 +62,17 @@ llm_engine_reset_default_quota (LlmEngine *self)
 {
   const LlmSettings *settings = self->settings;
   const double configured[LLM_N_QUOTAS] = {
-    [LLM_QUOTA_CONTEXTS] = settings->max_contexts,
-    [LLM_QUOTA_CALLS] = settings->max_calls,
-    [LLM_QUOTA_TOKENS] = settings->max_tokens,
-    [LLM_QUOTA_DISK] = settings->max_disk,
-    [LLM_QUOTA_SHARE] = settings->max_share / 100.0,
-    [LLM_QUOTA_RATE] = settings->max_rate,
+    [LLM_QUOTA_CONTEXTS] = settings->quotas.max_contexts,
+    [LLM_QUOTA_CALLS] = settings->quotas.max_calls,
+    [LLM_QUOTA_TOKENS] = settings->quotas.max_tokens,
+    [LLM_QUOTA_DISK] = settings->quotas.max_disk,
+    [LLM_QUOTA_SHARE] = settings->quotas.max_share / 100.0,
+    [LLM_QUOTA_RATE] = settings->quotas.max_rate,
     [LLM_QUOTA_MESSAGE] = settings->max_message,
-    [LLM_QUOTA_ANSWER] = settings->max_answer,
-    [LLM_QUOTA_NAMED] = settings->max_named,
-    [LLM_QUOTA_APPS] = settings->max_apps,
-    [LLM_QUOTA_QUEUE] = settings->max_queue,
+    [LLM_QUOTA_ANSWER] = settings->quotas.max_answer,
+    [LLM_QUOTA_NAMED] = settings->quotas.max_named,
+    [LLM_QUOTA_APPS] = settings->quotas.max_apps,
+    [LLM_QUOTA_QUEUE] = settings->quotas.max_queue,
   };
 
   memcpy (self->accounts.default_quota, configured, sizeof configured);

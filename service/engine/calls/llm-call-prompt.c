@@ -19,7 +19,7 @@ check_wanted (GTask  *task,
 {
   LlmCall *call = g_task_get_task_data (task);
 
-  if (error == NULL && call->is_cancelled)
+  if (error == NULL && call->answer.is_cancelled)
     error = llmsvc_error_new (LLMSVC_ERROR_CANCELLED, NULL, "The answer was cancelled");
   if (error == NULL && call->step != NULL)
     return TRUE;
@@ -68,7 +68,7 @@ on_model (GObject      *source,
     name = llm_call_options_get_string (call->options, LLMSVC_OPTION_TEMPLATE, NULL);
   if (call->model != NULL && name != NULL)
     (void) llm_model_choose_template (call->model, name, FALSE, &error);
-  if (call->model != NULL && call->generation != NULL && error == NULL)
+  if (call->model != NULL && call->answer.generation != NULL && error == NULL)
     llm_engine_read_constraint (call->options, &kind, &constraint, &error);
   if (!check_wanted (task, error))
     return;
@@ -86,7 +86,7 @@ on_model (GObject      *source,
     input->suffix =
       g_strdup (llm_call_options_get_string (call->options, LLMSVC_OPTION_SUFFIX, NULL));
   input->continues = call->continues;
-  input->opens_answer = call->generation != NULL;
+  input->opens_answer = call->answer.generation != NULL;
   if (constraint != NULL)
     {
       input->constraints = llm_constraint_cache_ref (call->engine->use.constraints);
@@ -96,7 +96,7 @@ on_model (GObject      *source,
                      ? g_strdup_printf ("%u %s", call->caller->app->uid, call->caller->app->id)
                      : g_strdup ("");
       input->cancellable = g_cancellable_new ();
-      g_set_object (&call->compiling, input->cancellable);
+      g_set_object (&call->answer.compiling, input->cancellable);
     }
   llm_prepare_async (call->model, input, on_prepared, g_object_ref (task));
 }

@@ -13,11 +13,11 @@ call_free (LlmCall *call)
   g_clear_pointer (&call->place, llm_pass_free);
   g_clear_object (&call->context);
   g_clear_object (&call->source);
-  g_clear_pointer (&call->sink, llm_sink_unref);
+  g_clear_pointer (&call->answer.sink, llm_sink_unref);
   g_clear_pointer (&call->model, llm_model_unref);
   g_clear_pointer (&call->tokens, g_array_unref);
   g_clear_pointer (&call->masks, llm_mask_table_unref);
-  g_clear_object (&call->compiling);
+  g_clear_object (&call->answer.compiling);
   g_clear_pointer (&call->format, llm_call_format_free);
   g_clear_pointer (&call->request, llm_request_unref);
   g_clear_pointer (&call->turn, llm_turn_free);
@@ -80,9 +80,9 @@ llm_call_fail (GTask  *task,
 {
   LlmCall *call = g_task_get_task_data (task);
 
-  if (call->failed != NULL)
+  if (call->answer.failed != NULL)
     {
-      call->failed (call, error);
+      call->answer.failed (call, error);
       g_error_free (error);
       return;
     }
@@ -199,7 +199,7 @@ on_idle (GObject      *source,
   /* for an answer the revision is checked later: a repeated request must not fail for it */
   if (error == NULL)
     call->has_claimed =
-      llm_context_claim (call->context, call->sink == NULL ? call->options : NULL, &error);
+      llm_context_claim (call->context, call->answer.sink == NULL ? call->options : NULL, &error);
   if (error == NULL)
     llm_call_load (task, call->step);
   else

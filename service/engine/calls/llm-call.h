@@ -19,6 +19,15 @@ typedef struct _LlmCall LlmCall;
 typedef void (*LlmCallStep) (GTask   *task,
                              LlmCall *call);
 
+typedef struct
+{
+  LlmSink *sink;            /* (nullable): gets it */
+  LlmGeneration *generation; /* (nullable) (unowned) */
+  void (*failed) (LlmCall *call, const GError *error); /* (nullable): ends it instead */
+  gboolean is_cancelled;
+  GCancellable *compiling;  /* (nullable) (owned): cancels compiling the constraint */
+} LlmCallAnswer;
+
 struct _LlmCall
 {
   LlmEngine *engine;        /* (unowned) */
@@ -51,12 +60,7 @@ struct _LlmCall
   LlmCallStep then;         /* runs when the turn is stored */
   LlmRequest *request;      /* (nullable): prefills them */
 
-  /* of an answer */
-  LlmSink *sink;            /* (nullable): gets it */
-  LlmGeneration *generation; /* (nullable) (unowned) */
-  void (*failed) (LlmCall *call, const GError *error); /* (nullable): ends it instead */
-  gboolean is_cancelled;
-  GCancellable *compiling;  /* (nullable) (owned): cancels compiling the constraint */
+  LlmCallAnswer answer;
 
   char *name;               /* (nullable): of a context, or the id of a model */
   gboolean has_looked;      /* has looked for new models, once */

@@ -30,8 +30,8 @@ repeat_answer (GTask         *task,
 
   llm_call_release (task);
   g_task_return_pointer (task, llm_generation_new_settled (call->caller), g_object_unref);
-  llm_sink_accept (call->sink, answer, strlen (answer));
-  llm_sink_finish (call->sink, results, NULL);
+  llm_sink_accept (call->answer.sink, answer, strlen (answer));
+  llm_sink_finish (call->answer.sink, results, NULL);
 }
 
 static void
@@ -77,7 +77,7 @@ llm_context_generate_async (LlmContext         *self,
 {
   g_autoptr(GTask) task = llm_call_new (self, caller, messages, options, callback, data);
 
-  ((LlmCall *) g_task_get_task_data (task))->sink = llm_sink_ref (sink);
+  ((LlmCall *) g_task_get_task_data (task))->answer.sink = llm_sink_ref (sink);
   llm_call_begin (task, generate);
 }
 

@@ -72,7 +72,7 @@ on_interval (gpointer data)
   progress = g_variant_ref_sink (describe (self));
   text = g_variant_print (progress, FALSE);
   if (g_strcmp0 (text, self->progress) != 0)
-    llm_sink_progress (self->call->sink, progress);
+    llm_sink_progress (self->call->answer.sink, progress);
   g_free (self->progress);
   self->progress = g_steal_pointer (&text);
   return G_SOURCE_CONTINUE;

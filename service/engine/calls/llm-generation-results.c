@@ -137,7 +137,7 @@ static void
 settle (GTask   *task,
         LlmCall *call)
 {
-  llm_generation_settle (call->generation, call->generation->results, NULL);
+  llm_generation_settle (call->answer.generation, call->answer.generation->results, NULL);
 }
 
 /* (transfer floating): the results beside the text. */

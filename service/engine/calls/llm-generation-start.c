@@ -142,7 +142,7 @@ static void
 submit (GTask   *task,
         LlmCall *call)
 {
-  LlmGeneration *self = call->generation;
+  LlmGeneration *self = call->answer.generation;
   g_autoptr(LlmRequest) request = llm_request_new (self->caller->app);
   GError *error = NULL;
 
@@ -160,7 +160,7 @@ static void
 fail (LlmCall      *call,
       const GError *error)
 {
-  llm_generation_settle (call->generation, NULL, error);
+  llm_generation_settle (call->answer.generation, NULL, error);
 }
 
 void
@@ -176,8 +176,8 @@ llm_generation_start (GTask *task)
   self->task = g_object_ref (task);
   self->call = call;
   self->arrived_us = llm_clock_now_us ();
-  call->generation = self;
-  call->failed = fail;
+  call->answer.generation = self;
+  call->answer.failed = fail;
   call->slides = g_str_equal (
     llm_call_options_get_string (call->options, LLMSVC_OPTION_ON_OVERFLOW, "error"), "slide");
   if (call->context != NULL)

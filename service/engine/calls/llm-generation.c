@@ -29,8 +29,8 @@ llm_generation_settle (LlmGeneration *self,
   self->is_done = TRUE;
   g_clear_handle_id (&self->stall_timer, g_source_remove);
   llm_generation_end_progress (self);
-  llm_sink_listen (call->sink, NULL, NULL, NULL);
-  call->generation = NULL;
+  llm_sink_listen (call->answer.sink, NULL, NULL, NULL);
+  call->answer.generation = NULL;
   call->step = NULL;
   if (call->has_claimed)
     call->context->generation = NULL;
@@ -45,9 +45,9 @@ llm_generation_settle (LlmGeneration *self,
   if (!self->is_admitted)
     g_task_return_error (hold, g_error_copy (error));
   else if (self->exits && results != NULL)
-    llm_engine_script_exit (engine, g_steal_pointer (&call->sink));
+    llm_engine_script_exit (engine, g_steal_pointer (&call->answer.sink));
   else
-    llm_sink_finish (call->sink, results, error);
+    llm_sink_finish (call->answer.sink, results, error);
   while ((task = g_queue_pop_head (&self->waiting_end)) != NULL)
     {
       g_task_return_boolean (task, TRUE);
@@ -109,7 +109,7 @@ llm_generation_request_text (LlmRequest *request,
   LlmGeneration *self = data;
 
   llm_generation_end_progress (self);
-  if (!self->is_done && !self->is_left && !llm_sink_accept (self->call->sink, text, length))
+  if (!self->is_done && !self->is_left && !llm_sink_accept (self->call->answer.sink, text, length))
     wait_for_reader (self);
 }
 
@@ -123,7 +123,7 @@ llm_generation_request_reasoning (LlmRequest *request,
 
   llm_generation_end_progress (self);
   if (!self->is_done && !self->is_left
-      && !llm_sink_accept_reasoning (self->call->sink, text, length))
+      && !llm_sink_accept_reasoning (self->call->answer.sink, text, length))
     wait_for_reader (self);
 }
 
@@ -137,9 +137,9 @@ llm_generation_request_logprobs (LlmRequest *request,
   llm_generation_end_progress (self);
   if (self->is_done || self->is_left)
     return;
-  if (!llm_sink_takes_logprobs (self->call->sink))
+  if (!llm_sink_takes_logprobs (self->call->answer.sink))
     g_string_append_printf (self->logprobs, "%s%s", self->logprobs->len > 0 ? "," : "", items);
-  else if (!llm_sink_accept_logprobs (self->call->sink, items))
+  else if (!llm_sink_accept_logprobs (self->call->answer.sink, items))
     wait_for_reader (self);
 }
 
@@ -156,7 +156,7 @@ llm_generation_request_bytes (LlmRequest *request,
     return;
   n_calls = llm_call_reader_push (self->reader, bytes, length);
   for (; self->n_calls < n_calls; self->n_calls++)
-    if (!llm_sink_call (self->call->sink, llm_call_reader_get (self->reader, self->n_calls)))
+    if (!llm_sink_call (self->call->answer.sink, llm_call_reader_get (self->reader, self->n_calls)))
       wait_for_reader (self);
 }
 
@@ -178,9 +178,9 @@ cancel (LlmGeneration *self)
 {
   if (self->is_done)
     return;
-  self->call->is_cancelled = TRUE;
-  if (self->call->compiling != NULL)
-    g_cancellable_cancel (self->call->compiling);
+  self->call->answer.is_cancelled = TRUE;
+  if (self->call->answer.compiling != NULL)
+    g_cancellable_cancel (self->call->answer.compiling);
   request_stop (self, LLM_FINISH_CANCELLED);
 }
 
@@ -200,7 +200,7 @@ llm_generation_request_admitted (LlmRequest *request,
   if (self->is_done)
     return;
   self->is_admitted = TRUE;
-  llm_sink_listen (self->call->sink, on_sink_drained, on_sink_closed, self);
+  llm_sink_listen (self->call->answer.sink, on_sink_drained, on_sink_closed, self);
   llm_generation_begin_progress (self);
   g_task_return_pointer (self->task, g_object_ref (self), g_object_unref);
 }

@@ -212,7 +212,7 @@ llm_engine_script_reply (LlmCall    *call,
     request->window.n_ctx = MIN (request->window.n_ctx, request->prompt->len + n_steps - 1);
   /* the script's text begins exactly as it is written */
   request->answer.strips_space = FALSE;
-  call->generation->exits = reply->exit == LLM_REPLY_EXIT_AFTER_KEEP;
+  call->answer.generation->exits = reply->exit == LLM_REPLY_EXIT_AFTER_KEEP;
   request->decoder = llm_decoder_new_scripted (reply, on_exit_idle, self);
   return TRUE;
 }

@@ -55,16 +55,17 @@ read_latent (LlmKeys    *keys,
 {
   guint rope_dim = llm_keys_uint (keys, "rope.dimension_count", 2, MAX_HEAD_DIM / 2, 0);
 
-  h->kv_rank = llm_keys_uint (keys, "attention.kv_lora_rank", 1, MAX_HEAD_DIM - rope_dim, 0);
-  h->query_rank = llm_keys_optional (keys, "attention.q_lora_rank", LLM_MAX_EMBD, 0);
-  h->query_dim = llm_keys_uint (keys, "attention.key_length_mla", rope_dim + 1, MAX_HEAD_DIM, 0);
-  h->value_dim = llm_keys_uint (keys, "attention.value_length_mla", 1, MAX_HEAD_DIM, 0);
+  h->latent.kv_rank = llm_keys_uint (keys, "attention.kv_lora_rank", 1, MAX_HEAD_DIM - rope_dim, 0);
+  h->latent.query_rank = llm_keys_optional (keys, "attention.q_lora_rank", LLM_MAX_EMBD, 0);
+  h->latent.query_dim = llm_keys_uint (keys, "attention.key_length_mla", rope_dim + 1, MAX_HEAD_DIM,
+                                       0);
+  h->latent.value_dim = llm_keys_uint (keys, "attention.value_length_mla", 1, MAX_HEAD_DIM, 0);
   for (guint i = 0; i < h->n_layers; i++)
     {
       LlmLayer *layer = &h->layers[i];
 
-      layer->head_dim = h->kv_rank + rope_dim;
-      if (h->query_rank > 0)
+      layer->head_dim = h->latent.kv_rank + rope_dim;
+      if (h->latent.query_rank > 0)
         layer->operators |= LLM_OPS_QUERY_LOW;
       if (keys->error == NULL && layer->n_kv_heads != 1)
         llm_gguf_fail (keys->gguf, &keys->error, LLMSVC_ERROR_UNSUPPORTED,
@@ -72,7 +73,7 @@ read_latent (LlmKeys    *keys,
                        "heads are supported, as newer conversions make them",
                        llm_keys_get (keys, "attention.head_count_kv"), layer->n_kv_heads);
     }
-  h->operators |= h->query_rank > 0 ? LLM_OPS_QUERY_LOW : 0;
+  h->operators |= h->latent.query_rank > 0 ? LLM_OPS_QUERY_LOW : 0;
 }
 
 void
@@ -181,7 +182,7 @@ llm_hparams_measure_layers (LlmHparams *h)
       h->n_ff = MAX (h->n_ff, MAX (layer->n_ff, layer->n_expert_ff));
       h->query_width = MAX (h->query_width,
                             layer->n_heads * MAX (layer->head_dim,
-                                                  MAX (h->query_dim, h->value_dim)));
+                                                  MAX (h->latent.query_dim, h->latent.value_dim)));
       h->kv_width = MAX (h->kv_width, layer->n_kv_heads * layer->head_dim);
     }
 }

@@ -81,14 +81,14 @@ read_expert_choice (LlmKeys    *keys,
   const char *score = "expert_gating_func", *norm = "expert_weights_norm";
   guint kind = 1;
 
-  h->has_expert_sum = !llm_architecture_has_key (architecture, norm);
-  h->expert_scale = llm_keys_own_scale (keys, "expert_weights_scale", 1);
+  h->experts.has_sum = !llm_architecture_has_key (architecture, norm);
+  h->experts.scale = llm_keys_own_scale (keys, "expert_weights_scale", 1);
   if (llm_architecture_has_key (architecture, score))
     kind = llm_keys_uint (keys, score, 1, 2, 1);
-  h->expert_score = kind == 2 ? LLM_EXPERT_SIGMOID : LLM_EXPERT_SOFTMAX;
-  if (!h->has_expert_sum && keys->error == NULL)
-    llm_gguf_get_bool (keys->gguf, llm_keys_get (keys, norm), &h->has_expert_sum,
-                       &h->has_expert_sum, &keys->error);
+  h->experts.score = kind == 2 ? LLM_EXPERT_SIGMOID : LLM_EXPERT_SOFTMAX;
+  if (!h->experts.has_sum && keys->error == NULL)
+    llm_gguf_get_bool (keys->gguf, llm_keys_get (keys, norm), &h->experts.has_sum,
+                       &h->experts.has_sum, &keys->error);
 }
 
 /* The networks of a layer that has experts. */
@@ -107,7 +107,7 @@ read_layer_experts (LlmKeys    *keys,
   if (keys->architecture->has_dense_lead && llm_keys_has_tensor (keys, at, "exp_probs_b.bias"))
     {
       layer->operators |= LLM_OP_BIT (LLM_OP_EXPERT_ROUTER_BIAS);
-      h->has_choice_bias = TRUE;
+      h->experts.has_choice_bias = TRUE;
     }
   layer->n_expert_ff = layer->n_ff;
   /* Where it has that key, feed_forward_length is of a network that such a layer lacks. */
@@ -115,7 +115,7 @@ read_layer_experts (LlmKeys    *keys,
     {
       name = "expert_feed_forward_length";
       layer->n_expert_ff = llm_keys_uint (keys, name, 1, MAX_FF,
-                                          MAX (layer->n_ff / h->n_used_experts, 1));
+                                          MAX (layer->n_ff / h->experts.n_used, 1));
     }
   layer->n_ff = n_shared * layer->n_expert_ff;
   if (keys->error == NULL
@@ -135,13 +135,13 @@ llm_hparams_read_networks (LlmKeys    *keys,
 
   llm_keys_layers (keys, h, "feed_forward_length", MAX_FF, 0, FIELD (n_ff));
   if (llm_architecture_has_key (keys->architecture, "expert_count"))
-    h->n_experts = llm_keys_optional (keys, "expert_count", MAX_EXPERTS, 0);
+    h->experts.n = llm_keys_optional (keys, "expert_count", MAX_EXPERTS, 0);
   for (guint i = 0; i < h->n_layers; i++)
     h->layers[i].operators = h->operators;
-  if (h->n_experts == 0)
+  if (h->experts.n == 0)
     return;
 
-  h->n_used_experts = llm_keys_uint (keys, "expert_used_count", 1, h->n_experts, 0);
+  h->experts.n_used = llm_keys_uint (keys, "expert_used_count", 1, h->experts.n, 0);
   read_expert_choice (keys, h);
   if (llm_architecture_has_key (keys->architecture, "expert_shared_count"))
     n_shared = llm_keys_optional (keys, "expert_shared_count", MAX_EXPERTS, 0);

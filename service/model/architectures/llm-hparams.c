@@ -192,32 +192,32 @@ read_scales (LlmKeys    *keys,
              LlmHparams *h)
 {
   const LlmArchitecture *architecture = keys->architecture;
-  guint width = h->kv_rank > 0 ? h->query_dim : h->head_dim;
+  guint width = h->latent.kv_rank > 0 ? h->latent.query_dim : h->head_dim;
 
   if (architecture->wide_scale_layers > 0 && h->n_layers == architecture->wide_scale_layers)
     width = MAX (h->n_embd / h->n_heads, 1);
-  h->attention_scale = llm_keys_own_scale (keys, "attention.scale",
+  h->scales.attention = llm_keys_own_scale (keys, "attention.scale",
                                        architecture->has_no_attention_scale ? 1 : 1 / sqrt (width))
                        * powf (h->ropes[0].attention, 2);
-  h->embedding_scale =
+  h->scales.embedding =
     llm_keys_own_scale (keys, "embedding_scale",
                     architecture->scales_embedding ? sqrt (h->n_embd)
                     : architecture->has_minicpm_scales ? 12 : 1);
-  h->residual_scale = llm_keys_own_scale (keys, "residual_scale",
+  h->scales.residual = llm_keys_own_scale (keys, "residual_scale",
                                       architecture->has_minicpm_scales ? 1.4 / sqrt (h->n_layers)
                                                                        : 1);
   /* Mostly what logits are divided by, so that it grows with the width. */
-  h->logit_scale = llm_keys_own_scale (keys, "logit_scale",
+  h->scales.logits = llm_keys_own_scale (keys, "logit_scale",
                                    architecture->has_minicpm_scales ? h->n_embd / 256.0 : 1);
   if (!architecture->multiplies_logits)
-    h->logit_scale = 1 / h->logit_scale;
+    h->scales.logits = 1 / h->scales.logits;
   h->gate = architecture->gate;
-  h->attention_softcap =
+  h->scales.attention_softcap =
     llm_keys_own_float (keys, "attn_logit_softcapping", 1e6, architecture->attention_softcap);
-  h->logit_softcap =
+  h->scales.logit_softcap =
     llm_keys_own_float (keys, "final_logit_softcapping", 1e6, architecture->logit_softcap);
-  h->temperature_length = h->ropes[0].n_ctx;
-  h->temperature_scale = llm_keys_own_float (keys, "attention.temperature_scale", 1e3, 0);
+  h->scales.temperature_length = h->ropes[0].n_ctx;
+  h->scales.temperature = llm_keys_own_float (keys, "attention.temperature_scale", 1e3, 0);
 }
 
 /* From the first of: the key, the vocabulary, the embedding. Where several are
@@ -253,11 +253,11 @@ llm_hparams_read (LlmGguf     *gguf,
   memset (h, 0, sizeof *h);
   g_strlcpy (h->architecture, architecture->name, sizeof h->architecture);
   h->has_fused_gate = architecture->has_fused_gate;
-  h->has_wide_head_norms = architecture->has_wide_head_norms;
-  h->has_value_norms = architecture->has_value_norms;
-  h->has_centered_norms = architecture->has_centered_norms;
+  h->norms.is_wide = architecture->has_wide_head_norms;
+  h->norms.has_values = architecture->has_value_norms;
+  h->norms.is_centered = architecture->has_centered_norms;
   h->has_parallel_ffn = architecture->has_parallel_ffn;
-  h->has_renamed_ffn_norm = architecture->has_renamed_ffn_norm;
+  h->norms.is_ffn_renamed = architecture->has_renamed_ffn_norm;
   h->has_tied_output = llm_gguf_find_tensor (gguf, "output.weight") == NULL;
   h->operators = (LLM_OPS_COMMON & ~architecture->lacking) | architecture->needed |
                  llm_operator_find_present (gguf, architecture->optional |
@@ -284,11 +284,11 @@ llm_hparams_read (LlmGguf     *gguf,
   h->n_vocab = read_vocab_size (&keys);
   if (keys.error == NULL)
     llm_gguf_get_double (gguf,
-                         llm_keys_get (&keys, h->has_centered_norms
+                         llm_keys_get (&keys, h->norms.is_centered
                                                 ? "attention.layer_norm_epsilon"
                                                 : "attention.layer_norm_rms_epsilon"),
                          1e-20, 1, NULL, &eps, &keys.error);
-  h->norm_eps = (float) eps;
+  h->norms.eps = (float) eps;
   if (keys.error == NULL)
     return TRUE;
 

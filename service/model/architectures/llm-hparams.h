@@ -82,6 +82,49 @@ typedef enum
   LLM_EXPERT_SIGMOID,
 } LlmExpertScore;
 
+/* K and V made of one latent vector. */
+typedef struct
+{
+  guint kv_rank;           /* values of that vector; 0: K and V are not latent */
+  guint query_rank;        /* of what queries are made of; 0: of n_embd */
+  guint query_dim;         /* of a head's query before it is one for latent vectors, rope_dim with
+                            * it */
+  guint value_dim;         /* of a head's value that was made of a latent vector */
+} LlmLatent;
+
+typedef struct
+{
+  guint n;                 /* 0: one feed-forward network for all rows */
+  guint n_used;            /* of each row */
+  LlmExpertScore score;
+  gboolean has_choice_bias; /* the router's bias decides which experts, not how much of each */
+  gboolean has_sum;        /* the shares of a row's experts are 1 together */
+  float scale;             /* of what the experts give together */
+} LlmExperts;
+
+typedef struct
+{
+  float eps;
+  gboolean is_wide;        /* those of queries and keys are of all heads at once */
+  gboolean has_values;     /* values are normalized, without weights */
+  gboolean is_centered;    /* they take the mean away first */
+  gboolean is_ffn_renamed; /* the norm before it is post_attention_norm.weight */
+} LlmNorms;
+
+typedef struct
+{
+  float embedding;
+  float residual;          /* of what is added to the residual stream */
+  float logits;
+  float attention;         /* of the products of queries and keys */
+  float attention_softcap; /* 0: none; else scores become cap × tanh (score / cap) */
+  float logit_softcap;     /* the same for logits */
+  /* Queries at position p are multiplied by 1 + temperature × ln (1 + floor (p / length)); 0 is
+   * none. */
+  float temperature;
+  guint temperature_length;
+} LlmScales;
+
 typedef struct
 {
   char architecture[32];
@@ -95,17 +138,8 @@ typedef struct
   guint query_width;       /* of the layer where n_heads × head_dim is largest */
   guint kv_width;          /* likewise n_kv_heads × head_dim */
   guint n_kv_layers;       /* the first so many layers have K and V of their own */
-  guint query_rank;        /* where K and V are latent: of what queries are made of; 0: of n_embd */
-  guint kv_rank;           /* values of the latent vector; 0: K and V are not latent */
-  guint query_dim;         /* of a head's query before it is one for latent vectors, rope_dim with
-                            * it */
-  guint value_dim;         /* of a head's value that was made of a latent vector */
-  guint n_experts;         /* 0: one feed-forward network for all rows */
-  guint n_used_experts;    /* of each row */
-  LlmExpertScore expert_score;
-  gboolean has_choice_bias; /* the router's bias decides which experts, not how much of each */
-  gboolean has_expert_sum; /* the shares of a row's experts are 1 together */
-  float expert_scale;      /* of what the experts give together */
+  LlmLatent latent;
+  LlmExperts experts;
   guint n_predicting;      /* layers of the file behind n_layers, which predict further tokens: left
                             * out */
   guint n_layer_embd;      /* of the embedding that each layer has; 0: none has */
@@ -113,29 +147,16 @@ typedef struct
   guint laurel_rank;       /* of the short way around attention; 0: the model has none */
   guint n_vocab;
   guint n_ctx;             /* positions the model was trained for */
-  float norm_eps;
+  LlmNorms norms;
 
   /* A set, LLM_OP_BIT() each: what the forward pass has to do beside what all models
    * have in common follows from it. */
   guint64 operators;
   gboolean has_tied_output;   /* no output.weight: the embedding is used */
   gboolean has_fused_gate;    /* ffn_up.weight holds gate and up */
-  gboolean has_wide_head_norms; /* norms of queries and keys are of all heads at once */
-  gboolean has_value_norms;   /* values are normalized, without weights */
-  gboolean has_centered_norms; /* norms take the mean away first */
   gboolean has_parallel_ffn;  /* it has the input of attention, and both are added */
-  gboolean has_renamed_ffn_norm; /* the norm before it is post_attention_norm.weight */
 
-  float embedding_scale;
-  float residual_scale;       /* of what is added to the residual stream */
-  float logit_scale;          /* logits are multiplied by it */
-  float attention_scale;      /* of the products of queries and keys */
-  float attention_softcap;    /* 0: none; else scores become cap × tanh (score / cap) */
-  float logit_softcap;        /* the same for logits */
-  /* Queries at position p are multiplied by 1 + temperature_scale ×
-   * ln (1 + floor (p / temperature_length)); a scale of 0 is none. */
-  float temperature_scale;
-  guint temperature_length;
+  LlmScales scales;
   LlmGate gate;
 
   LlmRopeKind rope_kind;

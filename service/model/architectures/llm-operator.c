@@ -161,18 +161,18 @@ get_dim (const LlmHparams *h,
   const guint dims[] = {
     [DIM_ONE] = 1,
     [DIM_EMBD] = h->n_embd,
-    [DIM_QUERY] = l->n_heads * (h->kv_rank > 0 ? h->query_dim : l->head_dim),
-    [DIM_ATTENDED] = l->n_heads * (h->kv_rank > 0 ? h->value_dim : l->head_dim),
+    [DIM_QUERY] = l->n_heads * (h->latent.kv_rank > 0 ? h->latent.query_dim : l->head_dim),
+    [DIM_ATTENDED] = l->n_heads * (h->latent.kv_rank > 0 ? h->latent.value_dim : l->head_dim),
     [DIM_KV] = l->n_kv_heads * l->head_dim,
-    [DIM_QUERY_NORM] = (h->has_wide_head_norms ? l->n_heads : 1) * l->head_dim,
-    [DIM_KEY_NORM] = (h->has_wide_head_norms ? l->n_kv_heads : 1) * l->head_dim,
+    [DIM_QUERY_NORM] = (h->norms.is_wide ? l->n_heads : 1) * l->head_dim,
+    [DIM_KEY_NORM] = (h->norms.is_wide ? l->n_kv_heads : 1) * l->head_dim,
     [DIM_HEADS] = l->n_heads,
     [DIM_FF] = l->n_ff,
     [DIM_VOCAB] = h->n_vocab,
     [DIM_ROPE_PAIRS] = h->ropes[0].dim / 2,
-    [DIM_EXPERTS] = h->n_experts,
-    [DIM_EXPERTS_FF] = h->n_experts * l->n_expert_ff,
-    [DIM_EXPERTS_EMBD] = h->n_experts * h->n_embd,
+    [DIM_EXPERTS] = h->experts.n,
+    [DIM_EXPERTS_FF] = h->experts.n * l->n_expert_ff,
+    [DIM_EXPERTS_EMBD] = h->experts.n * h->n_embd,
     [DIM_LAYER_EMBD] = h->n_layer_embd,
     [DIM_LAYERS_EMBD] = h->n_layer_embd * h->n_layers,
     [DIM_STREAMS] = h->n_streams,
@@ -180,11 +180,11 @@ get_dim (const LlmHparams *h,
     [DIM_OTHER_STREAMS] = h->n_streams - 1,
     [DIM_STREAMS_EMBD] = (h->n_streams - 1) * h->n_embd,
     [DIM_LAUREL] = h->laurel_rank,
-    [DIM_QUERY_RANK] = h->query_rank,
-    [DIM_QUERY_INPUT] = h->query_rank > 0 ? h->query_rank : h->n_embd,
-    [DIM_UNROTATED] = h->kv_rank > 0 ? h->query_dim - h->rope_dim : 0,
-    [DIM_KV_RANK] = h->kv_rank,
-    [DIM_HEADS_RANK] = l->n_heads * h->kv_rank,
+    [DIM_QUERY_RANK] = h->latent.query_rank,
+    [DIM_QUERY_INPUT] = h->latent.query_rank > 0 ? h->latent.query_rank : h->n_embd,
+    [DIM_UNROTATED] = h->latent.kv_rank > 0 ? h->latent.query_dim - h->rope_dim : 0,
+    [DIM_KV_RANK] = h->latent.kv_rank,
+    [DIM_HEADS_RANK] = l->n_heads * h->latent.kv_rank,
     [DIM_EXPERT_FF] = l->n_expert_ff,
   };
 
@@ -279,11 +279,11 @@ get_tensor_name (const LlmHparams *hparams,
 {
   gboolean has_experts = llm_operator_is_in_layer (hparams, LLM_OP_EXPERT_ROUTER, layer);
 
-  if (op == LLM_OP_KEY && hparams->kv_rank > 0)
+  if (op == LLM_OP_KEY && hparams->latent.kv_rank > 0)
     return "attn_kv_a_mqa.weight";
-  if (op == LLM_OP_QUERY_UP && hparams->query_rank == 0)
+  if (op == LLM_OP_QUERY_UP && hparams->latent.query_rank == 0)
     return "attn_q.weight";
-  if (op == LLM_OP_EXPERT_ROUTER_BIAS && hparams->has_choice_bias)
+  if (op == LLM_OP_EXPERT_ROUTER_BIAS && hparams->experts.has_choice_bias)
     return "exp_probs_b.bias";
   if (op == LLM_OP_FFN_GATE && has_experts)
     return "ffn_gate_shexp.weight";
@@ -292,7 +292,7 @@ get_tensor_name (const LlmHparams *hparams,
   if (op == LLM_OP_FFN_DOWN && has_experts)
     return "ffn_down_shexp.weight";
   /* Named for its place behind attention, where other models have a norm before the sum. */
-  if (op == LLM_OP_FFN_NORM && hparams->has_renamed_ffn_norm)
+  if (op == LLM_OP_FFN_NORM && hparams->norms.is_ffn_renamed)
     op = LLM_OP_ATTENTION_POST_NORM;
   return operators[op].tensor;
 }

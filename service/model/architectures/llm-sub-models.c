@@ -91,7 +91,7 @@ llm_sub_models_new (const LlmHparams  *hparams,
                 "Sub-models must be 1 to %u levels that rise to 100 percent", LLM_MAX_LEVELS);
       return NULL;
     }
-  if (n_levels > 1 && hparams->n_experts > 0)
+  if (n_levels > 1 && hparams->experts.n > 0)
     {
       llm_fail (error, LLMSVC_ERROR_INVALID_MODEL, "A model with experts has no sub-models");
       return NULL;

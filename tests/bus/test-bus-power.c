@@ -334,31 +334,6 @@ let_time_pass (void)
   WAIT_FOR (is_over);
 }
 
-static guint64
-get_statistic (Rig        *rig,
-               const char *key)
-{
-  g_autoptr(GVariant) statistics = read_statistics (rig->engine.engine);
-  guint64 value;
-
-  g_assert_true (g_variant_lookup (statistics, key, "t", &value));
-  return value;
-}
-
-static LlmContextMemory *
-get_memory (LlmContext *context)
-{
-  g_autoptr(GAsyncResult) result = NULL;
-  g_autoptr(GError) error = NULL;
-  LlmContextMemory *memory;
-
-  llm_context_get_memory_async (context, on_result, &result);
-  WAIT_FOR (result != NULL);
-  memory = g_task_propagate_pointer (G_TASK (result), &error);
-  g_assert_no_error (error);
-  return memory;
-}
-
 /* --- suspend --- */
 
 #define STORY "Once upon a time there was a girl who had a big red ball and a small dog. "
@@ -404,7 +379,7 @@ test_suspend (void)
   g_assert_cmpstr (sink->text->str, ==, whole);
   WAIT_FOR (rig->lock >= 0);
   g_assert_cmpuint (rig->n_locks, ==, 2);
-  g_assert_cmpuint (get_statistic (rig, "suspends"), ==, 1);
+  g_assert_cmpuint (get_statistic (rig->engine.engine, "suspends"), ==, 1);
 }
 
 /* Without a lock calls stand still all the same; and go on when nobody can say any more that the
@@ -481,8 +456,8 @@ test_battery_waits (void)
   interactive = complete (&rig->engine, STORY, GREEDY);
   let_time_pass ();
   g_assert_cmpuint (sink->text->len, ==, 0);
-  g_assert_cmpuint (get_statistic (rig, "on-battery"), ==, 1);
-  g_assert_cmpuint (get_statistic (rig, "background-pace"), ==, LLM_PACE_WAIT);
+  g_assert_cmpuint (get_statistic (rig->engine.engine, "on-battery"), ==, 1);
+  g_assert_cmpuint (get_statistic (rig->engine.engine, "background-pace"), ==, LLM_PACE_WAIT);
 
   set_battery (rig, FALSE);
   WAIT_FOR (sink->is_finished);

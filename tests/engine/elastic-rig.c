@@ -223,6 +223,15 @@ set_up_elastic (Elastic       *self,
 }
 
 void
+elastic_remove_chunks (Elastic *self)
+{
+  g_autofree char *chunks = g_build_filename (self->fixture.state, "chunks", NULL);
+
+  if (g_file_test (chunks, G_FILE_TEST_IS_DIR))
+    llm_test_folder_remove (chunks);
+}
+
+void
 tear_down_elastic (Elastic       *self,
                    gconstpointer  data)
 {

@@ -20,6 +20,8 @@ typedef struct
 
 /* What is in fixture.state is found again. */
 LlmEngine *elastic_start (Elastic *self);
+/* Loses what storage has of contexts, while the engine is stopped. */
+void elastic_remove_chunks (Elastic *self);
 /* The companion's activation thresholds, where it has some, are for these percent. */
 #define ELASTIC_SPARSITY 30
 #define ELASTIC_HIGH_SPARSITY 50

@@ -71,6 +71,20 @@ start_engine (const char *state,
   return start_engine_with (new_settings (state, n_threads));
 }
 
+gboolean
+run_db (LlmDb     *db,
+        LlmDbFunc  func,
+        gpointer   data,
+        GError   **error)
+{
+  g_autoptr(GAsyncResult) result = NULL;
+
+  llm_db_run_async (db, func, data, NULL, on_result, &result);
+  while (result == NULL)
+    g_main_context_iteration (NULL, TRUE);
+  return llm_db_run_finish (result, NULL, error);
+}
+
 void
 stop_engine (LlmEngine **engine)
 {
@@ -416,6 +430,31 @@ read_statistics (LlmEngine *engine)
   g_variant_builder_init (&builder, G_VARIANT_TYPE_VARDICT);
   llm_engine_add_statistics (engine, &builder);
   return g_variant_ref_sink (g_variant_builder_end (&builder));
+}
+
+guint64
+get_statistic (LlmEngine  *engine,
+               const char *key)
+{
+  g_autoptr(GVariant) statistics = read_statistics (engine);
+  guint64 value = G_MAXUINT64;
+
+  g_assert_true (g_variant_lookup (statistics, key, "t", &value));
+  return value;
+}
+
+LlmContextMemory *
+get_memory (LlmContext *context)
+{
+  g_autoptr(GAsyncResult) result = NULL;
+  g_autoptr(GError) error = NULL;
+  LlmContextMemory *memory;
+
+  llm_context_get_memory_async (context, on_result, &result);
+  WAIT_FOR (result != NULL);
+  memory = g_task_propagate_pointer (G_TASK (result), &error);
+  g_assert_no_error (error);
+  return memory;
 }
 
 guint

@@ -5,6 +5,7 @@
 
 #pragma once
 
+#include "accounts/llm-db.h"
 #include "decoding/llm-buffer-sink.h"
 #include "engine/llm-engine.h"
 
@@ -55,6 +56,8 @@ void set_up (Fixture *fixture, gconstpointer data);
  * on whether a chunk was compressed between two calls yet. */
 void set_up_floats (Fixture *fixture, gconstpointer data);
 void tear_down (Fixture *fixture, gconstpointer data);
+/* Runs one transaction and waits. @data: not freed. */
+gboolean run_db (LlmDb *db, LlmDbFunc func, gpointer data, GError **error);
 /* Puts a reference of the result where @data points. */
 void on_result (GObject *source, GAsyncResult *result, gpointer data);
 /* Options in GVariant's text format. */
@@ -88,6 +91,9 @@ gboolean set_ratio (Fixture *fixture, guint percent, GError **error);
 gboolean take_count (GAsyncResult *result, guint *n, GError **error);
 /* (transfer full): `a{sv}` */
 GVariant *read_statistics (LlmEngine *engine);
+guint64 get_statistic (LlmEngine *engine, const char *key);
+/* (transfer full): of its KV cache. */
+LlmContextMemory *get_memory (LlmContext *context);
 guint result_uint (const Answer *answer, const char *key);
 const char *result_string (const Answer *answer, const char *key);
 

@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "common/llmsvc-error.h"
-#include "support/llm-test-folder.h"
 
 #define PROMPT "I want to find an Italian restaurant in San Jose."
 #define QUIET "'temperature': <0.0>, 'max-tokens': <uint32 24>, 'logprobs': <uint32 0>"
@@ -104,15 +103,6 @@ test_together (Elastic       *self,
     }
 }
 
-static void
-remove_chunks (Elastic *self)
-{
-  g_autofree char *chunks = g_build_filename (self->fixture.state, "chunks", NULL);
-
-  if (g_file_test (chunks, G_FILE_TEST_IS_DIR))
-    llm_test_folder_remove (chunks);
-}
-
 /* Turns of several sparsities in a context; with @restarts the service ends after each, and what it
  * had on storage is gone after every other. Returns the texts. */
 static char *
@@ -145,7 +135,7 @@ converse (Elastic    *self,
         {
           stop_engine (&self->fixture.engine);
           if (i % 2 == 0)
-            remove_chunks (self);
+            elastic_remove_chunks (self);
           self->fixture.engine = elastic_start (self);
         }
     }

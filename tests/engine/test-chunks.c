@@ -25,31 +25,6 @@ static const char *const questions[] = {
 
 /* --- help --- */
 
-static guint64
-get_statistic (Fixture    *fixture,
-               const char *key)
-{
-  g_autoptr(GVariant) statistics = read_statistics (fixture->engine);
-  guint64 value = 0;
-
-  g_assert_true (g_variant_lookup (statistics, key, "t", &value));
-  return value;
-}
-
-static LlmContextMemory *
-get_memory (LlmContext *context)
-{
-  g_autoptr(GAsyncResult) result = NULL;
-  g_autoptr(GError) error = NULL;
-  LlmContextMemory *memory;
-
-  llm_context_get_memory_async (context, on_result, &result);
-  WAIT_FOR (result != NULL);
-  memory = g_task_propagate_pointer (G_TASK (result), &error);
-  g_assert_no_error (error);
-  return memory;
-}
-
 /* It answers when it has done what it was told before. */
 static void
 await_executor (LlmContext *context)
@@ -151,17 +126,17 @@ test_restored (Fixture      *fixture,
     }
   if (is_off)
     {
-      g_assert_cmpuint (get_statistic (fixture, "kv-restored-chunks"), ==, 0);
-      g_assert_cmpuint (get_statistic (fixture, "kv-recomputed-chunks"), >=, 6);
-      g_assert_cmpuint (get_statistic (fixture, "kv-written-chunks"), ==, 0);
+      g_assert_cmpuint (get_statistic (fixture->engine, "kv-restored-chunks"), ==, 0);
+      g_assert_cmpuint (get_statistic (fixture->engine, "kv-recomputed-chunks"), >=, 6);
+      g_assert_cmpuint (get_statistic (fixture->engine, "kv-written-chunks"), ==, 0);
     }
   else
     {
-      g_assert_cmpuint (get_statistic (fixture, "kv-restored-chunks"), >=, 6);
-      g_assert_cmpuint (get_statistic (fixture, "kv-written-chunks"), >=, 6);
-      g_assert_cmpuint (get_statistic (fixture, "kv-read-bytes"), >, 0);
+      g_assert_cmpuint (get_statistic (fixture->engine, "kv-restored-chunks"), >=, 6);
+      g_assert_cmpuint (get_statistic (fixture->engine, "kv-written-chunks"), >=, 6);
+      g_assert_cmpuint (get_statistic (fixture->engine, "kv-read-bytes"), >, 0);
     }
-  g_assert_cmpuint (get_statistic (fixture, "kv-faulted-chunks"), ==, 0);
+  g_assert_cmpuint (get_statistic (fixture->engine, "kv-faulted-chunks"), ==, 0);
   free_answers (expected);
 }
 
@@ -219,7 +194,7 @@ test_restart (Fixture      *fixture,
       g_assert_cmpstr (answer, ==, expected[i]);
       g_assert_cmpstr (llm_context_get_residency (context), ==, "memory");
       if (i > 0)
-        g_assert_cmpuint (get_statistic (fixture, "kv-restored-chunks"), >=, 2 * i);
+        g_assert_cmpuint (get_statistic (fixture->engine, "kv-restored-chunks"), >=, 2 * i);
       g_clear_object (&context);
       restart (fixture, 0, "auto");
     }
@@ -260,8 +235,8 @@ test_unload (Fixture      *fixture,
       trim (fixture, "critical");
       g_assert_cmpstr (llm_context_get_residency (context), ==, "storage");
     }
-  g_assert_cmpuint (get_statistic (fixture, "model-unloads"), >=, 2);
-  g_assert_cmpuint (get_statistic (fixture, "kv-restored-chunks"), >=, 6);
+  g_assert_cmpuint (get_statistic (fixture->engine, "model-unloads"), >=, 2);
+  g_assert_cmpuint (get_statistic (fixture->engine, "kv-restored-chunks"), >=, 6);
   free_answers (expected);
 }
 
@@ -316,8 +291,8 @@ test_damaged (Fixture      *fixture,
       g_assert_cmpstr (answer, ==, expected[i]);
       if (i > 0)
         {
-          g_assert_cmpuint (get_statistic (fixture, "kv-faulted-chunks"), >=, 1);
-          n_recomputed += get_statistic (fixture, "kv-recomputed-chunks");
+          g_assert_cmpuint (get_statistic (fixture->engine, "kv-faulted-chunks"), >=, 1);
+          n_recomputed += get_statistic (fixture->engine, "kv-recomputed-chunks");
         }
       g_clear_object (&context);
       stop_engine (&fixture->engine);
@@ -351,7 +326,7 @@ test_no_room (Fixture      *fixture,
       trim (fixture, "medium");
       g_assert_cmpstr (llm_context_get_residency (context), ==, "text");
     }
-  g_assert_cmpuint (get_statistic (fixture, "kv-storage-bytes"), <=, 4096);
+  g_assert_cmpuint (get_statistic (fixture->engine, "kv-storage-bytes"), <=, 4096);
   free_answers (expected);
 }
 
@@ -372,7 +347,7 @@ test_closed (Fixture      *fixture,
   g_assert_true (has_folder (fixture, named));
   g_assert_true (has_folder (fixture, unnamed));
   g_assert_true (has_folder (fixture, left));
-  g_assert_cmpuint (get_statistic (fixture, "kv-storage-bytes"), >, 0);
+  g_assert_cmpuint (get_statistic (fixture->engine, "kv-storage-bytes"), >, 0);
 
   close_context (unnamed);
   close_context (named);
@@ -383,7 +358,7 @@ test_closed (Fixture      *fixture,
   llm_engine_caller_gone (fixture->engine, ":1.1");
   await_executor (left);
   g_assert_false (has_folder (fixture, left));
-  g_assert_cmpuint (get_statistic (fixture, "kv-storage-bytes"), ==, 0);
+  g_assert_cmpuint (get_statistic (fixture->engine, "kv-storage-bytes"), ==, 0);
 }
 
 /* The end of the service takes unnamed ones, and the next start what nobody knows. */
@@ -458,7 +433,7 @@ test_shared (Fixture      *fixture,
   memory = get_memory (second);
   g_assert_cmpuint (memory->n_shared_chunks, >=, 2);
   g_assert_cmpuint (get_kv_bytes (fixture), <, 2 * bytes);
-  n_shared = get_statistic (fixture, "kv-shared-chunks");
+  n_shared = get_statistic (fixture->engine, "kv-shared-chunks");
   g_assert_cmpuint (n_shared, >=, 2);
 
   fixture->caller = other;
@@ -468,14 +443,14 @@ test_shared (Fixture      *fixture,
   g_assert_no_error (unshared->error);
   g_assert_cmpstr (unshared->text, ==, expected);
   g_assert_cmpuint (result_uint (unshared, "cached-tokens"), ==, 0);
-  g_assert_cmpuint (get_statistic (fixture, "kv-shared-chunks"), ==, n_shared);
+  g_assert_cmpuint (get_statistic (fixture->engine, "kv-shared-chunks"), ==, n_shared);
   fixture->caller = own;
 
   /* one goes, the other stays as it was */
   close_context (first);
   trim (fixture, "medium");
   g_free (ask (fixture, second, questions[1], LONG));
-  g_assert_cmpuint (get_statistic (fixture, "kv-faulted-chunks"), ==, 0);
+  g_assert_cmpuint (get_statistic (fixture->engine, "kv-faulted-chunks"), ==, 0);
 }
 
 static void
@@ -498,7 +473,7 @@ test_fork (Fixture      *fixture,
   g_free (ask (fixture, context, questions[0], LONG));
   g_free (ask (fixture, context, questions[1], LONG));
   trim (fixture, "medium");
-  stored = get_statistic (fixture, "kv-storage-bytes");
+  stored = get_statistic (fixture->engine, "kv-storage-bytes");
 
   /* of a context that is not in memory */
   llm_context_fork_async (context, fixture->caller, options, on_result, &result);
@@ -509,9 +484,9 @@ test_fork (Fixture      *fixture,
   g_assert_cmpuint (memory->tokens + 1, ==, llm_context_get_tokens (context));
   in_fork = ask (fixture, fork, questions[2], LONG);
   g_assert_cmpstr (in_fork, ==, expected[2]);
-  g_assert_cmpuint (get_statistic (fixture, "kv-restored-chunks"), >=, 3);
+  g_assert_cmpuint (get_statistic (fixture->engine, "kv-restored-chunks"), >=, 3);
   trim (fixture, "medium");
-  g_assert_cmpuint (get_statistic (fixture, "kv-storage-bytes"), <, 2 * stored);
+  g_assert_cmpuint (get_statistic (fixture->engine, "kv-storage-bytes"), <, 2 * stored);
 
   close_context (fork);
   in_source = ask (fixture, context, questions[2], LONG);
@@ -576,7 +551,7 @@ try_parked (Fixture    *fixture,
       g_assert_cmpstr (sink->text->str, ==, expected);
       return FALSE;
     }
-  n_recomputed = get_statistic (fixture, "kv-recomputed-chunks");
+  n_recomputed = get_statistic (fixture->engine, "kv-recomputed-chunks");
   trimmed = trim_critical (fixture);
   g_assert_true (has_step (trimmed, "calls"));
   /* what was just being written goes when it is */
@@ -587,7 +562,7 @@ try_parked (Fixture    *fixture,
   llm_sink_drained (&sink->parent);
   WAIT_FOR (sink->is_finished);
   g_assert_cmpstr (sink->text->str, ==, expected);
-  g_assert_cmpuint (get_statistic (fixture, "kv-recomputed-chunks"), >, n_recomputed);
+  g_assert_cmpuint (get_statistic (fixture->engine, "kv-recomputed-chunks"), >, n_recomputed);
   return TRUE;
 }
 
@@ -678,7 +653,7 @@ test_compressed (Fixture      *fixture,
       llm_context_memory_free (memory);
       memory = get_memory (context);
     }
-  g_assert_cmpuint (get_statistic (fixture, "kv-packed-chunks"), >=, 6);
+  g_assert_cmpuint (get_statistic (fixture->engine, "kv-packed-chunks"), >=, 6);
   g_assert_cmpuint (memory->chunk_tokens, ==, 16);
   g_assert_cmpuint (memory->n_chunks, ==, (memory->tokens + 15) / 16);
   g_assert_cmpuint (memory->tokens + 1, ==, llm_context_get_tokens (context));
@@ -702,7 +677,7 @@ test_compressed (Fixture      *fixture,
                     ==, packed);
   g_assert_cmpuint (stored->folder_bytes, >=, packed);
   g_free (ask (fixture, context, questions[0], LONG));
-  g_assert_cmpuint (get_statistic (fixture, "kv-restored-chunks"), >=, 6);
+  g_assert_cmpuint (get_statistic (fixture->engine, "kv-restored-chunks"), >=, 6);
 }
 
 /* --- how many bits --- */

@@ -88,17 +88,6 @@ end (Drafts *self)
   g_free (self->models);
 }
 
-static guint64
-get (Drafts     *self,
-     const char *key)
-{
-  g_autoptr(GVariant) statistics = read_statistics (self->parent.engine);
-  guint64 value = 0;
-
-  g_assert_true (g_variant_lookup (statistics, key, "t", &value));
-  return value;
-}
-
 /* Tokens that end an answer don't come. */
 #define ENDLESS "'logit-bias': <{uint32 4: -100.0, uint32 2: -100.0}>"
 
@@ -161,7 +150,7 @@ test_configured (void)
 
   start (&self, OTHER ";a-" TARGET ":" DRAFT);
   answer_free (answer (&self, "off", 0, 8));
-  WAIT_FOR (get (&self, "draft-loads") == 1);
+  WAIT_FOR (get_statistic (self.parent.engine, "draft-loads") == 1);
   for (guint t = 0; t < G_N_ELEMENTS (temperatures); t++)
     {
       g_autoptr(Answer) plain = answer (&self, "off", temperatures[t], 100);
@@ -182,7 +171,7 @@ test_configured (void)
   g_assert_cmpuint (sums.n_accepted, >, 0);
   g_assert_cmpuint (sums.n_drafted, >=, sums.n_accepted);
   g_assert_cmpuint (sums.n_passes, >, 0);
-  g_assert_cmpuint (get (&self, "accepted-tokens"), ==, sums.n_accepted);
+  g_assert_cmpuint (get_statistic (self.parent.engine, "accepted-tokens"), ==, sums.n_accepted);
   /* both sources were judged and have learned: the next call goes on with that */
   g_assert_cmpuint (g_hash_table_size (self.parent.engine->drafts.draft_records), ==, 2);
 
@@ -206,7 +195,7 @@ test_unusable (void)
 
     g_assert_no_error (found->error);
   }
-  g_assert_cmpuint (get (&self, "draft-loads"), ==, 0);
+  g_assert_cmpuint (get_statistic (self.parent.engine, "draft-loads"), ==, 0);
   end (&self);
 
   start (&self, "missing");
@@ -225,7 +214,7 @@ test_pressure (void)
 
   start (&self, DRAFT);
   answer_free (answer (&self, "off", 0, 4));
-  WAIT_FOR (get (&self, "draft-loads") == 1);
+  WAIT_FOR (get_statistic (self.parent.engine, "draft-loads") == 1);
   bytes = llm_engine_get_draft_bytes (self.parent.engine);
   g_assert_cmpuint (bytes, >, 0);
   while (self.parent.engine->drafts.draft != NULL)
@@ -234,18 +223,18 @@ test_pressure (void)
         parse_options ("{'target-bytes': <uint64 1>}", LLMSVC_CALL_TRIM);
       g_autoptr(GAsyncResult) result = NULL;
 
-      g_assert_cmpuint (get (&self, "given-pages-bytes"), ==, 0);
-      g_assert_cmpuint (get (&self, "given-weights-bytes"), ==, 0);
+      g_assert_cmpuint (get_statistic (self.parent.engine, "given-pages-bytes"), ==, 0);
+      g_assert_cmpuint (get_statistic (self.parent.engine, "given-weights-bytes"), ==, 0);
       llm_engine_trim_async (self.parent.engine, self.parent.caller, LLM_PRESSURE_CRITICAL, options,
                              on_result, &result);
       WAIT_FOR (result != NULL);
     }
-  g_assert_cmpuint (get (&self, "given-draft-bytes"), ==, bytes);
+  g_assert_cmpuint (get_statistic (self.parent.engine, "given-draft-bytes"), ==, bytes);
   g_assert_nonnull (self.parent.engine->use.model);
   answer_free (answer (&self, "off", 0, 4));
   g_assert_null (self.parent.engine->drafts.draft);
   answer_free (answer (&self, DRAFT, 0, 4));
-  WAIT_FOR (get (&self, "draft-loads") == 2);
+  WAIT_FOR (get_statistic (self.parent.engine, "draft-loads") == 2);
   /* and goes with the model */
   trim (&self.parent, "critical");
   g_assert_null (self.parent.engine->use.model);
@@ -282,7 +271,7 @@ test_stop_string (void)
 
   start (&self, DRAFT);
   answer_free (answer (&self, "off", 0, 4));
-  WAIT_FOR (get (&self, "draft-loads") == 1);
+  WAIT_FOR (get_statistic (self.parent.engine, "draft-loads") == 1);
   for (guint t = 0; t < G_N_ELEMENTS (temperatures); t++)
     {
       g_autoptr(Answer) whole = answer (&self, "off", temperatures[t], 100);
@@ -308,7 +297,7 @@ test_stop_string (void)
           n_tokens = result_uint (found, "output-tokens");
         }
     }
-  g_assert_cmpuint (get (&self, "accepted-tokens"), >, 0);
+  g_assert_cmpuint (get_statistic (self.parent.engine, "accepted-tokens"), >, 0);
   end (&self);
 }
 
@@ -323,7 +312,7 @@ test_cancel (void)
 
   start (&self, DRAFT);
   answer_free (answer (&self, "off", 0, 4));
-  WAIT_FOR (get (&self, "draft-loads") == 1);
+  WAIT_FOR (get_statistic (self.parent.engine, "draft-loads") == 1);
   for (guint i = 0; i < G_N_ELEMENTS (drafts); i++)
     {
       g_autofree char *options = g_strdup_printf (
@@ -391,21 +380,21 @@ test_trims (void)
 
   start (&self, DRAFT);
   plain = answer (&self, "off", 0.8, 150);
-  WAIT_FOR (get (&self, "draft-loads") == 1);
+  WAIT_FOR (get_statistic (self.parent.engine, "draft-loads") == 1);
   for (guint i = 0; i < N_TOGETHER; i++)
     found[i] = begin (&self, i % 2 == 0 ? DRAFT : "lookup", 0.8, 150);
   while (count_unfinished (found) > 0)
     {
-      guint64 n_steps = get (&self, "steps");
+      guint64 n_steps = get_statistic (self.parent.engine, "steps");
 
       make_rows_free (&self.parent);
       trim (&self.parent, "critical");
       n_trims++;
       /* weights that were given back are packed again before there is another step */
-      while (get (&self, "steps") == n_steps && count_unfinished (found) > 0)
+      while (get_statistic (self.parent.engine, "steps") == n_steps && count_unfinished (found) > 0)
         g_main_context_iteration (NULL, TRUE);
     }
-  g_test_message ("%u trims, %ju guesses right", n_trims, get (&self, "accepted-tokens"));
+  g_test_message ("%u trims, %ju guesses right", n_trims, get_statistic (self.parent.engine, "accepted-tokens"));
   for (guint i = 0; i < N_TOGETHER; i++)
     {
       g_assert_no_error (found[i]->error);

@@ -158,16 +158,6 @@ select_model (Rig        *self,
   g_assert_no_error (error);
 }
 
-static guint64
-count_restored (Rig *self)
-{
-  g_autoptr(GVariant) statistics = read_statistics (self->parent.engine);
-  guint64 value = 0;
-
-  g_assert_true (g_variant_lookup (statistics, "kv-restored-chunks", "t", &value));
-  return value;
-}
-
 static char *
 ask_again (Rig   *self,
            guint  question)
@@ -279,11 +269,11 @@ converse (Rig        *self,
 
   change_model (self, way, after, disk);
   second = ask_again (self, 1);
-  self->n_restored = count_restored (self);
+  self->n_restored = get_statistic (self->parent.engine, "kv-restored-chunks");
   if (waits)
     await_checksum (self);
   third = ask_again (self, 2);
-  self->n_restored_later = count_restored (self) - self->n_restored;
+  self->n_restored_later = get_statistic (self->parent.engine, "kv-restored-chunks") - self->n_restored;
 
   stop_engine (&self->parent.engine);
   g_remove (self->other);

@@ -26,17 +26,6 @@ set_up_at (Elastic      *self,
   set_up_elastic (self, NULL);
 }
 
-static guint64
-get_statistic (Elastic    *self,
-               const char *key)
-{
-  g_autoptr(GVariant) statistics = read_statistics (self->fixture.engine);
-  guint64 value = G_MAXUINT64;
-
-  g_assert_true (g_variant_lookup (statistics, key, "t", &value));
-  return value;
-}
-
 /* (transfer full): of a call with @options, answered by @wanted percent of the model. */
 static char *
 complete_by (Elastic    *self,
@@ -82,7 +71,7 @@ test_classes (Elastic      *self,
   g_free (complete_by (self, BACKGROUND ", 'regex': <'[a-z]{3}'>", 100));
   g_free (complete_by (self, BACKGROUND ", 'response-format': <'json-schema'>, "
                              "'schema': <'{\"type\": \"integer\"}'>", 100));
-  g_assert_cmpuint (get_statistic (self, "lowered-calls"), ==, 3);
+  g_assert_cmpuint (get_statistic (self->fixture.engine, "lowered-calls"), ==, 3);
 
   llm_engine_set_lowered (self->fixture.engine, LLM_LOWERED_NONE);
   g_free (lowered);
@@ -159,11 +148,11 @@ test_tail (Elastic      *self,
   LlmMemoryFigures figures;
 
   g_assert_cmpuint (tail, >, MIB);
-  g_assert_cmpuint (get_statistic (self, "unused-tail-bytes"), ==, 0);
+  g_assert_cmpuint (get_statistic (self->fixture.engine, "unused-tail-bytes"), ==, 0);
   there = count_in_memory (repacked->data, size);
   before = read_pss (repacked);
   llm_engine_set_lowered (self->fixture.engine, LLM_LOWERED_BACKGROUND);
-  WAIT_FOR ((given = get_statistic (self, "unused-tail-bytes")) > 0);
+  WAIT_FOR ((given = get_statistic (self->fixture.engine, "unused-tail-bytes")) > 0);
   after = read_pss (repacked);
   g_test_message ("%.2f MiB of a tail of %.2f MiB", (double) (before - after) / MIB,
                   (double) tail / MIB);
@@ -182,16 +171,16 @@ test_tail (Elastic      *self,
 
       g_assert_cmpstr (lowered, ==, small);
       /* nothing of the tail came back for that */
-      g_assert_cmpuint (get_statistic (self, "unused-tail-bytes"), ==, given);
+      g_assert_cmpuint (get_statistic (self->fixture.engine, "unused-tail-bytes"), ==, given);
       text = complete_by (self, INTERACTIVE, 100);
       g_assert_cmpstr (text, ==, whole);
       ended_us = g_get_monotonic_time ();
-      while (get_statistic (self, "unused-tail-bytes") < tail / 10 * 9)
+      while (get_statistic (self->fixture.engine, "unused-tail-bytes") < tail / 10 * 9)
         g_main_context_iteration (NULL, FALSE);
       g_test_message ("gone %.1f ms behind the end",
                       (double) (g_get_monotonic_time () - ended_us) / 1000);
       g_assert_cmpuint (before - read_pss (repacked), >=, tail / 10 * 9);
-      given = get_statistic (self, "unused-tail-bytes");
+      given = get_statistic (self->fixture.engine, "unused-tail-bytes");
     }
 }
 
@@ -200,14 +189,14 @@ static void
 test_untried (Elastic      *self,
               gconstpointer data)
 {
-  guint64 calls = get_statistic (self, "lowered-calls");
+  guint64 calls = get_statistic (self->fixture.engine, "lowered-calls");
 
   llm_engine_set_lowered (self->fixture.engine, LLM_LOWERED_RESPONSIVE);
   g_free (complete_by (self, BACKGROUND, 100));
   g_free (complete_by (self, RESPONSIVE, 100));
   g_free (complete_by (self, BACKGROUND ", 'sub-model': <uint32 40>", 40));
-  g_assert_cmpuint (get_statistic (self, "lowered-calls"), ==, calls);
-  g_assert_cmpuint (get_statistic (self, "unused-tail-bytes"), ==, 0);
+  g_assert_cmpuint (get_statistic (self->fixture.engine, "lowered-calls"), ==, calls);
+  g_assert_cmpuint (get_statistic (self->fixture.engine, "unused-tail-bytes"), ==, 0);
 }
 
 /* (transfer full) */
@@ -237,16 +226,16 @@ test_running (Elastic      *self,
   g_autofree char *expected = take_text (begin_complete (&self->fixture, PROMPT, LONG), 100);
   g_autofree char *text = NULL;
   g_autofree char *beside = NULL;
-  guint64 written = get_statistic (self, "generated-tokens");
+  guint64 written = get_statistic (self->fixture.engine, "generated-tokens");
   Answer *answer = begin_complete (&self->fixture, PROMPT, LONG);
 
-  WAIT_FOR (get_statistic (self, "generated-tokens") > written);
+  WAIT_FOR (get_statistic (self->fixture.engine, "generated-tokens") > written);
   llm_engine_set_lowered (self->fixture.engine, LLM_LOWERED_BACKGROUND);
   beside = complete_by (self, BACKGROUND, 40);
   text = take_text (answer, 100);
   g_assert_cmpstr (text, ==, expected);
   g_assert_cmpstr (beside, ==, small);
-  WAIT_FOR (get_statistic (self, "unused-tail-bytes") > 0);
+  WAIT_FOR (get_statistic (self->fixture.engine, "unused-tail-bytes") > 0);
 }
 
 /* A turn of the whole model, which lost its chunks, is computed again by the whole model for a turn
@@ -311,9 +300,9 @@ test_short (Elastic      *self,
             gconstpointer data)
 {
   g_free (complete_by (self, BACKGROUND, 100));
-  g_assert_cmpuint (get_statistic (self, "lowered-classes"), ==, 0);
+  g_assert_cmpuint (get_statistic (self->fixture.engine, "lowered-classes"), ==, 0);
   put_available (self->root, SYSTEM_RESERVE / 4 * 3);
-  WAIT_FOR (get_statistic (self, "lowered-classes") == LLM_LOWERED_RESPONSIVE);
+  WAIT_FOR (get_statistic (self->fixture.engine, "lowered-classes") == LLM_LOWERED_RESPONSIVE);
 }
 
 #define ADD(name, func)                                                                           \

@@ -15,31 +15,6 @@
   "too expensive, near the river, and please tell me whether there is room for a child and a dog " \
   "as well, and how to get there by train or by bus from the airport in the afternoon."
 
-static LlmContextMemory *
-get_memory (LlmContext *context)
-{
-  g_autoptr(GAsyncResult) result = NULL;
-  g_autoptr(GError) error = NULL;
-  LlmContextMemory *memory;
-
-  llm_context_get_memory_async (context, on_result, &result);
-  WAIT_FOR (result != NULL);
-  memory = g_task_propagate_pointer (G_TASK (result), &error);
-  g_assert_no_error (error);
-  return memory;
-}
-
-static guint64
-get_statistic (Fixture    *fixture,
-               const char *key)
-{
-  g_autoptr(GVariant) statistics = read_statistics (fixture->engine);
-  guint64 value = G_MAXUINT64;
-
-  g_assert_true (g_variant_lookup (statistics, key, "t", &value));
-  return value;
-}
-
 static void
 start (Fixture    *fixture,
        const char *disk)
@@ -153,16 +128,16 @@ test_exact (void)
   while (sum_bits (context) > before / 2)
     trim_some (&fixture);
   g_assert_cmpuint (sum_bits (exact), ==, exact_before);
-  g_assert_cmpuint (get_statistic (&fixture, "kv-narrowed-chunks"), >, 0);
-  g_assert_cmpuint (get_statistic (&fixture, "kv-narrow-chunks"), >, 0);
-  g_assert_cmpuint (get_statistic (&fixture, "kv-evicted-chunks"), ==, 0);
+  g_assert_cmpuint (get_statistic (fixture.engine, "kv-narrowed-chunks"), >, 0);
+  g_assert_cmpuint (get_statistic (fixture.engine, "kv-narrow-chunks"), >, 0);
+  g_assert_cmpuint (get_statistic (fixture.engine, "kv-evicted-chunks"), ==, 0);
   g_assert_cmpfloat (ask_bits (&fixture, context, "No."), <, bits - 1);
   g_assert_cmpfloat (ask_bits (&fixture, exact, "No."), >, exact_bits - 1);
 
   /* nothing else is left */
   trim (&fixture, "medium");
-  g_assert_cmpuint (get_statistic (&fixture, "kv-dropped-chunks"), >, 0);
-  g_assert_cmpuint (get_statistic (&fixture, "kv-narrow-chunks"), ==, 0);
+  g_assert_cmpuint (get_statistic (fixture.engine, "kv-dropped-chunks"), >, 0);
+  g_assert_cmpuint (get_statistic (fixture.engine, "kv-narrow-chunks"), ==, 0);
   g_clear_object (&context);
   g_clear_object (&exact);
   tear_down (&fixture, NULL);
@@ -211,14 +186,14 @@ test_wide_returns (void)
   ask_bits (&fixture, context, LONG_TEXT);
   wait_settled (context, 'b');
   before = sum_bits (context);
-  n_written = get_statistic (&fixture, "kv-written-chunks");
-  while (get_statistic (&fixture, "kv-narrowed-chunks") == 0)
+  n_written = get_statistic (fixture.engine, "kv-written-chunks");
+  while (get_statistic (fixture.engine, "kv-narrowed-chunks") == 0)
     trim_some (&fixture);
-  g_assert_cmpuint (get_statistic (&fixture, "kv-evicted-chunks"), ==, 0);
-  WAIT_FOR (get_statistic (&fixture, "kv-narrow-chunks") == 0);
-  g_assert_cmpuint (get_statistic (&fixture, "kv-widened-chunks"), >, 0);
+  g_assert_cmpuint (get_statistic (fixture.engine, "kv-evicted-chunks"), ==, 0);
+  WAIT_FOR (get_statistic (fixture.engine, "kv-narrow-chunks") == 0);
+  g_assert_cmpuint (get_statistic (fixture.engine, "kv-widened-chunks"), >, 0);
   g_assert_cmpuint (sum_bits (context), ==, before);
-  g_assert_cmpuint (get_statistic (&fixture, "kv-written-chunks"), ==, n_written);
+  g_assert_cmpuint (get_statistic (fixture.engine, "kv-written-chunks"), ==, n_written);
   g_clear_object (&context);
   tear_down (&fixture, NULL);
 }

@@ -110,17 +110,6 @@ __wrap_openat64 (int         folder,
 
 /* --- help --- */
 
-static guint64
-get_statistic (Fixture    *fixture,
-               const char *key)
-{
-  g_autoptr(GVariant) statistics = read_statistics (fixture->engine);
-  guint64 value = 0;
-
-  g_assert_true (g_variant_lookup (statistics, key, "t", &value));
-  return value;
-}
-
 static void
 restart (Fixture *fixture)
 {
@@ -183,11 +172,11 @@ test_other_calls (Fixture      *fixture,
       g_main_context_iteration (NULL, FALSE);
       g_usleep (1000);
     }
-  n_steps = get_statistic (fixture, "steps");
+  n_steps = get_statistic (fixture->engine, "steps");
   meanwhile = complete (fixture, questions[0], GREEDY);
   g_assert_cmpuint (get_locked (&n_on_executor), ==, 0);
   g_assert_cmpstr (meanwhile, ==, plain);
-  g_assert_cmpuint (get_statistic (fixture, "steps"), >, n_steps + 5);
+  g_assert_cmpuint (get_statistic (fixture->engine, "steps"), >, n_steps + 5);
   g_assert_false (answer->is_finished);
 
   set_gate (TRUE, FALSE);
@@ -195,7 +184,7 @@ test_other_calls (Fixture      *fixture,
   set_gate (FALSE, FALSE);
   g_assert_no_error (answer->error);
   g_assert_cmpstr (answer->text, ==, expected);
-  g_assert_cmpuint (get_statistic (fixture, "kv-restored-chunks"), >, 0);
+  g_assert_cmpuint (get_statistic (fixture->engine, "kv-restored-chunks"), >, 0);
   g_assert_cmpuint (get_locked (&n_on_executor), ==, 0);
 }
 
@@ -228,7 +217,7 @@ test_deadline (Fixture      *fixture,
   set_gate (FALSE, FALSE);
   g_assert_no_error (answer->error);
   g_assert_cmpstr (answer->text, ==, expected);
-  g_assert_cmpuint (get_statistic (fixture, "kv-restored-chunks"), >, 0);
+  g_assert_cmpuint (get_statistic (fixture->engine, "kv-restored-chunks"), >, 0);
 }
 
 int

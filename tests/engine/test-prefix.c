@@ -54,20 +54,6 @@ create_with_system (Fixture    *fixture,
   return create (fixture, options);
 }
 
-static LlmContextMemory *
-get_memory (LlmContext *context)
-{
-  g_autoptr(GAsyncResult) result = NULL;
-  g_autoptr(GError) error = NULL;
-  LlmContextMemory *memory;
-
-  llm_context_get_memory_async (context, on_result, &result);
-  WAIT_FOR (result != NULL);
-  memory = g_task_propagate_pointer (G_TASK (result), &error);
-  g_assert_no_error (error);
-  return memory;
-}
-
 /* Until all full chunks are quantized and written. */
 static void
 await_settled (LlmContext *context)
@@ -190,17 +176,6 @@ test_same_text (Fixture      *fixture,
 
 /* --- chunks that another context has quantized --- */
 
-static guint64
-get_statistic (Fixture    *fixture,
-               const char *key)
-{
-  g_autoptr(GVariant) statistics = read_statistics (fixture->engine);
-  guint64 value = 0;
-
-  g_assert_true (g_variant_lookup (statistics, key, "t", &value));
-  return value;
-}
-
 /* Whether the result says that another context quantized what the answer was computed from. */
 static gboolean
 ask_shared (Fixture    *fixture,
@@ -232,11 +207,11 @@ test_any (Fixture      *fixture,
   LlmContext *first, *context;
   guint n_reused;
 
-  g_assert_cmpuint (get_statistic (fixture, "kv-kept-bytes"), ==, 0);
+  g_assert_cmpuint (get_statistic (fixture->engine, "kv-kept-bytes"), ==, 0);
   first = create_with_system (fixture, systems[3]);
   g_assert_false (ask_shared (fixture, first, prompts[0], &n_reused));
   await_settled (first);
-  WAIT_FOR (get_statistic (fixture, "kv-kept-bytes") > 0);
+  WAIT_FOR (get_statistic (fixture->engine, "kv-kept-bytes") > 0);
 
   /* what is kept is as it was computed, so there is nothing to tell */
   context = create (fixture, any);
@@ -244,7 +219,7 @@ test_any (Fixture      *fixture,
   g_assert_cmpuint (n_reused, >=, 96);
   close_context (context);
   trim (fixture, "medium");
-  WAIT_FOR (get_statistic (fixture, "kv-kept-bytes") == 0);
+  WAIT_FOR (get_statistic (fixture->engine, "kv-kept-bytes") == 0);
 
   context = create (fixture, exact);
   g_assert_false (ask_shared (fixture, context, prompts[1], &n_reused));
@@ -347,8 +322,8 @@ test_stored_once (Fixture      *fixture,
       g_assert_cmpuint (n_reused, >=, 96);
       close_context (contexts[i]);
     }
-  g_assert_cmpuint (get_statistic (fixture, "kv-faulted-chunks"), ==, 0);
-  g_assert_cmpuint (get_statistic (fixture, "kv-restored-chunks"), >=, 8);
+  g_assert_cmpuint (get_statistic (fixture->engine, "kv-faulted-chunks"), ==, 0);
+  g_assert_cmpuint (get_statistic (fixture->engine, "kv-restored-chunks"), >=, 8);
 }
 
 #define ADD(path, data, func) g_test_add (path, Fixture, data, set_up, func, tear_down)

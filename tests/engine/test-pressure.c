@@ -78,17 +78,6 @@ start (Fixture    *fixture,
   start_with_disk (fixture, place, root, short_wait_s, "auto");
 }
 
-static guint64
-get_statistic (Fixture    *fixture,
-               const char *key)
-{
-  g_autoptr(GVariant) statistics = read_statistics (fixture->engine);
-  guint64 value = G_MAXUINT64;
-
-  g_assert_true (g_variant_lookup (statistics, key, "t", &value));
-  return value;
-}
-
 /* What a trim says came free, is gone; and the model works as before. */
 static void
 test_given_is_gone (gconstpointer data)
@@ -164,7 +153,7 @@ test_follows_kernel (void)
   while (!is_near (figures.weights, before.weights - (size - count_in_memory (copy, size))));
   g_assert_cmpuint (figures.weights, <, before.weights / 4 * 3);
   g_assert_cmpuint (figures.resident, <=, before.resident);
-  g_assert_cmpuint (get_statistic (&fixture, "used-backed-bytes"), >=, before.weights);
+  g_assert_cmpuint (get_statistic (fixture.engine, "used-backed-bytes"), >=, before.weights);
 
   /* used again, it is there again */
   g_free (complete (&fixture, "I want a restaurant in San Jose.", GREEDY));
@@ -193,7 +182,7 @@ test_trim_while_running (gconstpointer data)
   other = create (&fixture, "{}");
   expected = ask (&fixture, other, prompt, GREEDY);
   g_assert_cmpuint (trim (&fixture, "critical"), >, 0);
-  before = get_statistic (&fixture, "given-calls-bytes");
+  before = get_statistic (fixture.engine, "given-calls-bytes");
   given = before;
   /* a call may come to its end between two trims, where this process waits for a processor */
   for (guint i = 0; i < MAX_ATTEMPTS && given == before; i++)
@@ -205,7 +194,7 @@ test_trim_while_running (gconstpointer data)
         {
           g_main_context_iteration (NULL, FALSE);
           trim (&fixture, "critical");
-          given = get_statistic (&fixture, "given-calls-bytes");
+          given = get_statistic (fixture.engine, "given-calls-bytes");
         }
       WAIT_FOR (answer->is_finished);
       g_assert_no_error (answer->error);
@@ -236,15 +225,15 @@ test_short (gconstpointer data)
   start (&fixture, GPOINTER_TO_UINT (data), root, 0);
   context = create (&fixture, "{}");
   g_free (ask (&fixture, context, "I want a restaurant in San Jose.", GREEDY));
-  g_assert_cmpuint (get_statistic (&fixture, "held-anonymous-bytes"), >, 0);
+  g_assert_cmpuint (get_statistic (fixture.engine, "held-anonymous-bytes"), >, 0);
 
   put_available (root, 0);
-  WAIT_FOR (get_statistic (&fixture, "given-kv-bytes") > 0);
-  WAIT_FOR (get_statistic (&fixture, "held-backed-bytes") == 0);
+  WAIT_FOR (get_statistic (fixture.engine, "given-kv-bytes") > 0);
+  WAIT_FOR (get_statistic (fixture.engine, "held-backed-bytes") == 0);
   llm_engine_get_memory (fixture.engine, &figures);
   g_assert_cmpstr (figures.pressure, ==, "critical");
-  g_assert_cmpuint (get_statistic (&fixture, "cuts"), >, 0);
-  g_assert_cmpuint (get_statistic (&fixture, "budget-now-bytes"), ==, 0);
+  g_assert_cmpuint (get_statistic (fixture.engine, "cuts"), >, 0);
+  g_assert_cmpuint (get_statistic (fixture.engine, "budget-now-bytes"), ==, 0);
 
   /* a call waits for room, says so, and is not refused */
   answer = begin_ask (&fixture, context, "Italian food, please.", GREEDY);
@@ -276,10 +265,10 @@ test_stays_short (gconstpointer data)
   context = create (&fixture, "{}");
   g_free (ask (&fixture, context, "I want a restaurant in San Jose.", GREEDY));
   put_available (root, SYSTEM_RESERVE / 2 - MIB);
-  WAIT_FOR (get_statistic (&fixture, "pressure-level") == 3);
+  WAIT_FOR (get_statistic (fixture.engine, "pressure-level") == 3);
   text = ask (&fixture, context, "Italian food, please.", GREEDY);
   g_assert_cmpint (strlen (text), >, 0);
-  g_assert_cmpuint (get_statistic (&fixture, "pressure-level"), ==, 3);
+  g_assert_cmpuint (get_statistic (fixture.engine, "pressure-level"), ==, 3);
   g_clear_object (&context);
   tear_down (&fixture, NULL);
   llm_test_folder_remove (root);
@@ -299,14 +288,14 @@ test_gives_up (gconstpointer data)
   context = create (&fixture, "{}");
   g_free (ask (&fixture, context, "I want a restaurant in San Jose.", GREEDY));
   put_available (root, 0);
-  WAIT_FOR (get_statistic (&fixture, "pressure-level") == 3);
+  WAIT_FOR (get_statistic (fixture.engine, "pressure-level") == 3);
   refused = begin_ask (&fixture, context, "Italian food, please.", GREEDY);
   WAIT_FOR (refused->is_finished);
   g_assert_error (refused->error, LLMSVC_ERROR, LLMSVC_ERROR_NO_MEMORY);
   g_assert_nonnull (strstr (refused->error->message, "short of memory"));
 
   put_available (root, 6000 * MIB);
-  WAIT_FOR (get_statistic (&fixture, "pressure-level") == 0);
+  WAIT_FOR (get_statistic (fixture.engine, "pressure-level") == 0);
   g_free (ask (&fixture, context, "Italian food, please.", GREEDY));
   g_clear_object (&context);
   tear_down (&fixture, NULL);
@@ -329,16 +318,16 @@ test_hog (gconstpointer data)
   put_available (root, 6000 * MIB);
   start (&fixture, IN_FILE, root, 0);
   expected = complete (&fixture, prompt, GREEDY);
-  g_assert_cmpuint (get_statistic (&fixture, "streaming-bytes"), ==, 0);
-  used = get_statistic (&fixture, "used-backed-bytes");
+  g_assert_cmpuint (get_statistic (fixture.engine, "streaming-bytes"), ==, 0);
+  used = get_statistic (fixture.engine, "used-backed-bytes");
   put_available (root, SYSTEM_RESERVE + left);
-  WAIT_FOR (get_statistic (&fixture, "keep-backed-bytes") < used);
+  WAIT_FOR (get_statistic (fixture.engine, "keep-backed-bytes") < used);
   found = complete (&fixture, prompt, GREEDY);
   g_assert_cmpstr (found, ==, expected);
-  g_assert_cmpuint (get_statistic (&fixture, "streamed-bytes"), >, 0);
-  g_assert_cmpuint (get_statistic (&fixture, "streaming-bytes"), >, 0);
+  g_assert_cmpuint (get_statistic (fixture.engine, "streamed-bytes"), >, 0);
+  g_assert_cmpuint (get_statistic (fixture.engine, "streaming-bytes"), >, 0);
   put_available (root, 6000 * MIB);
-  WAIT_FOR (get_statistic (&fixture, "streaming-bytes") == 0);
+  WAIT_FOR (get_statistic (fixture.engine, "streaming-bytes") == 0);
   tear_down (&fixture, NULL);
   llm_test_folder_remove (root);
 }
@@ -376,7 +365,7 @@ test_small_group (void)
   g_assert_nonnull (strstr (refused->error->message, "control group, whose limit is 5000000"));
 
   put (root, "sys/fs/cgroup/app/memory.max", "400000000\n");
-  WAIT_FOR (get_statistic (&fixture, "group-limit-bytes") == 400000000);
+  WAIT_FOR (get_statistic (fixture.engine, "group-limit-bytes") == 400000000);
   g_free (complete (&fixture, "Hello!", GREEDY));
   tear_down (&fixture, NULL);
   llm_test_folder_remove (root);

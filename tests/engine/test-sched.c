@@ -64,18 +64,6 @@ warm_up (Fixture *fixture)
     }
 }
 
-static guint64
-get_statistic (Fixture    *fixture,
-               const char *key)
-{
-  g_autoptr(GVariant) statistics = read_statistics (fixture->engine);
-  guint64 value = 0;
-
-  if (!g_variant_lookup (statistics, key, "t", &value))
-    g_error ("There is no statistic “%s”", key);
-  return value;
-}
-
 static double
 result_double (const Answer *answer,
                const char   *key)
@@ -110,13 +98,13 @@ test_results (Fixture      *fixture,
   g_assert_no_error (own->error);
   g_assert_cmpstr (result_string (own, "slo"), ==, "interactive");
   g_assert_cmpfloat (result_double (own, "ttft-target-ms"), ==, 1);
-  g_assert_cmpint (get_statistic (fixture, "slo-interactive-calls"), ==, 6);
-  g_assert_cmpint (get_statistic (fixture, "slo-interactive-met") +
-                     get_statistic (fixture, "slo-interactive-missed"), ==, 6);
-  g_assert_cmpint (get_statistic (fixture, "slo-background-met"), ==, 4);
-  g_assert_cmpint (get_statistic (fixture, "slo-responsive-calls"), ==, 0);
-  g_assert_cmpint (get_statistic (fixture, "ttft-forecasts"), >, 0);
-  g_assert_cmpint (get_statistic (fixture, "queued-calls"), ==, 0);
+  g_assert_cmpint (get_statistic (fixture->engine, "slo-interactive-calls"), ==, 6);
+  g_assert_cmpint (get_statistic (fixture->engine, "slo-interactive-met") +
+                     get_statistic (fixture->engine, "slo-interactive-missed"), ==, 6);
+  g_assert_cmpint (get_statistic (fixture->engine, "slo-background-met"), ==, 4);
+  g_assert_cmpint (get_statistic (fixture->engine, "slo-responsive-calls"), ==, 0);
+  g_assert_cmpint (get_statistic (fixture->engine, "ttft-forecasts"), >, 0);
+  g_assert_cmpint (get_statistic (fixture->engine, "queued-calls"), ==, 0);
 }
 
 static Answer *
@@ -185,9 +173,9 @@ test_no_work_is_lost (Fixture      *fixture,
       n_output += result_uint (answers[i], "output-tokens");
       answer_free (answers[i]);
     }
-  g_assert_cmpint (get_statistic (fixture, "prefill-tokens"), ==, n_prompt);
-  g_assert_cmpint (get_statistic (fixture, "generated-tokens"), ==, n_output);
-  g_assert_cmpint (get_statistic (fixture, "rows"), ==, n_prompt + n_output - N_CALLS);
+  g_assert_cmpint (get_statistic (fixture->engine, "prefill-tokens"), ==, n_prompt);
+  g_assert_cmpint (get_statistic (fixture->engine, "generated-tokens"), ==, n_output);
+  g_assert_cmpint (get_statistic (fixture->engine, "rows"), ==, n_prompt + n_output - N_CALLS);
 }
 
 /* --- texts --- */
@@ -288,13 +276,13 @@ test_overloaded (Fixture      *fixture,
 
   warm_up (fixture);
   g_assert_cmpuint (count_refused (fixture, BACKGROUND), ==, 0);
-  g_assert_cmpint (get_statistic (fixture, "refused"), ==, 0);
+  g_assert_cmpint (get_statistic (fixture->engine, "refused"), ==, 0);
   n_refused = count_refused (fixture, SHORT ", 'ttft-ms': <uint32 1>}");
   g_assert_cmpuint (n_refused, >, 0);
   g_assert_cmpuint (n_refused, <, N_CALLS);
-  g_assert_cmpint (get_statistic (fixture, "refused"), ==, n_refused);
-  g_assert_cmpint (get_statistic (fixture, "slo-interactive-refused"), ==, n_refused);
-  g_assert_cmpint (get_statistic (fixture, "slo-interactive-calls"), ==, N_CALLS + 4);
+  g_assert_cmpint (get_statistic (fixture->engine, "refused"), ==, n_refused);
+  g_assert_cmpint (get_statistic (fixture->engine, "slo-interactive-refused"), ==, n_refused);
+  g_assert_cmpint (get_statistic (fixture->engine, "slo-interactive-calls"), ==, N_CALLS + 4);
 
   /* A call that is alone is let in, whatever it asks for. */
   g_free (complete (fixture, "A pot of tea", SHORT ", 'ttft-ms': <uint32 1>}"));

@@ -28,18 +28,6 @@
 
 /* --- help --- */
 
-static guint64
-get (Fixture    *fixture,
-     const char *key)
-{
-  g_autoptr(GVariant) statistics = read_statistics (fixture->engine);
-  guint64 value = 0;
-
-  if (!g_variant_lookup (statistics, key, "t", &value))
-    g_error ("There is no statistic “%s”", key);
-  return value;
-}
-
 /* Some are told later, by other threads. */
 static void
 wait_above (Fixture    *fixture,
@@ -52,7 +40,7 @@ wait_above (Fixture    *fixture,
   if (g_str_equal (key, "heap-bytes"))
     return;
 #endif
-  while (get (fixture, key) <= before)
+  while (get_statistic (fixture->engine, key) <= before)
     {
       g_main_context_iteration (NULL, FALSE);
       g_usleep (1000);
@@ -134,14 +122,14 @@ wait_packed (Fixture    *fixture,
 
   do
     {
-      n = get (fixture, key);
+      n = get_statistic (fixture->engine, key);
       for (guint i = 0; i < 50; i++)
         {
           g_main_context_iteration (NULL, FALSE);
           g_usleep (1000);
         }
     }
-  while (n == before || get (fixture, key) != n);
+  while (n == before || get_statistic (fixture->engine, key) != n);
 }
 
 /* --- cases: each begins with no engine --- */
@@ -194,7 +182,7 @@ run_forecasts (Fixture           *fixture,
   GString *prompt = g_string_new (NULL);
 
   start (fixture, "off");
-  for (guint i = 0; i < MAX_ATTEMPTS && get (fixture, keys[1]) == 0; i++)
+  for (guint i = 0; i < MAX_ATTEMPTS && get_statistic (fixture->engine, keys[1]) == 0; i++)
     {
       g_string_append (prompt, "A pot of tea is warm and old, and the cup is red. ");
       g_free (complete (fixture, prompt->str, SHORT));
@@ -215,7 +203,7 @@ is_seen (Fixture    *fixture,
 
   while (!answer->is_finished)
     {
-      is_seen = is_seen || get (fixture, key) > 0;
+      is_seen = is_seen || get_statistic (fixture->engine, key) > 0;
       g_main_context_iteration (NULL, FALSE);
     }
   answer_free (answer);
@@ -237,7 +225,7 @@ run_states (Fixture           *fixture,
       gboolean was_seen = FALSE;
 
       g_test_message ("%s", *keys);
-      g_assert_cmpuint (get (fixture, *keys), ==, 0);
+      g_assert_cmpuint (get_statistic (fixture->engine, *keys), ==, 0);
       for (guint i = 0; i < MAX_ATTEMPTS && !was_seen; i++)
         was_seen = is_seen (fixture, *keys, prompt->str);
       g_assert_true (was_seen);
@@ -267,7 +255,7 @@ run_parked (Fixture           *fixture,
       generation = g_task_propagate_pointer (G_TASK (result), NULL);
       g_assert_nonnull (generation);
       WAIT_FOR (llm_generation_get_state (generation) >= LLM_GENERATION_STALLED);
-      was_parked = get (fixture, keys[0]) > 0;
+      was_parked = get_statistic (fixture->engine, keys[0]) > 0;
       sink->is_full = FALSE;
       llm_sink_drained (&sink->parent);
       WAIT_FOR (sink->is_finished);
@@ -417,7 +405,7 @@ run_drafts (Fixture           *fixture,
   fixture->engine = start_engine_with (settings);
   before = read_statistics (fixture->engine);
   g_free (complete (fixture, "Hello", SHORT));
-  for (guint i = 0; i < MAX_ATTEMPTS && get (fixture, "accepted-tokens") == 0; i++)
+  for (guint i = 0; i < MAX_ATTEMPTS && get_statistic (fixture->engine, "accepted-tokens") == 0; i++)
     {
       make_rows_free (fixture);
       g_free (complete (fixture, "Red, green, blue. Red, green, blue. Red, green, blue. Red, green,",
@@ -425,7 +413,7 @@ run_drafts (Fixture           *fixture,
                         "'draft': <'lookup'>, "
                         "'logit-bias': <{uint32 4: -100.0, uint32 2: -100.0}>}"));
     }
-  WAIT_FOR (get (fixture, "draft-loads") > 0);
+  WAIT_FOR (get_statistic (fixture->engine, "draft-loads") > 0);
   trim (fixture, "critical");
   wait_all (fixture, keys, before);
 }
@@ -446,10 +434,10 @@ run_storage (Fixture           *fixture,
   g_free (ask (fixture, context, LONG_TEXT, SHORT));
   wait_packed (fixture, "kv-written-chunks", 0);
   trim (fixture, "medium");
-  g_assert_cmpuint (get (fixture, "kv-evicted-chunks"), >, 0);
+  g_assert_cmpuint (get_statistic (fixture->engine, "kv-evicted-chunks"), >, 0);
   g_free (ask (fixture, context, "And a film?", SHORT));
   wait_all (fixture, keys, before);
-  g_assert_cmpuint (get (fixture, "kv-faulted-chunks"), ==, 0);
+  g_assert_cmpuint (get_statistic (fixture->engine, "kv-faulted-chunks"), ==, 0);
   g_clear_object (&context);
 }
 
@@ -518,7 +506,7 @@ run_narrow (Fixture           *fixture,
   g_free (ask (fixture, context, LONG_TEXT, SHORT));
   wait_packed (fixture, "kv-packed-chunks", 0);
   before = read_statistics (fixture->engine);
-  while (get (fixture, "kv-narrow-chunks") == 0)
+  while (get_statistic (fixture->engine, "kv-narrow-chunks") == 0)
     trim_some (fixture);
   wait_all (fixture, keys, before);
 }
@@ -566,7 +554,7 @@ run_widened (Fixture           *fixture,
   g_free (ask (fixture, context, LONG_TEXT,
                "{'temperature': <0.0>, 'max-tokens': <uint32 4>, 'ttft-ms': <uint32 1>}"));
   wait_packed (fixture, "kv-written-chunks", 0);
-  while (get (fixture, "kv-narrowed-chunks") == 0)
+  while (get_statistic (fixture->engine, "kv-narrowed-chunks") == 0)
     trim_some (fixture);
   wait_all (fixture, keys, before);
 }
@@ -615,9 +603,9 @@ run_constraints (Fixture           *fixture,
   start (fixture, "off");
   g_free (complete (fixture, "Hello", "{'regex': <'[a-z]{3}'>}"));
   wait_above (fixture, "constraint-bytes", 0);
-  for (guint i = 0; i < MAX_ATTEMPTS && get (fixture, "constraint-bytes") > 0; i++)
+  for (guint i = 0; i < MAX_ATTEMPTS && get_statistic (fixture->engine, "constraint-bytes") > 0; i++)
     trim (fixture, "critical");
-  g_assert_cmpuint (get (fixture, "constraint-bytes"), ==, 0);
+  g_assert_cmpuint (get_statistic (fixture->engine, "constraint-bytes"), ==, 0);
   wait_above (fixture, "given-constraints-bytes", 0);
 }
 
@@ -630,13 +618,13 @@ run_trim_calls (Fixture           *fixture,
 
   start (fixture, "off");
   g_free (complete (fixture, "Hello", SHORT));
-  before = get (fixture, keys[0]);
-  for (guint i = 0; i < MAX_ATTEMPTS && get (fixture, keys[0]) == before; i++)
+  before = get_statistic (fixture->engine, keys[0]);
+  for (guint i = 0; i < MAX_ATTEMPTS && get_statistic (fixture->engine, keys[0]) == before; i++)
     {
       g_autoptr(LlmContext) context = create (fixture, "{}");
       Answer *answer = begin_ask (fixture, context, LONG_TEXT, LONG);
 
-      while (!answer->is_finished && get (fixture, keys[0]) == before)
+      while (!answer->is_finished && get_statistic (fixture->engine, keys[0]) == before)
         {
           g_main_context_iteration (NULL, FALSE);
           trim (fixture, "critical");
@@ -712,7 +700,7 @@ run_budget (Fixture           *fixture,
 
   start (fixture, "off");
   g_assert_true (set_budget (fixture, 100 * MIB, &error));
-  WAIT_FOR (get (fixture, "budget-now-bytes") == 100 * MIB);
+  WAIT_FOR (get_statistic (fixture->engine, "budget-now-bytes") == 100 * MIB);
   before = read_statistics (fixture->engine);
   g_assert_true (set_budget (fixture, 200 * MIB, &error));
   wait_all (fixture, keys, before);
@@ -729,7 +717,7 @@ stream (Fixture           *fixture,
   settings->model_file = g_strdup (model);
   fixture->engine = start_engine_with (settings);
   for (; *keys != NULL; keys++)
-    while (get (fixture, *keys) == 0)
+    while (get_statistic (fixture->engine, *keys) == 0)
       {
         g_autofree char *text = NULL;
 
@@ -787,17 +775,17 @@ run_lowered (Fixture           *fixture,
   Elastic elastic = { 0 };
 
   set_up_elastic (&elastic, NULL);
-  g_assert_cmpuint (get (&elastic.fixture, "held-sub-model"), ==, 100);
+  g_assert_cmpuint (get_statistic (elastic.fixture.engine, "held-sub-model"), ==, 100);
   /* a call may come to its end before it is asked for what it does not use */
-  for (guint i = 0; i < MAX_ATTEMPTS && get (&elastic.fixture, "given-tail-bytes") == 0; i++)
+  for (guint i = 0; i < MAX_ATTEMPTS && get_statistic (elastic.fixture.engine, "given-tail-bytes") == 0; i++)
     {
       guint64 written;
       Answer *answer;
 
       g_free (complete (&elastic.fixture, "Hello", SHORT));
-      written = get (&elastic.fixture, "generated-tokens");
+      written = get_statistic (elastic.fixture.engine, "generated-tokens");
       answer = begin_complete (&elastic.fixture, "Hello", small);
-      WAIT_FOR (get (&elastic.fixture, "generated-tokens") > written);
+      WAIT_FOR (get_statistic (elastic.fixture.engine, "generated-tokens") > written);
       trim (&elastic.fixture, "critical");
       WAIT_FOR (answer->is_finished);
       g_assert_no_error (answer->error);
@@ -810,7 +798,7 @@ run_lowered (Fixture           *fixture,
   wait_above (&elastic.fixture, "lowered-classes", LLM_LOWERED_BACKGROUND);
   wait_above (&elastic.fixture, "lowered-calls", 0);
   wait_above (&elastic.fixture, "unused-tail-bytes", 0);
-  WAIT_FOR (get (&elastic.fixture, "held-sub-model") == 40);
+  WAIT_FOR (get_statistic (elastic.fixture.engine, "held-sub-model") == 40);
   tear_down_elastic (&elastic, NULL);
 }
 

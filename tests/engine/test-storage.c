@@ -418,16 +418,6 @@ test_older_copy (Fixture      *fixture,
 
 /* --- a disk that context memory fills --- */
 
-static guint64
-get_storage (Fixture *fixture)
-{
-  g_autoptr(GVariant) statistics = read_statistics (fixture->engine);
-  guint64 value = 0;
-
-  g_assert_true (g_variant_lookup (statistics, "kv-storage-bytes", "t", &value));
-  return value;
-}
-
 /* Chunks go before anything fails that people wait for. */
 static void
 test_full (Fixture      *fixture,
@@ -445,7 +435,7 @@ test_full (Fixture      *fixture,
       g_free (ask (fixture, other, QUESTION, LONG));
     }
   g_assert_cmpuint (trim (fixture, "medium"), >, 0);
-  bytes = get_storage (fixture);
+  bytes = get_statistic (fixture->engine, "kv-storage-bytes");
   g_assert_cmpuint (bytes, >, 0);
 
   /* each change finds it full to the last byte */
@@ -453,7 +443,7 @@ test_full (Fixture      *fixture,
   g_assert_true (rollback (notes, 1, &error));
   g_assert_no_error (error);
   g_assert_cmpuint (__atomic_load_n (&n_refused, __ATOMIC_SEQ_CST), >, 0);
-  WAIT_FOR (get_storage (fixture) < bytes);
+  WAIT_FOR (get_statistic (fixture->engine, "kv-storage-bytes") < bytes);
 
   g_free (ask (fixture, other, QUESTION, LONG));
   trim (fixture, "medium");

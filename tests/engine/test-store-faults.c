@@ -12,33 +12,12 @@
 #include <unistd.h>
 
 #include "common/llmsvc-error.h"
+#include "engine-rig.h"
 #include "support/llm-test-folder.h"
 
 /* Tries of what is to work soon; not a time that anything has to take. */
 #define MAX_TRIES 600
 #define TRY_US (50 * 1000)
-
-static void
-on_result (GObject      *source,
-           GAsyncResult *result,
-           gpointer      data)
-{
-  *(GAsyncResult **) data = g_object_ref (result);
-}
-
-static gboolean
-run (LlmDb     *db,
-     LlmDbFunc  func,
-     gpointer   data,
-     GError   **error)
-{
-  g_autoptr(GAsyncResult) result = NULL;
-
-  llm_db_run_async (db, func, data, NULL, on_result, &result);
-  while (result == NULL)
-    g_main_context_iteration (NULL, TRUE);
-  return llm_db_run_finish (result, NULL, error);
-}
 
 static gboolean
 insert (LlmDb      *db,
@@ -54,7 +33,7 @@ insert (LlmDb      *db,
   context->name = g_strdup (id);
   context->slo = g_strdup ("responsive");
   context->turns = llm_conversation_new ();
-  is_good = run (db, llm_store_insert_context, context, error);
+  is_good = run_db (db, llm_store_insert_context, context, error);
   llm_stored_context_free (context);
   return is_good;
 }
@@ -66,7 +45,7 @@ list (LlmDb  *db,
 {
   LlmStoredIndex *index = llm_stored_index_new ();
   GString *ids = g_string_new (NULL);
-  gboolean is_good = run (db, llm_store_load_index, index, error);
+  gboolean is_good = run_db (db, llm_store_load_index, index, error);
 
   for (guint i = 0; i < index->contexts->len; i++)
     g_string_append (ids, ((LlmStoredContext *) g_ptr_array_index (index->contexts, i))->id);

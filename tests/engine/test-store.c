@@ -6,30 +6,8 @@
 #include <string.h>
 
 #include "common/llmsvc-error.h"
+#include "engine-rig.h"
 #include "support/llm-test-folder.h"
-
-static void
-on_result (GObject      *source,
-           GAsyncResult *result,
-           gpointer      data)
-{
-  *(GAsyncResult **) data = g_object_ref (result);
-}
-
-/* Runs one transaction and waits. The data is not freed. */
-static gboolean
-run (LlmDb     *db,
-     LlmDbFunc  func,
-     gpointer   data,
-     GError   **error)
-{
-  g_autoptr(GAsyncResult) result = NULL;
-
-  llm_db_run_async (db, func, data, NULL, on_result, &result);
-  while (result == NULL)
-    g_main_context_iteration (NULL, TRUE);
-  return llm_db_run_finish (result, NULL, error);
-}
 
 static LlmTurn *
 new_turn (guint n)
@@ -89,7 +67,7 @@ change (LlmDb      *db,
   stored->revision = revision;
   stored->n_turns = n_turns;
   stored->added = turn;
-  g_assert_true (run (db, llm_store_change, stored, &error));
+  g_assert_true (run_db (db, llm_store_change, stored, &error));
   g_assert_no_error (error);
   llm_stored_context_free (stored);
 }
@@ -100,7 +78,7 @@ load_index (LlmDb *db)
   LlmStoredIndex *index = llm_stored_index_new ();
   g_autoptr(GError) error = NULL;
 
-  run (db, llm_store_load_index, index, &error);
+  run_db (db, llm_store_load_index, index, &error);
   g_assert_no_error (error);
   return index;
 }
@@ -120,7 +98,7 @@ test_survives (void)
   const char *tool;
 
   llm_conversation_add_turn (context->turns, new_turn (0));
-  g_assert_true (run (db, llm_store_insert_context, context, &error));
+  g_assert_true (run_db (db, llm_store_insert_context, context, &error));
   for (guint i = 1; i < 4; i++)
     {
       g_autoptr(LlmTurn) added = new_turn (i);
@@ -128,7 +106,7 @@ test_survives (void)
       change (db, "c1", i, i, added);
     }
   change (db, "c1", 4, 3, NULL); /* rolls the last one back */
-  g_assert_true (run (db, llm_store_set_model, (gpointer) "some-model", &error));
+  g_assert_true (run_db (db, llm_store_set_model, (gpointer) "some-model", &error));
   llm_stored_context_free (context);
   llm_db_free (db);
   g_assert_cmpint (g_stat (state, &status), ==, 0);
@@ -147,7 +125,7 @@ test_survives (void)
   g_assert_cmpuint (context->n_tokens, ==, 15);
   g_assert_cmpuint (context->bytes, >, 60);
 
-  g_assert_true (run (db, llm_store_load_turns, context, &error));
+  g_assert_true (run_db (db, llm_store_load_turns, context, &error));
   g_assert_cmpuint (context->turns->turns->len, ==, 3);
   turn = g_ptr_array_index (context->turns->turns, 2);
   g_assert_cmpstr (turn->request_id, ==, "r2");
@@ -160,7 +138,7 @@ test_survives (void)
   g_assert_true (g_variant_lookup (message->extras, "tool", "&s", &tool));
   g_assert_cmpstr (tool, ==, "calc");
 
-  g_assert_true (run (db, llm_store_delete_context, (gpointer) "c1", &error));
+  g_assert_true (run_db (db, llm_store_delete_context, (gpointer) "c1", &error));
   llm_stored_index_free (index);
   index = load_index (db);
   g_assert_cmpuint (index->contexts->len, ==, 0);
@@ -180,11 +158,11 @@ test_refusals (void)
   g_autoptr(GError) error = NULL;
   LlmStoredIndex *index;
 
-  g_assert_true (run (db, llm_store_insert_context, first, &error));
-  g_assert_false (run (db, llm_store_insert_context, second, &error));
+  g_assert_true (run_db (db, llm_store_insert_context, first, &error));
+  g_assert_false (run_db (db, llm_store_insert_context, second, &error));
   g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_ALREADY_EXISTS);
   g_clear_error (&error);
-  g_assert_false (run (db, llm_store_change, lost, &error));
+  g_assert_false (run_db (db, llm_store_change, lost, &error));
   g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_FOUND);
 
   index = load_index (db);
@@ -217,7 +195,7 @@ test_atomic (void)
   LlmStoredIndex *index;
 
   llm_conversation_add_turn (context->turns, new_turn (1));
-  g_assert_false (run (db, insert_and_fail, context, &error));
+  g_assert_false (run_db (db, insert_and_fail, context, &error));
   g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_FAILED);
   index = load_index (db);
   g_assert_cmpuint (index->contexts->len, ==, 0);
@@ -305,7 +283,7 @@ test_no_folder (void)
 
   g_log_set_always_fatal (G_LOG_LEVEL_ERROR);
   db = llm_db_new ("/dev/null/state", &llm_context_schema);
-  g_assert_false (run (db, llm_store_load_index, index, &error));
+  g_assert_false (run_db (db, llm_store_load_index, index, &error));
   g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE);
   g_assert_nonnull (strstr (error->message, "/dev/null/state"));
   llm_stored_index_free (index);
@@ -320,9 +298,9 @@ test_quota (void)
   LlmStoredIndex *index;
   g_autoptr(GError) error = NULL;
 
-  g_assert_true (run (db, llm_store_set_quota, quota, &error));
+  g_assert_true (run_db (db, llm_store_set_quota, quota, &error));
   quota->value = 5;
-  g_assert_true (run (db, llm_store_set_quota, quota, &error));
+  g_assert_true (run_db (db, llm_store_set_quota, quota, &error));
   llm_stored_quota_free (quota);
   index = load_index (db);
   g_assert_cmpuint (index->quotas->len, ==, 1);

@@ -10,7 +10,6 @@
 
 #include "common/llmsvc-error.h"
 #include "engine/llm-engine-private.h"
-#include "support/llm-test-folder.h"
 
 #define PROMPT "I want to find an Italian restaurant in San Jose."
 
@@ -83,16 +82,6 @@ test_answers (Elastic       *self,
   g_assert_cmpstr (joined, ==, "40 70 100");
 }
 
-static guint64
-count_multiplied (Elastic *self)
-{
-  g_autoptr(GVariant) statistics = read_statistics (self->fixture.engine);
-  guint64 n = 0;
-
-  g_assert_true (g_variant_lookup (statistics, "multiplications", "t", &n));
-  return n;
-}
-
 /* What is told was computed: the products that were counted are those of the level, for each token,
  * and of the output for each token of the answer. */
 static void
@@ -109,13 +98,13 @@ test_products (Elastic       *self,
       const LlmCompanion *companion = self->fixture.engine->use.companion;
       const LlmHparams *h = llm_model_get_hparams (self->fixture.engine->use.model);
       guint64 output = (guint64) h->n_embd * h->n_vocab;
-      guint64 n = count_multiplied (self), expected = 0;
+      guint64 n = get_statistic (self->fixture.engine, "multiplications"), expected = 0;
       guint n_rows, n_output;
       g_autoptr(Answer) answer = begin_complete (&self->fixture, PROMPT, options);
 
       WAIT_FOR (answer->is_finished);
       g_assert_no_error (answer->error);
-      n = count_multiplied (self) - n;
+      n = get_statistic (self->fixture.engine, "multiplications") - n;
       g_assert_cmpuint (result_uint (answer, "cached-tokens"), ==, 0);
       n_output = result_uint (answer, "output-tokens");
       n_rows = result_uint (answer, "prompt-tokens") + n_output - 1;
@@ -168,15 +157,6 @@ test_together (Elastic       *self,
     }
 }
 
-static void
-remove_chunks (Elastic *self)
-{
-  g_autofree char *chunks = g_build_filename (self->fixture.state, "chunks", NULL);
-
-  if (g_file_test (chunks, G_FILE_TEST_IS_DIR))
-    llm_test_folder_remove (chunks);
-}
-
 /* Turns of several levels in a context called @name; with @restarts the service ends after each,
  * and what it had on storage is gone: all is computed again. Returns the texts. */
 static char *
@@ -206,7 +186,7 @@ converse (Elastic    *self,
         {
           stop_engine (&self->fixture.engine);
           if (i % 2 == 0)
-            remove_chunks (self);
+            elastic_remove_chunks (self);
           self->fixture.engine = elastic_start (self);
         }
     }
@@ -330,7 +310,7 @@ test_chosen_turn (Elastic       *self,
       g_assert_cmpuint (result_uint (first, "sub-model"), ==, 40);
       g_clear_object (&context);
       stop_engine (&self->fixture.engine);
-      remove_chunks (self);
+      elastic_remove_chunks (self);
       self->fixture.engine = elastic_start (self);
       context = open_context (&self->fixture, name, "{}", NULL);
       texts[run] = ask_by (self, context, "And another one?", 100, NULL);

@@ -30,13 +30,12 @@ skip_to (Reader *self, const char *signs)
     {
       gsize at = self->at;
       gboolean is_sign = strchr (signs, peek (self)) != NULL && peek (self) != '\0';
-      LlmJinjaValue byte = llm_jinja_string_cut (self->format, at, at + 1);
 
       self->at++;
-      if (is_sign && peek (self) != *byte.string.bytes)
+      if (is_sign && peek (self) != self->format->bytes[at])
         return TRUE;
       self->at += is_sign;
-      llm_jinja_text_add (self->jinja, self->text, &byte.string);
+      llm_jinja_text_add_part (self->jinja, self->text, self->format, at, at + 1);
     }
   return FALSE;
 }

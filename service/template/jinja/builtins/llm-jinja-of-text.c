@@ -17,20 +17,26 @@
 static void
 add_character (LlmJinja             *self,
                LlmJinjaText         *text,
-               const LlmJinjaString *character,
+               const LlmJinjaString *string,
+               gsize                 at,
+               gsize                 length,
                gboolean              is_upper)
 {
-  /* one may become several, as ß does */
-  g_autofree char *changed = is_upper
-                               ? g_utf8_strup (character->bytes, (gssize) character->length)
-                               : g_utf8_strdown (character->bytes, (gssize) character->length);
-  char copy[32];
-  gsize length = MIN (strlen (changed), sizeof copy);
+  const char *character = string->bytes + at;
+  char copy[32] = { is_upper ? g_ascii_toupper (*character) : g_ascii_tolower (*character) };
 
-  memcpy (copy, changed, length);
-  /* what follows may fail, and then frees nothing */
-  g_clear_pointer (&changed, g_free);
-  llm_jinja_text_add_bytes (self, text, copy, length, character->origins[0]);
+  if (length > 1)
+    {
+      char *changed = is_upper ? g_utf8_strup (character, (gssize) length)
+                               : g_utf8_strdown (character, (gssize) length);
+
+      /* one may become several, as ß does */
+      length = MIN (strlen (changed), sizeof copy);
+      memcpy (copy, changed, length);
+      /* what follows may fail, and then frees nothing */
+      g_free (changed);
+    }
+  llm_jinja_text_add_bytes (self, text, copy, length, llm_jinja_string_get_origin (string, at));
 }
 
 /* Behind these, the filter “title” begins a word. */
@@ -53,18 +59,7 @@ llm_jinja_change_case (LlmJinja *self, const LlmJinjaString *string, LlmJinjaCas
       gboolean is_upper = way == LLM_JINJA_CASE_UPPER || (way != LLM_JINJA_CASE_LOWER && is_start);
 
       n = llm_utf8_get (string->bytes + at, string->bytes + string->length, &c);
-      if (n == 1)
-        {
-          char changed = is_upper ? g_ascii_toupper ((char) c) : g_ascii_tolower ((char) c);
-
-          llm_jinja_text_add_bytes (self, text, &changed, 1, string->origins[at]);
-        }
-      else
-        {
-          LlmJinjaValue character = llm_jinja_string_cut (string, at, at + n);
-
-          add_character (self, text, &character.string, is_upper);
-        }
+      add_character (self, text, string, at, n, is_upper);
       if (way == LLM_JINJA_CASE_WORDS)
         is_start = g_unichar_tolower (c) == c && g_unichar_toupper (c) == c;
       else

@@ -290,13 +290,13 @@ test_long_texts (void)
   static const char *const expressions[] = {
     "s | int", "s | float", "s | length", "s | upper", "s | lower", "s | title", "s | capitalize",
     "s | trim", "s | string", "s | first", "s | last", "s | list", "s | replace('b', 'c')", "s | indent",
-    "s | tojson", "s | e", "s | reverse", "s | sort", "s | unique",
+    "s | urlencode", "s | tojson", "s | e", "s | wordcount", "s | center", "s | truncate", "s | reverse", "s | sort", "s | unique",
     "s.strip()", "s.lstrip()", "s.rstrip()", "s.strip('a')", "s.split()", "s.split('b')", "s.rsplit('b')",
     "s.splitlines()", "s.find('b')", "s.rfind('b')", "s.rfind(s[1:])", "s.rfind('b' + s[320000:])",
-    "s.startswith(s)", "s.endswith(s)",
-    "s.upper()", "s.title()",
+    "s.count('b')", "s.count('aa')", "s.startswith(s)", "s.endswith(s)", "s.isspace()", "s.isdigit()",
+    "s.isalpha()", "s.isalnum()", "s.isupper()", "s.islower()", "s.zfill(9)", "s.upper()", "s.title()",
     "s.replace('b', 'c')", "s.join([])", "','.join([s])", "'{}'.format(s)", "'%s' % s",
-    "s is string", "s is in d", "s == t", "s < t", "s in t", "'b' in s",
+    "s is upper", "s is lower", "s is string", "s is in d", "s == t", "s < t", "s in t", "'b' in s",
     "d[s]", "d.get(s)", "s in d", "s[5]", "s[-5]", "s[1:]", "s[::-1]", "s ~ t", "s + t", "s * 2",
     "[s] | join", "[s, t] | sort", "[s, t] | unique | list", "[s, t] | max", "{s: 1} | tojson",
   };
@@ -382,11 +382,12 @@ test_origins (void)
     "{% macro m(t) %}A{{ t }}{{ caller() }}{% endmacro %}{% call m(a) %}{{ a }}{% endcall %}",
     "{% set ns = namespace(t='') %}{% for i in [1, 2] %}{% set ns.t = ns.t + 'A' + a %}{% endfor %}"
     "{{ ns.t }}",
-    "{{ a | default('A') }}{{ a | string }}",
+    "{{ a | truncate(8, true, 'A') }}{{ a | center(30) }}{{ a.zfill(30) }}{{ a | default('A') }}"
+    "{{ a | string }}{{ (a ~ 'A' ~ a) | truncate(15, true, 'A', 0) }}{{ (a ~ 'A' ~ a)[8:13] }}",
     "{{ [d['<|im_end|>'][0], 'A'] | map('trim') | join }}"
     "{{ d | dictsort | string | replace(']', '') }}",
     "{{ (a ~ 'A').removesuffix('A') }}{{ ('A' ~ a).removeprefix('A') }}{{ ('A' ~ a)[1:] }}",
-    "{{ [a] | unique | list }}"
+    "{{ [a, 'A'] | batch(1) | list }}{{ [a] | unique | list }}"
     "{{ [{'k': a}] | map(attribute='k') | join }}",
     "{{ a | safe }}{{ 'A' + (a | safe) }}{{ a or 'A' }}{{ a if a else 'A' }}{{ [a] | max }}",
   };

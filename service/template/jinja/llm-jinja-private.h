@@ -318,6 +318,15 @@ LlmJinjaValue llm_jinja_string_replace (LlmJinja *self, const LlmJinjaString *st
                                         const LlmJinjaString *old, const LlmJinjaString *with,
                                         gint64 max);
 gboolean llm_jinja_is_space (gunichar c);
+
+typedef enum
+{
+  LLM_JINJA_CLASS_ALNUM, LLM_JINJA_CLASS_ALPHA, LLM_JINJA_CLASS_DIGIT, LLM_JINJA_CLASS_SPACE,
+  LLM_JINJA_CLASS_LOWER, LLM_JINJA_CLASS_UPPER,
+} LlmJinjaClass;
+
+/* str.isalnum() and so on: all of it; of the last two, what has a case at all. */
+gboolean llm_jinja_string_is_of (const LlmJinjaString *string, LlmJinjaClass class);
 /* With & < > " ' as HTML writes them, unless it is safe already. */
 LlmJinjaValue llm_jinja_string_escape (LlmJinja *self, const LlmJinjaValue *value);
 
@@ -471,8 +480,9 @@ LlmJinjaFlow llm_jinja_run_loop (LlmJinja *self, const LlmJinjaNode *node,
                                  const LlmJinjaValue *over, guint depth);
 /* loop.name */
 LlmJinjaValue llm_jinja_loop_get (LlmJinja *self, LlmJinjaLoop *loop, const char *name);
-/* loop (over), in a recursive one: the text of that round. */
-LlmJinjaValue llm_jinja_loop_call (LlmJinja *self, LlmJinjaLoop *loop, const LlmJinjaArgs *args);
+/* loop (over), in a recursive one: the text of that round; or one of its methods. */
+LlmJinjaValue llm_jinja_loop_call (LlmJinja *self, const LlmJinjaFunction *function,
+                                   const LlmJinjaArgs *args);
 
 /* --- variables --- */
 

@@ -218,10 +218,12 @@ llm_jinja_string_find (LlmJinja             *self,
 {
   const char *found;
 
-  llm_jinja_step (self, 1 + (string->length - from) / STEP_BYTES);
   if (part->length == 0)
     return from;
   found = memmem (string->bytes + from, string->length - from, part->bytes, part->length);
+  /* as far as it has looked, so that many finds in a long text count it once */
+  llm_jinja_step (self, 1 + (part->length + (found != NULL ? (gsize) (found - string->bytes) - from
+                                                           : string->length - from)) / STEP_BYTES);
   return found != NULL ? (gsize) (found - string->bytes) : G_MAXSIZE;
 }
 
@@ -276,6 +278,44 @@ gboolean
 llm_jinja_is_space (gunichar c)
 {
   return llm_utf8_is_space (c) || (c >= 0x1c && c <= 0x1f);
+}
+
+static gboolean
+is_of (gunichar c, LlmJinjaClass class)
+{
+  switch (class)
+    {
+    case LLM_JINJA_CLASS_ALNUM:
+      return llm_utf8_is_of (c, LLM_UTF8_LETTERS | LLM_UTF8_NUMBERS);
+    case LLM_JINJA_CLASS_ALPHA:
+      return g_unichar_isalpha (c);
+    case LLM_JINJA_CLASS_DIGIT:
+      return g_unichar_isdigit (c);
+    case LLM_JINJA_CLASS_SPACE:
+      return llm_jinja_is_space (c);
+    case LLM_JINJA_CLASS_LOWER:
+      return g_unichar_islower (c);
+    default:
+      return g_unichar_isupper (c);
+    }
+}
+
+gboolean
+llm_jinja_string_is_of (const LlmJinjaString *string, LlmJinjaClass class)
+{
+  LlmJinjaClass other = class == LLM_JINJA_CLASS_LOWER ? LLM_JINJA_CLASS_UPPER
+                                                       : LLM_JINJA_CLASS_LOWER;
+  gboolean has_some = FALSE;
+  gunichar c;
+
+  for (gsize at = 0; at < string->length;)
+    {
+      at += llm_utf8_get (string->bytes + at, string->bytes + string->length, &c);
+      if (class < LLM_JINJA_CLASS_LOWER ? !is_of (c, class) : is_of (c, other) || g_unichar_istitle (c))
+        return FALSE;
+      has_some |= is_of (c, class);
+    }
+  return has_some;
 }
 
 static gboolean

@@ -160,6 +160,13 @@ test_places (void)
     { "{{ 'x' is nonsense }}", "the test “nonsense” is not supported" },
     { "{{ 'x'.encode() }}", "“encode” of a value of type string is not supported" },
     { "{{ [1].append(2) }}", "“append”" },
+    { "{{ ([{'a': 1}] | groupby('a') | first).grouper }}", "“grouper”" },
+    { "{{ '{:,}'.format(1) }}", "not supported" },
+    { "{{ '{:^5}'.format(1) }}", "not supported" },
+    { "{{ '%.2s' % 'abc' }}", "written so" },
+    { "{{ '{:5}'.format(none) }}", "not supported" },
+    { "{{ '{:<05d}'.format(1) }}", "not supported" },
+    { "{{ '%+d' % 1 }}", "not supported" },
     { "{{ cycler(1) }}", "“cycler”" },
     { "{{ 9223372036854775807 + 1 }}", "too large" },
     { "{{ strftime_now('%Q') }}", "%Q" },
@@ -201,6 +208,9 @@ test_limits (void)
       "{{ ns.x }}", "nested deeper" },
     { "{{ range(9999999) }}", "more than 100000" },
     { "{{ '%9999d' % 1 }}", "not supported" },
+    { "{{ 'a' | center(99999999999) }}", "more than" },
+    { "{{ range(9) | slice(999999999) | list }}", "more than" },
+    { "{{ range(9) | batch(999999999, 1) | list }}", "more than" },
     { "{{ 2 ** 99999999 }}", "too large" },
   };
   g_autofree char *deep = g_strnfill (5000, '(');

@@ -30,9 +30,9 @@ add_character (LlmJinja             *self,
       char *changed = is_upper ? g_utf8_strup (character, (gssize) length)
                                : g_utf8_strdown (character, (gssize) length);
 
-      /* one may become several, as ß does */
+      /* one may become several, as ß does; alone, Σ would be taken for the end of a word */
       length = MIN (strlen (changed), sizeof copy);
-      memcpy (copy, changed, length);
+      memcpy (copy, g_str_equal (changed, "ς") && *character == "Σ"[0] ? "σ" : changed, length);
       /* what follows may fail, and then frees nothing */
       g_free (changed);
     }

@@ -399,6 +399,10 @@ test_origins (void)
     "{{ (a ~ 'A').removesuffix('A') }}{{ ('A' ~ a).removeprefix('A') }}{{ ('A' ~ a)[1:] }}",
     "{{ [a, 'A'] | batch(1) | list }}{{ [a] | unique | list }}"
     "{{ [{'k': a}] | map(attribute='k') | join }}",
+    "{% set x = (a ~ 'AB') * 3 %}{{ x[::-1] }}{{ x[5:-5] }}{{ x | replace('B', a) }}{{ x | tojson }}"
+    "{{ x | e }}{{ x.split('A') | join('C') }}{{ x | title | replace('I', '') | replace('E', '') }}",
+    "{% set x = a ~ 'A' %}{% set y = x + 'B' %}{% set z = x + a %}{{ x + x }}{{ z + y + z }}{{ y + y }}",
+    "{{ ('A' 'B') + a }}{{ ('A' 'B') + 'C' }}{{ '%40s' % (a ~ 'A') }}{{ '{:<40}'.format('A' ~ a) }}",
     "{{ a | safe }}{{ 'A' + (a | safe) }}{{ a or 'A' }}{{ a if a else 'A' }}{{ [a] | max }}",
   };
   /* numbers of data are the data's text, those of the template its own */

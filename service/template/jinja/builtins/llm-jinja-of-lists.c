@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Filters of lists and dicts, and their methods. */
+/* Filters of lists, dicts and attributes, and the methods of lists and dicts. */
 
 #include "template/jinja/builtins/llm-jinja-builtins.h"
 
@@ -34,6 +34,20 @@ get_path (LlmJinja *self, const LlmJinjaValue *value, const LlmJinjaValue *attri
       at = llm_jinja_get_item (self, &at, &key);
     }
   return at;
+}
+
+/* As in Jinja, never an item. */
+static LlmJinjaValue
+run_attr (LlmJinja *self, LlmJinjaCall *call)
+{
+  const LlmJinjaValue *subject = &call->subject;
+  const char *name = llm_jinja_copy (self, &call->arg[0].string);
+
+  if (subject->type == LLM_JINJA_UNDEFINED || subject->type == LLM_JINJA_FUNCTION)
+    llm_jinja_fail (self, "“attr” of a value of type %s is not supported",
+                    llm_jinja_type_name (subject));
+  return subject->type == LLM_JINJA_NAMESPACE ? llm_jinja_get_attribute (self, subject, name)
+                                              : llm_jinja_find_method (self, subject, name);
 }
 
 /* The entries to sort of @over by that, in lower case unless @minds_case. */
@@ -491,6 +505,7 @@ run_dictsort (LlmJinja *self, LlmJinjaCall *call)
 #define BY_CASE { { .name = "case_sensitive" }, { .name = "attribute" } }
 
 const LlmJinjaBuiltin llm_jinja_builtins_of_lists[] = {
+  { "attr", FILTER, run_attr, 0, { { "name", LLM_JINJA_TAKE_TEXT, 0 } } },
   { "batch", FILTER, run_rows, 0,
     { { "linecount", LLM_JINJA_TAKE_NEEDED_INT, 0 }, { .name = "fill_with" } } },
   { "copy", LLM_JINJA_OF_DICT | LLM_JINJA_OF_LIST, run_copy, 0, NONE },

@@ -49,20 +49,6 @@ run_length (LlmJinja *self, LlmJinjaCall *call)
   return llm_jinja_int (length, llm_jinja_get_origin (&call->subject));
 }
 
-/* As in Jinja, never an item. */
-static LlmJinjaValue
-run_attr (LlmJinja *self, LlmJinjaCall *call)
-{
-  const LlmJinjaValue *subject = &call->subject;
-  const char *name = llm_jinja_copy (self, &call->arg[0].string);
-
-  if (subject->type == LLM_JINJA_UNDEFINED || subject->type == LLM_JINJA_FUNCTION)
-    llm_jinja_fail (self, "“attr” of a value of type %s is not supported",
-                    llm_jinja_type_name (subject));
-  return subject->type == LLM_JINJA_NAMESPACE ? llm_jinja_get_attribute (self, subject, name)
-                                              : llm_jinja_find_method (self, subject, name);
-}
-
 /* --- numbers --- */
 
 /* The text between spaces; FALSE if it is too long to be a number. */
@@ -221,7 +207,6 @@ run_tojson (LlmJinja *self, LlmJinjaCall *call)
 
 const LlmJinjaBuiltin llm_jinja_builtins_of_values[] = {
   { "abs", FILTER, run_abs, 0, NONE },
-  { "attr", FILTER, run_attr, 0, { { "name", LLM_JINJA_TAKE_TEXT, 0 } } },
   { "count", FILTER, run_length, 0, NONE },
   { "d", FILTER, run_default, 0, { { .name = "default_value" }, { .name = "boolean" } } },
   { "default", FILTER, run_default, 0, { { .name = "default_value" }, { .name = "boolean" } } },

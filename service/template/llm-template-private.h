@@ -61,6 +61,13 @@ gboolean llm_template_probe       (LlmTemplate              *self,
 #define LLM_TEMPLATE_THINKS_AT(level) \
   "{\"enable_thinking\": true, \"thinking\": true, \"reasoning_effort\": \"" level "\"}"
 #define LLM_TEMPLATE_THINKS_NOT "{\"enable_thinking\": false, \"thinking\": false}"
+static inline gboolean
+llm_template_is_markup (const LlmJinjaOutput *out,
+                        gsize                 at)
+{
+  return llm_jinja_output_get_run (out, at)->origin == LLM_ORIGIN_TEMPLATE;
+}
+
 /* Whether any of the text has that origin; @last: (out) (optional): the byte behind it. */
 gboolean llm_template_has_origin  (const LlmJinjaOutput  *out,
                                    guint16                origin,

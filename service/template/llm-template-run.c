@@ -193,11 +193,11 @@ llm_template_has_origin (const LlmJinjaOutput *out,
                          guint16               origin,
                          gsize                *last)
 {
-  for (gsize i = out->length; i-- > 0;)
-    if (out->origins[i] == origin)
+  for (guint i = out->n_runs; i-- > 0;)
+    if (out->runs[i].origin == origin && (i == 0 || out->runs[i - 1].end < out->length))
       {
         if (last != NULL)
-          *last = i + 1;
+          *last = MIN (out->runs[i].end, out->length);
         return TRUE;
       }
   return FALSE;

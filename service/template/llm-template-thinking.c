@@ -75,7 +75,7 @@ ends_with (const LlmJinjaOutput *out,
   gsize n = get_trimmed (out);
   gsize length = strlen (core);
 
-  return n >= length && out->origins[n - 1] == LLM_ORIGIN_TEMPLATE
+  return n >= length && llm_template_is_markup (out, n - 1)
          && memcmp (out->text + n - length, core, length) == 0;
 }
 
@@ -266,10 +266,11 @@ cut (const LlmJinjaOutput *out,
      gsize                 n,
      const char           *mark)
 {
-  const LlmJinjaOutput head = { .text = out->text, .origins = out->origins, .length = n };
+  LlmJinjaOutput head = *out;
   g_autofree char *core = g_strstrip (g_strdup (mark));
   gsize trimmed;
 
+  head.length = n;
   if (!ends_with (&head, mark))
     return n;
   trimmed = get_trimmed (&head) - strlen (core);

@@ -200,8 +200,8 @@ check_whole (const LlmTemplateCall *call,
 {
   g_autofree guint8 *is_there = g_malloc0 (G_MAXUINT16 + 1);
 
-  for (gsize i = 0; i < out->length; i++)
-    is_there[out->origins[i]] = TRUE;
+  for (guint i = 0; i < out->n_runs; i++)
+    is_there[out->runs[i].origin] = TRUE;
   for (guint i = call->n_settled; i < call->n_messages; i++)
     {
       const LlmMessage *message = &call->messages[i];
@@ -249,7 +249,7 @@ find_end (LlmTemplate          *self,
           gsize                 from,
           gsize                *start)
 {
-  for (gsize at = from; at < out->length && out->origins[at] == LLM_ORIGIN_TEMPLATE; at++)
+  for (gsize at = from; at < out->length && llm_template_is_markup (out, at); at++)
     for (guint i = 0; i < self->ends->len; i++)
       {
         const char *end = g_ptr_array_index (self->ends, i);
@@ -307,7 +307,7 @@ find_settled (LlmTemplate           *self,
     }
   /* tokens swallow spaces behind them, here the one that the context ends with */
   while (self->swallows_spaces && call->point == LLM_POINT_CLOSED_ANSWER && *at < out->length
-         && out->origins[*at] == LLM_ORIGIN_TEMPLATE && g_ascii_isspace (out->text[*at]))
+         && llm_template_is_markup (out, *at) && g_ascii_isspace (out->text[*at]))
     (*at)++;
   return TRUE;
 }
@@ -332,7 +332,8 @@ find_open_end (const LlmTemplateCall *call,
                      "on with");
   while (n_spaces < length && g_ascii_isspace (text[length - 1 - n_spaces]))
     n_spaces++;
-  while (n_shown < n_spaces && n_shown < *end && out->origins[*end - 1 - n_shown] == origin
+  while (n_shown < n_spaces && n_shown < *end
+         && llm_jinja_output_get_run (out, *end - 1 - n_shown)->origin == origin
          && g_ascii_isspace (out->text[*end - 1 - n_shown]))
     n_shown++;
   *rest = text + length - (n_spaces - n_shown);
@@ -355,14 +356,13 @@ new_prompt (const LlmJinjaOutput *out,
   memcpy (prompt->text, out->text + start, end - start);
   for (gsize at = start; at < end;)
     {
-      gboolean is_markup = out->origins[at] == LLM_ORIGIN_TEMPLATE;
-      LlmTextPart part = { prompt->text + (at - start), 0, is_markup };
+      LlmTextPart part = { prompt->text + (at - start), 0, llm_template_is_markup (out, at) };
+      gsize next = at;
 
-      while (at < end && (out->origins[at] == LLM_ORIGIN_TEMPLATE) == is_markup)
-        {
-          part.length++;
-          at++;
-        }
+      while (next < end && llm_template_is_markup (out, next) == part.is_markup)
+        next = MIN (end, llm_jinja_output_get_run (out, next)->end);
+      part.length = next - at;
+      at = next;
       g_array_append_val (prompt->parts, part);
     }
   if (last.length > 0)
@@ -415,7 +415,7 @@ llm_template_render (LlmTemplate           *self,
 
   n_bos = strlen (self->bos);
   if (call->point == LLM_POINT_START && self->skips_bos && n_bos > 0 && out.length >= n_bos
-      && out.origins[0] == LLM_ORIGIN_TEMPLATE && memcmp (out.text, self->bos, n_bos) == 0)
+      && llm_template_is_markup (&out, 0) && memcmp (out.text, self->bos, n_bos) == 0)
     start = n_bos;
   if (conversation.call.open_answer && self->features.has_thinking)
     tail = llm_template_complete_thought (self, &out, call->thinking, &thought);
@@ -424,7 +424,7 @@ llm_template_render (LlmTemplate           *self,
       && !find_open_end (&conversation.call, &out, &end, &rest, error))
     return NULL;
   while (!conversation.call.continues && !conversation.call.open_answer && end > start
-         && out.origins[end - 1] == LLM_ORIGIN_TEMPLATE && g_ascii_isspace (out.text[end - 1]))
+         && llm_template_is_markup (&out, end - 1) && g_ascii_isspace (out.text[end - 1]))
     end--;
   prompt = conversation.call.continues ? new_prompt (&out, start, end, rest, FALSE)
                                        : new_prompt (&out, start, end, tail, TRUE);

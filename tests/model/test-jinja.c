@@ -160,6 +160,13 @@ test_places (void)
     { "{{ 'x' is nonsense }}", "the test “nonsense” is not supported" },
     { "{{ 'x'.encode() }}", "“encode” of a value of type string is not supported" },
     { "{{ [1].append(2) }}", "“append”" },
+    { "{{ ([{'a': 1}] | groupby('a') | first).grouper }}", "“grouper”" },
+    { "{{ '{:,}'.format(1) }}", "not supported" },
+    { "{{ '{:^5}'.format(1) }}", "not supported" },
+    { "{{ '%.2s' % 'abc' }}", "written so" },
+    { "{{ '{:5}'.format(none) }}", "not supported" },
+    { "{{ '{:<05d}'.format(1) }}", "not supported" },
+    { "{{ '%+d' % 1 }}", "not supported" },
     { "{{ cycler(1) }}", "“cycler”" },
     { "{{ 9223372036854775807 + 1 }}", "too large" },
     { "{{ strftime_now('%Q') }}", "%Q" },
@@ -194,13 +201,16 @@ test_limits (void)
     { "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "nested deeper" },
     { "{% set ns = namespace(x='a') %}{% for i in range(99) %}{% set ns.x = ns.x + ns.x %}"
       "{% endfor %}", "MiB of memory" },
-    { "{{ '' * 9999999999 }}{{ 'a' * 9999999999 }}", "MiB of memory" },
+    { "{{ '' * 9999999999 }}{{ 'abcdefgh' * 9999999999 }}", "MiB of memory" },
     { "{{ range(99999) | list * 99999 }}", "MiB of memory" },
     { "{% set l = range(9999) | list %}{{ l | select('in', l) | list | length }}", "steps" },
     { "{% set ns = namespace(x=[]) %}{% for i in range(9999) %}{% set ns.x = [ns.x] %}{% endfor %}"
       "{{ ns.x }}", "nested deeper" },
     { "{{ range(9999999) }}", "more than 100000" },
     { "{{ '%9999d' % 1 }}", "not supported" },
+    { "{{ 'a' | center(99999999999) }}", "more than" },
+    { "{{ range(9) | slice(999999999) | list }}", "more than" },
+    { "{{ range(9) | batch(999999999, 1) | list }}", "more than" },
     { "{{ 2 ** 99999999 }}", "too large" },
   };
   g_autofree char *deep = g_strnfill (5000, '(');
@@ -290,13 +300,13 @@ test_long_texts (void)
   static const char *const expressions[] = {
     "s | int", "s | float", "s | length", "s | upper", "s | lower", "s | title", "s | capitalize",
     "s | trim", "s | string", "s | first", "s | last", "s | list", "s | replace('b', 'c')", "s | indent",
-    "s | tojson", "s | e", "s | reverse", "s | sort", "s | unique",
+    "s | urlencode", "s | tojson", "s | e", "s | wordcount", "s | center", "s | truncate", "s | reverse", "s | sort", "s | unique",
     "s.strip()", "s.lstrip()", "s.rstrip()", "s.strip('a')", "s.split()", "s.split('b')", "s.rsplit('b')",
     "s.splitlines()", "s.find('b')", "s.rfind('b')", "s.rfind(s[1:])", "s.rfind('b' + s[320000:])",
-    "s.startswith(s)", "s.endswith(s)",
-    "s.upper()", "s.title()",
+    "s.count('b')", "s.count('aa')", "s.startswith(s)", "s.endswith(s)", "s.isspace()", "s.isdigit()",
+    "s.isalpha()", "s.isalnum()", "s.isupper()", "s.islower()", "s.zfill(9)", "s.upper()", "s.title()",
     "s.replace('b', 'c')", "s.join([])", "','.join([s])", "'{}'.format(s)", "'%s' % s",
-    "s is string", "s is in d", "s == t", "s < t", "s in t", "'b' in s",
+    "s is upper", "s is lower", "s is string", "s is in d", "s == t", "s < t", "s in t", "'b' in s",
     "d[s]", "d.get(s)", "s in d", "s[5]", "s[-5]", "s[1:]", "s[::-1]", "s ~ t", "s + t", "s * 2",
     "[s] | join", "[s, t] | sort", "[s, t] | unique | list", "[s, t] | max", "{s: 1} | tojson",
   };
@@ -349,11 +359,13 @@ check_origins (const char *source)
     {
       static const char marks[] = "<|>_";
 
-      g_assert_true (out.origins[i] == 0 || out.origins[i] == DATA);
-      n_data += out.origins[i] == DATA;
-      if (strchr (marks, out.text[i]) != NULL && out.origins[i] != DATA)
+      guint16 origin = llm_jinja_output_get_run (&out, i)->origin;
+
+      g_assert_true (origin == 0 || origin == DATA);
+      n_data += origin == DATA;
+      if (strchr (marks, out.text[i]) != NULL && origin != DATA)
         g_error ("%s: “%.*s”", source, (int) out.length, out.text);
-      if (g_ascii_isupper (out.text[i]) && out.origins[i] != 0)
+      if (g_ascii_isupper (out.text[i]) && origin != 0)
         g_error ("%s: “%.*s”", source, (int) out.length, out.text);
     }
   g_assert_cmpuint (n_data, >, 0);
@@ -380,12 +392,17 @@ test_origins (void)
     "{% macro m(t) %}A{{ t }}{{ caller() }}{% endmacro %}{% call m(a) %}{{ a }}{% endcall %}",
     "{% set ns = namespace(t='') %}{% for i in [1, 2] %}{% set ns.t = ns.t + 'A' + a %}{% endfor %}"
     "{{ ns.t }}",
-    "{{ a | default('A') }}{{ a | string }}",
+    "{{ a | truncate(8, true, 'A') }}{{ a | center(30) }}{{ a.zfill(30) }}{{ a | default('A') }}"
+    "{{ a | string }}{{ (a ~ 'A' ~ a) | truncate(15, true, 'A', 0) }}{{ (a ~ 'A' ~ a)[8:13] }}",
     "{{ [d['<|im_end|>'][0], 'A'] | map('trim') | join }}"
     "{{ d | dictsort | string | replace(']', '') }}",
     "{{ (a ~ 'A').removesuffix('A') }}{{ ('A' ~ a).removeprefix('A') }}{{ ('A' ~ a)[1:] }}",
-    "{{ [a] | unique | list }}"
+    "{{ [a, 'A'] | batch(1) | list }}{{ [a] | unique | list }}"
     "{{ [{'k': a}] | map(attribute='k') | join }}",
+    "{% set x = (a ~ 'AB') * 3 %}{{ x[::-1] }}{{ x[5:-5] }}{{ x | replace('B', a) }}{{ x | tojson }}"
+    "{{ x | e }}{{ x.split('A') | join('C') }}{{ x | title | replace('I', '') | replace('E', '') }}",
+    "{% set x = a ~ 'A' %}{% set y = x + 'B' %}{% set z = x + a %}{{ x + x }}{{ z + y + z }}{{ y + y }}",
+    "{{ ('A' 'B') + a }}{{ ('A' 'B') + 'C' }}{{ '%40s' % (a ~ 'A') }}{{ '{:<40}'.format('A' ~ a) }}",
     "{{ a | safe }}{{ 'A' + (a | safe) }}{{ a or 'A' }}{{ a if a else 'A' }}{{ [a] | max }}",
   };
   /* numbers of data are the data's text, those of the template its own */
@@ -409,8 +426,9 @@ test_origins (void)
 
       g_assert_true (llm_jinja_template_render (template, &input, &out, NULL));
       g_assert_cmpuint (out.length, >, 0);
-      for (gsize at = 0; at < out.length; at++)
-        g_assert_cmpuint (out.origins[at], ==, numbers[i].origin);
+      g_assert_cmpuint (out.n_runs, ==, 1);
+      g_assert_cmpuint (out.runs[0].end, ==, out.length);
+      g_assert_cmpuint (out.runs[0].origin, ==, numbers[i].origin);
     }
 }
 

@@ -94,7 +94,7 @@ call (LlmJinja *self, const LlmJinjaValue *function, const LlmJinjaArgs *args)
     return llm_jinja_run_builtin (self, function->function->builtin, &function->function->subject,
                                   args);
   if (function->function->loop != NULL)
-    return llm_jinja_loop_call (self, function->function->loop, args);
+    return llm_jinja_loop_call (self, function->function, args);
   return llm_jinja_run_macro (self, function->function, args);
 }
 

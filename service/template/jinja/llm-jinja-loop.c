@@ -14,6 +14,7 @@ struct _LlmJinjaLoop
   LlmJinjaList *items;          /* of these, those that passed the filter */
   guint index;                  /* of the item of this round */
   guint depth;
+  LlmJinjaValue last_changed;   /* the values of the last loop.changed(), undefined before */
 };
 
 static gboolean
@@ -65,6 +66,15 @@ get_number (LlmJinja *self, LlmJinjaLoop *loop, const char *name)
   return llm_jinja_int ((gint64) count_items (self, loop) - loop->index - 1 + offset, 0);
 }
 
+static LlmJinjaValue
+new_method (LlmJinja *self, LlmJinjaLoop *loop, const char *name)
+{
+  LlmJinjaValue method = llm_jinja_new_method (self, name, NULL, NULL);
+
+  method.function->loop = loop;
+  return method;
+}
+
 LlmJinjaValue
 llm_jinja_loop_get (LlmJinja *self, LlmJinjaLoop *loop, const char *name)
 {
@@ -73,6 +83,8 @@ llm_jinja_loop_get (LlmJinja *self, LlmJinjaLoop *loop, const char *name)
 
   if (g_strv_contains (numbers, name))
     return get_number (self, loop, name);
+  if (g_str_equal (name, "cycle") || g_str_equal (name, "changed"))
+    return new_method (self, loop, name);
   if (g_str_equal (name, "first"))
     return llm_jinja_bool (loop->index == 0);
   if (g_str_equal (name, "last"))
@@ -94,7 +106,7 @@ llm_jinja_run_loop (LlmJinja            *self,
 {
   LlmJinjaScope *scope = self->scope;
   LlmJinjaLoop *loop = llm_jinja_alloc (self, sizeof *loop);
-  LlmJinjaValue variable = llm_jinja_new_method (self, "loop", NULL, NULL);
+  LlmJinjaValue variable = new_method (self, loop, "loop");
   LlmJinjaFlow flow = LLM_JINJA_GO_ON;
 
   loop->node = node;
@@ -102,7 +114,6 @@ llm_jinja_run_loop (LlmJinja            *self,
   loop->over = llm_jinja_iterate (self, over);
   loop->items = llm_jinja_list_new (self, LLM_JINJA_LIST_LIST).list;
   loop->depth = depth;
-  variable.function->loop = loop;
   for (guint i = 0; flow != LLM_JINJA_LEAVE_LOOP && has_item (self, loop, i); i++)
     {
       LlmJinjaScope *own = llm_jinja_scope_new (self, scope);
@@ -124,13 +135,38 @@ llm_jinja_run_loop (LlmJinja            *self,
   return flow;
 }
 
-LlmJinjaValue
-llm_jinja_loop_call (LlmJinja *self, LlmJinjaLoop *loop, const LlmJinjaArgs *args)
+static LlmJinjaValue
+cycle (LlmJinja *self, const LlmJinjaLoop *loop, const LlmJinjaArgs *args)
 {
+  if (args->n_values == 0)
+    llm_jinja_fail (self, "“cycle” needs values");
+  return args->values[loop->index % args->n_values];
+}
+
+/* Whether the values differ from those of the call before. */
+static LlmJinjaValue
+changed (LlmJinja *self, LlmJinjaLoop *loop, const LlmJinjaArgs *args)
+{
+  LlmJinjaValue before = loop->last_changed;
+
+  loop->last_changed = llm_jinja_list_new (self, LLM_JINJA_LIST_TUPLE);
+  for (guint i = 0; i < args->n_values; i++)
+    llm_jinja_list_add (self, loop->last_changed.list, args->values[i]);
+  return llm_jinja_bool (!llm_jinja_equal (self, &before, &loop->last_changed));
+}
+
+LlmJinjaValue
+llm_jinja_loop_call (LlmJinja *self, const LlmJinjaFunction *function, const LlmJinjaArgs *args)
+{
+  LlmJinjaLoop *loop = function->loop;
   LlmJinjaText *out = self->out;
   LlmJinjaText *text = llm_jinja_text_new (self);
   LlmJinjaScope *scope = self->scope;
 
+  if (g_str_equal (function->name, "cycle") && args->n_names == 0)
+    return cycle (self, loop, args);
+  if (g_str_equal (function->name, "changed") && args->n_names == 0)
+    return changed (self, loop, args);
   if (!loop->node->op)
     llm_jinja_fail (self, "this loop is not “recursive”, so it can't be called");
   if (args->n_values != 1)

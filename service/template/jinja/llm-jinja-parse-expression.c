@@ -146,8 +146,12 @@ parse_primary (LlmJinjaParser *self)
     case LLM_JINJA_TOKEN_STRING:
       node = new_const (self, self->token->value);
       for (self->token++; self->token->kind == LLM_JINJA_TOKEN_STRING; self->token++)
-        node->value = llm_jinja_string_join (self->jinja, &node->value.string,
-                                             &self->token->value.string);
+        {
+          node->value = llm_jinja_string_join (self->jinja, &node->value.string,
+                                               &self->token->value.string);
+          /* no rendering may grow what belongs to the tree */
+          node->value.string.text = NULL;
+        }
       return node;
     case LLM_JINJA_TOKEN_INTEGER:
     case LLM_JINJA_TOKEN_FLOAT:

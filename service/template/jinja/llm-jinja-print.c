@@ -112,7 +112,7 @@ print_string (Printer *self, const LlmJinjaString *string, LlmJinjaOrigin origin
   gboolean has_single = memchr (string->bytes, '\'', string->length) != NULL;
   gboolean has_double = memchr (string->bytes, '"', string->length) != NULL;
   const char *quote = self->style != NULL || (has_single && !has_double) ? "\"" : "'";
-  gsize n;
+  gsize n, plain = 0;
 
   add (self->jinja, self->text, quote, origin);
   for (gsize at = 0; at < string->length; at += n)
@@ -125,12 +125,13 @@ print_string (Printer *self, const LlmJinjaString *string, LlmJinjaOrigin origin
         escape_json (c, self->style->is_ascii, escape);
       else
         escape_python (c, *quote, escape);
-      if (*escape != '\0')
-        add (self->jinja, self->text, escape, string->origins[at]);
-      else
-        llm_jinja_text_add_bytes (self->jinja, self->text, string->bytes + at, n,
-                                  string->origins[at]);
+      if (*escape == '\0')
+        continue;
+      llm_jinja_text_add_part (self->jinja, self->text, string, plain, at);
+      add (self->jinja, self->text, escape, llm_jinja_string_get_origin (string, at));
+      plain = at + n;
     }
+  llm_jinja_text_add_part (self->jinja, self->text, string, plain, string->length);
   add (self->jinja, self->text, quote, origin);
 }
 
@@ -287,24 +288,23 @@ llm_jinja_string_escape (LlmJinja *self, const LlmJinjaValue *value)
   static const struct { char c; const char *text; } escapes[] = {
     { '&', "&amp;" }, { '<', "&lt;" }, { '>', "&gt;" }, { '\'', "&#39;" }, { '"', "&#34;" },
   };
-  LlmJinjaValue string = llm_jinja_to_string (self, value);
+  LlmJinjaValue result = llm_jinja_to_string (self, value);
+  const LlmJinjaString string = result.string;
   LlmJinjaText *text;
-  LlmJinjaValue result;
+  gsize plain = 0;
 
-  if (string.is_html)
-    return string;
+  if (result.is_html)
+    return result;
   text = llm_jinja_text_new (self);
-  for (gsize i = 0; i < string.string.length; i++)
-    {
-      guint e = 0;
-
-      while (e < G_N_ELEMENTS (escapes) && escapes[e].c != string.string.bytes[i])
-        e++;
-      if (e < G_N_ELEMENTS (escapes))
-        add (self, text, escapes[e].text, string.string.origins[i]);
-      else
-        llm_jinja_text_add_bytes (self, text, string.string.bytes + i, 1, string.string.origins[i]);
-    }
+  for (gsize i = 0; i < string.length; i++)
+    for (guint e = 0; e < G_N_ELEMENTS (escapes); e++)
+      if (escapes[e].c == string.bytes[i])
+        {
+          llm_jinja_text_add_part (self, text, &string, plain, i);
+          add (self, text, escapes[e].text, llm_jinja_string_get_origin (&string, i));
+          plain = i + 1;
+        }
+  llm_jinja_text_add_part (self, text, &string, plain, string.length);
   result = llm_jinja_text_end (text);
   result.is_html = TRUE;
   return result;

@@ -3,8 +3,8 @@
 /* Inside the Jinja interpreter.
  *
  * All that a parse or a rendering makes lies in one arena of limited size. A failure leaves by
- * longjmp() to the entry point, which frees the arena: nothing here has memory of its own. A string
- * carries the origin of each of its bytes, so that text of an app stays known as such. */
+ * longjmp() to the entry point, which frees the arena: nothing here has memory of its own. A text
+ * knows which runs of its bytes come from where, so that what an app wrote stays known as such. */
 
 #pragma once
 
@@ -31,17 +31,21 @@ typedef enum
 typedef struct
 {
   char *bytes;
-  LlmJinjaOrigin *origins;  /* one per byte */
   gsize length;
   gsize room;
+  LlmJinjaRun *runs;        /* no two neighbours have one origin */
+  guint n_runs;
+  guint n_run_room;
+  LlmJinjaRun first;        /* most texts have no more */
 } LlmJinjaText;
 
 typedef struct
 {
   const char *bytes;        /* valid UTF-8, not terminated */
-  const LlmJinjaOrigin *origins;
   gsize length;
-  LlmJinjaText *text;       /* (nullable): they lie in; a string at its end grows in place */
+  LlmJinjaText *text;       /* that knows their origins; a string at its end grows in place. NULL:
+                             * they are the template's own */
+  gsize start;              /* in @text */
 } LlmJinjaString;
 
 typedef struct
@@ -274,7 +278,12 @@ void llm_jinja_nodes_add (LlmJinja *self, LlmJinjaNodes *nodes, LlmJinjaNode *no
 /* --- texts --- */
 
 LlmJinjaText *llm_jinja_text_new (LlmJinja *self);
+/* (transfer none): that of the byte @at, which one of them has. */
+const LlmJinjaRun *llm_jinja_find_run (const LlmJinjaRun *runs, guint n_runs, gsize at);
+/* With its origins, as the next. */
 void llm_jinja_text_add (LlmJinja *self, LlmJinjaText *text, const LlmJinjaString *string);
+void llm_jinja_text_add_part (LlmJinja *self, LlmJinjaText *text, const LlmJinjaString *string,
+                              gsize start, gsize end);
 void llm_jinja_text_add_bytes (LlmJinja *self, LlmJinjaText *text, const char *bytes, gsize length,
                                LlmJinjaOrigin origin);
 LlmJinjaValue llm_jinja_text_end (LlmJinjaText *text);
@@ -283,6 +292,8 @@ LlmJinjaValue llm_jinja_string_new (LlmJinja *self, const char *bytes, gsize len
 LlmJinjaValue llm_jinja_spaces (LlmJinja *self, gint64 n);
 /* (transfer none): with a NUL at its end. */
 char *llm_jinja_copy (LlmJinja *self, const LlmJinjaString *string);
+/* Of a byte that it has. */
+LlmJinjaOrigin llm_jinja_string_get_origin (const LlmJinjaString *string, gsize at);
 /* A view of some of its bytes. */
 LlmJinjaValue llm_jinja_string_cut (const LlmJinjaString *string, gsize start, gsize end);
 LlmJinjaValue llm_jinja_string_join (LlmJinja *self, const LlmJinjaString *a,
@@ -307,6 +318,15 @@ LlmJinjaValue llm_jinja_string_replace (LlmJinja *self, const LlmJinjaString *st
                                         const LlmJinjaString *old, const LlmJinjaString *with,
                                         gint64 max);
 gboolean llm_jinja_is_space (gunichar c);
+
+typedef enum
+{
+  LLM_JINJA_CLASS_ALNUM, LLM_JINJA_CLASS_ALPHA, LLM_JINJA_CLASS_DIGIT, LLM_JINJA_CLASS_SPACE,
+  LLM_JINJA_CLASS_LOWER, LLM_JINJA_CLASS_UPPER,
+} LlmJinjaClass;
+
+/* str.isalnum() and so on: all of it; of the last two, what has a case at all. */
+gboolean llm_jinja_string_is_of (const LlmJinjaString *string, LlmJinjaClass class);
 /* With & < > " ' as HTML writes them, unless it is safe already. */
 LlmJinjaValue llm_jinja_string_escape (LlmJinja *self, const LlmJinjaValue *value);
 
@@ -348,8 +368,8 @@ llm_jinja_float (double         number,
 static inline LlmJinjaOrigin
 llm_jinja_get_origin (const LlmJinjaValue *value)
 {
-  return value->type == LLM_JINJA_STRING && value->string.length > 0 ? value->string.origins[0]
-                                                                     : value->origin;
+  return value->type == LLM_JINJA_STRING && value->string.length > 0
+           ? llm_jinja_string_get_origin (&value->string, 0) : value->origin;
 }
 
 LlmJinjaValue llm_jinja_list_new (LlmJinja *self, LlmJinjaListKind kind);
@@ -460,8 +480,9 @@ LlmJinjaFlow llm_jinja_run_loop (LlmJinja *self, const LlmJinjaNode *node,
                                  const LlmJinjaValue *over, guint depth);
 /* loop.name */
 LlmJinjaValue llm_jinja_loop_get (LlmJinja *self, LlmJinjaLoop *loop, const char *name);
-/* loop (over), in a recursive one: the text of that round. */
-LlmJinjaValue llm_jinja_loop_call (LlmJinja *self, LlmJinjaLoop *loop, const LlmJinjaArgs *args);
+/* loop (over), in a recursive one: the text of that round; or one of its methods. */
+LlmJinjaValue llm_jinja_loop_call (LlmJinja *self, const LlmJinjaFunction *function,
+                                   const LlmJinjaArgs *args);
 
 /* --- variables --- */
 

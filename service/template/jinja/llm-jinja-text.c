@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Strings whose every byte knows where it came from. */
+/* Strings whose bytes are known by where they came from. */
 
 #include "template/jinja/llm-jinja-private.h"
 
@@ -15,45 +15,45 @@
 LlmJinjaText *
 llm_jinja_text_new (LlmJinja *self)
 {
-  return llm_jinja_alloc (self, sizeof (LlmJinjaText));
+  LlmJinjaText *text = llm_jinja_alloc (self, sizeof *text);
+
+  text->runs = &text->first;
+  text->n_run_room = 1;
+  return text;
+}
+
+const LlmJinjaRun *
+llm_jinja_find_run (const LlmJinjaRun *runs, guint n_runs, gsize at)
+{
+  guint first = 0;
+
+  while (first + 1 < n_runs)
+    {
+      guint middle = first + (n_runs - first) / 2;
+
+      if (runs[middle - 1].end > at)
+        n_runs = middle;
+      else
+        first = middle;
+    }
+  return &runs[first];
 }
 
 static void
 reserve (LlmJinja *self, LlmJinjaText *text, gsize n)
 {
-  gsize room;
   char *bytes;
-  LlmJinjaOrigin *origins;
 
   if (n <= text->room - text->length)
     return;
   if (n > self->max_bytes)
     llm_jinja_fail (self, "a text is too long");
-  room = MAX (64, (text->length + n) * 2);
-  bytes = llm_jinja_alloc (self, room);
-  origins = llm_jinja_alloc (self, room * sizeof *origins);
+  /* many texts never grow */
+  text->room = MAX (64, text->length == 0 ? n : (text->length + n) * 2);
+  bytes = llm_jinja_alloc (self, text->room);
   if (text->length > 0)
-    {
-      memcpy (bytes, text->bytes, text->length);
-      memcpy (origins, text->origins, text->length * sizeof *origins);
-    }
+    memcpy (bytes, text->bytes, text->length);
   text->bytes = bytes;
-  text->origins = origins;
-  text->room = room;
-}
-
-void
-llm_jinja_text_add (LlmJinja *self, LlmJinjaText *text, const LlmJinjaString *string)
-{
-  gsize n = string->length;
-
-  if (n == 0)
-    return;
-  llm_jinja_step (self, n / STEP_BYTES);
-  reserve (self, text, n);
-  memcpy (text->bytes + text->length, string->bytes, n);
-  memcpy (text->origins + text->length, string->origins, n * sizeof *text->origins);
-  text->length += n;
 }
 
 void
@@ -68,36 +68,78 @@ llm_jinja_text_add_bytes (LlmJinja       *self,
   llm_jinja_step (self, length / STEP_BYTES);
   reserve (self, text, length);
   memcpy (text->bytes + text->length, bytes, length);
-  for (gsize i = 0; i < length; i++)
-    text->origins[text->length + i] = origin;
+  if (text->n_runs == 0 || text->runs[text->n_runs - 1].origin != origin)
+    {
+      text->runs = llm_jinja_grow (self, text->runs, text->n_runs, &text->n_run_room,
+                                   sizeof *text->runs);
+      text->runs[text->n_runs++].origin = origin;
+    }
   text->length += length;
+  text->runs[text->n_runs - 1].end = text->length;
+}
+
+static const LlmJinjaRun *
+find_run (const LlmJinjaString *string, gsize at)
+{
+  static const LlmJinjaRun own = { G_MAXSIZE, 0 };
+
+  return string->text == NULL ? &own
+                              : llm_jinja_find_run (string->text->runs, string->text->n_runs,
+                                                    string->start + at);
+}
+
+void
+llm_jinja_text_add (LlmJinja *self, LlmJinjaText *text, const LlmJinjaString *string)
+{
+  for (gsize at = 0, n; at < string->length; at += n)
+    {
+      const LlmJinjaRun run = *find_run (string, at);
+
+      n = MIN (string->length - at, run.end - string->start - at);
+      llm_jinja_step (self, at > 0);
+      llm_jinja_text_add_bytes (self, text, string->bytes + at, n, run.origin);
+    }
+}
+
+void
+llm_jinja_text_add_part (LlmJinja             *self,
+                         LlmJinjaText         *text,
+                         const LlmJinjaString *string,
+                         gsize                 start,
+                         gsize                 end)
+{
+  LlmJinjaValue part = llm_jinja_string_cut (string, start, end);
+
+  llm_jinja_text_add (self, text, &part.string);
 }
 
 LlmJinjaValue
 llm_jinja_text_end (LlmJinjaText *text)
 {
-  static const LlmJinjaOrigin none[1];
+  LlmJinjaValue value = { .type = LLM_JINJA_STRING, .string = { .bytes = "" } };
 
-  if (text->length == 0)
-    return (LlmJinjaValue) { .type = LLM_JINJA_STRING, .string = { "", none, 0, NULL } };
-  return (LlmJinjaValue) {
-    .type = LLM_JINJA_STRING,
-    .string = { text->bytes, text->origins, text->length, text },
-  };
+  if (text->length > 0)
+    value.string = (LlmJinjaString) { text->bytes, text->length, text, 0 };
+  return value;
 }
 
 LlmJinjaValue
 llm_jinja_string_new (LlmJinja *self, const char *bytes, gsize length, LlmJinjaOrigin origin)
 {
-  LlmJinjaOrigin *origins = llm_jinja_alloc (self, length * sizeof *origins);
-  char *copy = llm_jinja_alloc (self, length);
-  LlmJinjaValue value = { .type = LLM_JINJA_STRING, .origin = origin };
+  LlmJinjaValue value = { .type = LLM_JINJA_STRING, .string = { bytes, length, NULL, 0 } };
 
-  if (length > 0)
-    memcpy (copy, bytes, length);
-  for (gsize i = 0; i < length; i++)
-    origins[i] = origin;
-  value.string = (LlmJinjaString) { copy, origins, length, NULL };
+  if (origin == 0)
+    {
+      value.string.bytes = llm_jinja_copy (self, &value.string);
+    }
+  else
+    {
+      LlmJinjaText *text = llm_jinja_text_new (self);
+
+      llm_jinja_text_add_bytes (self, text, bytes, length, origin);
+      value = llm_jinja_text_end (text);
+    }
+  value.origin = origin;
   return value;
 }
 
@@ -120,18 +162,19 @@ llm_jinja_copy (LlmJinja *self, const LlmJinjaString *string)
   return copy;
 }
 
+LlmJinjaOrigin
+llm_jinja_string_get_origin (const LlmJinjaString *string, gsize at)
+{
+  return find_run (string, at)->origin;
+}
+
 LlmJinjaValue
 llm_jinja_string_cut (const LlmJinjaString *string, gsize start, gsize end)
 {
-  LlmJinjaValue value = { .type = LLM_JINJA_STRING };
-
-  value.string = (LlmJinjaString) {
-    .bytes = string->bytes + start,
-    .origins = string->origins != NULL ? string->origins + start : NULL,
-    .length = end - start,
-    .text = string->text,
+  return (LlmJinjaValue) {
+    .type = LLM_JINJA_STRING,
+    .string = { string->bytes + start, end - start, string->text, string->start + start },
   };
-  return value;
 }
 
 LlmJinjaValue
@@ -140,7 +183,7 @@ llm_jinja_string_join (LlmJinja *self, const LlmJinjaString *a, const LlmJinjaSt
   LlmJinjaText *text = a->text;
 
   /* What is built by adding to it again and again grows in place: others see only their part. */
-  if (text == NULL || a->bytes + a->length != text->bytes + text->length)
+  if (text == NULL || a->start + a->length != text->length)
     {
       text = llm_jinja_text_new (self);
       reserve (self, text, a->length + b->length);
@@ -175,10 +218,12 @@ llm_jinja_string_find (LlmJinja             *self,
 {
   const char *found;
 
-  llm_jinja_step (self, 1 + (string->length - from) / STEP_BYTES);
   if (part->length == 0)
     return from;
   found = memmem (string->bytes + from, string->length - from, part->bytes, part->length);
+  /* as far as it has looked, so that many finds in a long text count it once */
+  llm_jinja_step (self, 1 + (part->length + (found != NULL ? (gsize) (found - string->bytes) - from
+                                                           : string->length - from)) / STEP_BYTES);
   return found != NULL ? (gsize) (found - string->bytes) : G_MAXSIZE;
 }
 
@@ -236,6 +281,44 @@ llm_jinja_is_space (gunichar c)
 }
 
 static gboolean
+is_of (gunichar c, LlmJinjaClass class)
+{
+  switch (class)
+    {
+    case LLM_JINJA_CLASS_ALNUM:
+      return llm_utf8_is_of (c, LLM_UTF8_LETTERS | LLM_UTF8_NUMBERS);
+    case LLM_JINJA_CLASS_ALPHA:
+      return g_unichar_isalpha (c);
+    case LLM_JINJA_CLASS_DIGIT:
+      return g_unichar_isdigit (c);
+    case LLM_JINJA_CLASS_SPACE:
+      return llm_jinja_is_space (c);
+    case LLM_JINJA_CLASS_LOWER:
+      return g_unichar_islower (c);
+    default:
+      return g_unichar_isupper (c);
+    }
+}
+
+gboolean
+llm_jinja_string_is_of (const LlmJinjaString *string, LlmJinjaClass class)
+{
+  LlmJinjaClass other = class == LLM_JINJA_CLASS_LOWER ? LLM_JINJA_CLASS_UPPER
+                                                       : LLM_JINJA_CLASS_LOWER;
+  gboolean has_some = FALSE;
+  gunichar c;
+
+  for (gsize at = 0; at < string->length;)
+    {
+      at += llm_utf8_get (string->bytes + at, string->bytes + string->length, &c);
+      if (class < LLM_JINJA_CLASS_LOWER ? !is_of (c, class) : is_of (c, other) || g_unichar_istitle (c))
+        return FALSE;
+      has_some |= is_of (c, class);
+    }
+  return has_some;
+}
+
+static gboolean
 is_trimmed (const LlmJinjaString *set, const char *at, gsize n, gunichar c)
 {
   return set == NULL ? llm_jinja_is_space (c)
@@ -275,14 +358,6 @@ llm_jinja_string_trim (const LlmJinjaString *string,
   return llm_jinja_string_cut (string, start, end);
 }
 
-static void
-add_part (LlmJinja *self, LlmJinjaText *text, const LlmJinjaString *string, gsize start, gsize end)
-{
-  LlmJinjaValue part = llm_jinja_string_cut (string, start, end);
-
-  llm_jinja_text_add (self, text, &part.string);
-}
-
 LlmJinjaValue
 llm_jinja_string_replace (LlmJinja             *self,
                           const LlmJinjaString *string,
@@ -298,16 +373,16 @@ llm_jinja_string_replace (LlmJinja             *self,
       found = llm_jinja_string_find (self, string, old, at);
       if (found == G_MAXSIZE)
         break;
-      add_part (self, text, string, at, found);
+      llm_jinja_text_add_part (self, text, string, at, found);
       llm_jinja_text_add (self, text, with);
       at = found + old->length;
       if (old->length == 0 && at == string->length)
         break;
       /* nothing is found before each character, and at the end */
       next = old->length == 0 ? llm_jinja_next_character (string, at) : at;
-      add_part (self, text, string, at, next);
+      llm_jinja_text_add_part (self, text, string, at, next);
       at = next;
     }
-  add_part (self, text, string, at, string->length);
+  llm_jinja_text_add_part (self, text, string, at, string->length);
   return llm_jinja_text_end (text);
 }

@@ -241,7 +241,8 @@ llm_jinja_template_render (LlmJinjaTemplate    *self,
     {
       out->length = jinja.out->length;
       out->text = g_memdup2 (jinja.out->bytes, out->length);
-      out->origins = g_memdup2 (jinja.out->origins, out->length * sizeof *out->origins);
+      out->n_runs = jinja.out->n_runs;
+      out->runs = g_memdup2 (jinja.out->runs, out->n_runs * sizeof *out->runs);
     }
   else
     {
@@ -257,5 +258,11 @@ void
 llm_jinja_output_clear (LlmJinjaOutput *out)
 {
   g_clear_pointer (&out->text, g_free);
-  g_clear_pointer (&out->origins, g_free);
+  g_clear_pointer (&out->runs, g_free);
+}
+
+const LlmJinjaRun *
+llm_jinja_output_get_run (const LlmJinjaOutput *out, gsize at)
+{
+  return llm_jinja_find_run (out->runs, out->n_runs, at);
 }

@@ -57,11 +57,19 @@ typedef struct
   gint64 max_us;          /* of the processor's time; 0: some seconds, more for much text */
 } LlmJinjaInput;
 
+/* Bytes of a text that come from one place: those up to @end that are in no run before. */
+typedef struct
+{
+  gsize end;
+  guint16 origin;
+} LlmJinjaRun;
+
 typedef struct
 {
   char *text;             /* (owned): valid UTF-8, not terminated */
-  guint16 *origins;       /* (owned): of each byte */
-  gsize length;
+  gsize length;           /* may be made less */
+  LlmJinjaRun *runs;      /* (owned) */
+  guint n_runs;
 } LlmJinjaOutput;
 
 /* FALSE with @error: INVALID_ARGUMENT where the template itself refuses the conversation
@@ -71,6 +79,9 @@ gboolean          llm_jinja_template_render (LlmJinjaTemplate    *self,
                                              LlmJinjaOutput      *out,
                                              GError             **error) G_GNUC_WARN_UNUSED_RESULT;
 void              llm_jinja_output_clear    (LlmJinjaOutput      *out);
+/* The run of a byte that it has. */
+const LlmJinjaRun *llm_jinja_output_get_run (const LlmJinjaOutput *out,
+                                             gsize                at);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmJinjaTemplate, llm_jinja_template_free)
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (LlmJinjaOutput, llm_jinja_output_clear)

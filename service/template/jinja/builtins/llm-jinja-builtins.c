@@ -39,13 +39,13 @@ static const char *
 get_refused (const LlmJinjaValue *value)
 {
   if (value->type == LLM_JINJA_STRING)
-    return " casefold center count encode expandtabs format_map index isalnum isalpha isascii isdecimal isdigit"
-           " isidentifier islower isnumeric isprintable isspace istitle isupper ljust maketrans partition"
-           " rindex rjust rpartition swapcase translate zfill ";
+    return " casefold center encode expandtabs format_map index isascii isdecimal isidentifier"
+           " isnumeric isprintable istitle ljust maketrans partition rindex rjust rpartition swapcase"
+           " translate ";
   if (value->type == LLM_JINJA_DICT)
-    return " clear copy fromkeys pop popitem setdefault update ";
+    return " clear fromkeys pop popitem setdefault update ";
   if (value->type == LLM_JINJA_LIST)
-    return " append clear copy count extend index insert pop remove reverse sort ";
+    return " append clear extend grouper insert list pop remove reverse sort ";
   if (value->type == LLM_JINJA_FUNCTION)
     return " arguments caller catch_kwargs catch_varargs defaults name ";
   if (llm_jinja_is_number (value))
@@ -74,6 +74,8 @@ llm_jinja_find_method (LlmJinja *self, const LlmJinjaValue *value, const char *n
     method = find (name, LLM_JINJA_OF_STRING);
   else if (value->type == LLM_JINJA_DICT)
     method = find (name, LLM_JINJA_OF_DICT);
+  else if (value->type == LLM_JINJA_LIST && value->list->kind <= LLM_JINJA_LIST_RANGE)
+    method = find (name, LLM_JINJA_OF_LIST);
   if (method != NULL)
     return llm_jinja_new_method (self, name, method, value);
   if (*name != '\0' && has_word (get_refused (value), name))

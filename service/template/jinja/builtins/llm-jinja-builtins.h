@@ -17,6 +17,7 @@ typedef enum
   LLM_JINJA_AS_TEXT = 1 << 3,       /* other subjects are made text first */
   LLM_JINJA_KEEPS_HTML = 1 << 4,    /* of a safe text it makes a safe one */
   LLM_JINJA_TAKES_ALL = 1 << 5,     /* reads its arguments itself */
+  LLM_JINJA_OF_LIST = 1 << 6,
 } LlmJinjaPlaces;
 
 typedef enum

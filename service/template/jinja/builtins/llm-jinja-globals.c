@@ -126,14 +126,10 @@ run_strftime_now (LlmJinja *self, LlmJinjaCall *call)
   if (localtime_r (&now, &fields) == NULL)
     llm_jinja_fail (self, "the time of day is not known");
   for (gsize i = 0; i < format->length; i++)
-    {
-      LlmJinjaValue byte = llm_jinja_string_cut (format, i, i + 1);
-
-      if (format->bytes[i] == '%' && i + 1 < format->length)
-        add_time (self, text, &fields, format->bytes[++i]);
-      else
-        llm_jinja_text_add (self, text, &byte.string);
-    }
+    if (format->bytes[i] == '%' && i + 1 < format->length)
+      add_time (self, text, &fields, format->bytes[++i]);
+    else
+      llm_jinja_text_add_part (self, text, format, i, i + 1);
   return llm_jinja_text_end (text);
 }
 

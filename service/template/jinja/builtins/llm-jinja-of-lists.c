@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Filters of lists and dicts, and their methods. */
+/* Filters of lists, dicts and attributes, and the methods of lists and dicts. */
 
 #include "template/jinja/builtins/llm-jinja-builtins.h"
 
@@ -34,6 +34,20 @@ get_path (LlmJinja *self, const LlmJinjaValue *value, const LlmJinjaValue *attri
       at = llm_jinja_get_item (self, &at, &key);
     }
   return at;
+}
+
+/* As in Jinja, never an item. */
+static LlmJinjaValue
+run_attr (LlmJinja *self, LlmJinjaCall *call)
+{
+  const LlmJinjaValue *subject = &call->subject;
+  const char *name = llm_jinja_copy (self, &call->arg[0].string);
+
+  if (subject->type == LLM_JINJA_UNDEFINED || subject->type == LLM_JINJA_FUNCTION)
+    llm_jinja_fail (self, "“attr” of a value of type %s is not supported",
+                    llm_jinja_type_name (subject));
+  return subject->type == LLM_JINJA_NAMESPACE ? llm_jinja_get_attribute (self, subject, name)
+                                              : llm_jinja_find_method (self, subject, name);
 }
 
 /* The entries to sort of @over by that, in lower case unless @minds_case. */
@@ -208,6 +222,100 @@ run_sum (LlmJinja *self, LlmJinjaCall *call)
       sum = llm_jinja_calculate (self, LLM_JINJA_OP_ADD, &sum, &item);
     }
   return sum;
+}
+
+#define OF_SLICES 1
+
+/* Lists of so many items, or so many lists of as many items each as there are; with a fill, short
+ * ones get it. */
+static LlmJinjaValue
+run_rows (LlmJinja *self, LlmJinjaCall *call)
+{
+  const LlmJinjaList *over = llm_jinja_iterate (self, &call->subject);
+  LlmJinjaValue rows = llm_jinja_list_new (self, LLM_JINJA_LIST_GENERATOR);
+  gboolean has_fill = llm_jinja_arg_given (&call->arg[1]) && call->arg[1].type != LLM_JINJA_NONE;
+  gboolean is_slice = call->builtin->way == OF_SLICES;
+  gint64 n = call->arg[0].integer;
+  guint at = 0;
+
+  if (n < 1 || n > G_MAXINT32)
+    llm_jinja_fail (self, "“%s” needs a positive number", call->builtin->name);
+  for (gint64 i = 0; is_slice ? i < n : at < over->n_items; i++)
+    {
+      LlmJinjaValue row = llm_jinja_list_new (self, LLM_JINJA_LIST_LIST);
+      gint64 full = is_slice ? over->n_items / n + 1 : n;
+      gint64 share = full - (is_slice && i >= over->n_items % n);
+
+      while (row.list->n_items < share && at < over->n_items)
+        llm_jinja_list_add (self, row.list, over->items[at++]);
+      while (has_fill && row.list->n_items < full)
+        llm_jinja_list_add (self, row.list, call->arg[1]);
+      llm_jinja_list_add (self, rows.list, row);
+    }
+  return rows;
+}
+
+/* Pairs of what the items of a group have in common, and these items. */
+static LlmJinjaValue
+run_groupby (LlmJinja *self, LlmJinjaCall *call)
+{
+  const LlmJinjaList *over = llm_jinja_iterate (self, &call->subject);
+  LlmJinjaEntry *entries = get_keys (self, over, &call->arg[0], &call->arg[2]);
+  LlmJinjaValue result = llm_jinja_list_new (self, LLM_JINJA_LIST_LIST);
+  LlmJinjaValue group = llm_jinja_none ();
+
+  for (guint i = 0; i < over->n_items; i++)
+    if (entries[i].key.type == LLM_JINJA_UNDEFINED && llm_jinja_arg_given (&call->arg[1]))
+      entries[i].key = call->arg[1];
+  llm_jinja_sort (self, entries, over->n_items, FALSE);
+  for (guint i = 0; i < over->n_items; i++)
+    {
+      if (i == 0 || !llm_jinja_equal (self, &entries[i].key, &entries[i - 1].key))
+        {
+          LlmJinjaValue pair = llm_jinja_list_new (self, LLM_JINJA_LIST_TUPLE);
+          LlmJinjaValue key = get_path (self, &entries[i].value, &call->arg[0]);
+
+          group = llm_jinja_list_new (self, LLM_JINJA_LIST_LIST);
+          /* what the first of the group has, in its own case */
+          llm_jinja_list_add (self, pair.list, key.type != LLM_JINJA_UNDEFINED ? key
+                                                                              : entries[i].key);
+          llm_jinja_list_add (self, pair.list, group);
+          llm_jinja_list_add (self, result.list, pair);
+        }
+      llm_jinja_list_add (self, group.list, entries[i].value);
+    }
+  return result;
+}
+
+/* --- methods of lists --- */
+
+/* Nothing changes a value, so it is its own copy. */
+static LlmJinjaValue
+run_copy (LlmJinja *self, LlmJinjaCall *call)
+{
+  return call->subject;
+}
+
+#define THE_FIRST 1
+
+/* How many items are so, or where the first of them is. */
+static LlmJinjaValue
+run_count (LlmJinja *self, LlmJinjaCall *call)
+{
+  const LlmJinjaList *list = call->subject.list;
+  gint64 n = 0;
+
+  for (guint i = 0; i < list->n_items; i++)
+    {
+      if (!llm_jinja_equal (self, &list->items[i], &call->arg[0]))
+        continue;
+      if (call->builtin->way == THE_FIRST)
+        return llm_jinja_int (i, 0);
+      n++;
+    }
+  if (call->builtin->way == THE_FIRST)
+    llm_jinja_fail (self, "“index” found no such item");
+  return llm_jinja_int (n, 0);
 }
 
 /* --- filters of each item --- */
@@ -397,12 +505,21 @@ run_dictsort (LlmJinja *self, LlmJinjaCall *call)
 #define BY_CASE { { .name = "case_sensitive" }, { .name = "attribute" } }
 
 const LlmJinjaBuiltin llm_jinja_builtins_of_lists[] = {
+  { "attr", FILTER, run_attr, 0, { { "name", LLM_JINJA_TAKE_TEXT, 0 } } },
+  { "batch", FILTER, run_rows, 0,
+    { { "linecount", LLM_JINJA_TAKE_NEEDED_INT, 0 }, { .name = "fill_with" } } },
+  { "copy", LLM_JINJA_OF_DICT | LLM_JINJA_OF_LIST, run_copy, 0, NONE },
+  { "count", LLM_JINJA_OF_LIST, run_count, 0, { { "value", LLM_JINJA_TAKE_VALUE, 0 } } },
   { "dictsort", FILTER, run_dictsort, 0,
     { { .name = "case_sensitive" }, { "by", LLM_JINJA_TAKE_TEXT_OR_NONE, 0 },
       { .name = "reverse" } } },
   { "first", FILTER, run_first, 0, NONE },
   { "get", LLM_JINJA_OF_DICT, run_get, 0,
     { { "key", LLM_JINJA_TAKE_VALUE, 0 }, { .name = "default" } } },
+  { "groupby", FILTER, run_groupby, 0,
+    { { "attribute", LLM_JINJA_TAKE_VALUE, 0 }, { .name = "default" },
+      { .name = "case_sensitive" } } },
+  { "index", LLM_JINJA_OF_LIST, run_count, THE_FIRST, { { "value", LLM_JINJA_TAKE_VALUE, 0 } } },
   { "items", FILTER, run_items, 0, NONE },
   { "items", LLM_JINJA_OF_DICT, run_view, LLM_JINJA_LIST_ITEMS, NONE },
   { "join", FILTER, run_join, 0, { { .name = "d" }, { .name = "attribute" } } },
@@ -417,6 +534,8 @@ const LlmJinjaBuiltin llm_jinja_builtins_of_lists[] = {
   { "reverse", FILTER, run_reverse, 0, NONE },
   { "select", TAKES_ALL, run_pick, 0, NONE },
   { "selectattr", TAKES_ALL, run_pick, OF_ATTRIBUTE, NONE },
+  { "slice", FILTER, run_rows, OF_SLICES,
+    { { "slices", LLM_JINJA_TAKE_NEEDED_INT, 0 }, { .name = "fill_with" } } },
   { "sort", FILTER, run_sort, 0,
     { { .name = "reverse" }, { .name = "case_sensitive" }, { .name = "attribute" } } },
   { "sum", FILTER, run_sum, 0, { { .name = "attribute" }, { .name = "start" } } },

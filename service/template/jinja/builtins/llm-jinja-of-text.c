@@ -17,20 +17,26 @@
 static void
 add_character (LlmJinja             *self,
                LlmJinjaText         *text,
-               const LlmJinjaString *character,
+               const LlmJinjaString *string,
+               gsize                 at,
+               gsize                 length,
                gboolean              is_upper)
 {
-  /* one may become several, as ß does */
-  g_autofree char *changed = is_upper
-                               ? g_utf8_strup (character->bytes, (gssize) character->length)
-                               : g_utf8_strdown (character->bytes, (gssize) character->length);
-  char copy[32];
-  gsize length = MIN (strlen (changed), sizeof copy);
+  const char *character = string->bytes + at;
+  char copy[32] = { is_upper ? g_ascii_toupper (*character) : g_ascii_tolower (*character) };
 
-  memcpy (copy, changed, length);
-  /* what follows may fail, and then frees nothing */
-  g_clear_pointer (&changed, g_free);
-  llm_jinja_text_add_bytes (self, text, copy, length, character->origins[0]);
+  if (length > 1)
+    {
+      char *changed = is_upper ? g_utf8_strup (character, (gssize) length)
+                               : g_utf8_strdown (character, (gssize) length);
+
+      /* one may become several, as ß does; alone, Σ would be taken for the end of a word */
+      length = MIN (strlen (changed), sizeof copy);
+      memcpy (copy, g_str_equal (changed, "ς") && *character == "Σ"[0] ? "σ" : changed, length);
+      /* what follows may fail, and then frees nothing */
+      g_free (changed);
+    }
+  llm_jinja_text_add_bytes (self, text, copy, length, llm_jinja_string_get_origin (string, at));
 }
 
 /* Behind these, the filter “title” begins a word. */
@@ -53,18 +59,7 @@ llm_jinja_change_case (LlmJinja *self, const LlmJinjaString *string, LlmJinjaCas
       gboolean is_upper = way == LLM_JINJA_CASE_UPPER || (way != LLM_JINJA_CASE_LOWER && is_start);
 
       n = llm_utf8_get (string->bytes + at, string->bytes + string->length, &c);
-      if (n == 1)
-        {
-          char changed = is_upper ? g_ascii_toupper ((char) c) : g_ascii_tolower ((char) c);
-
-          llm_jinja_text_add_bytes (self, text, &changed, 1, string->origins[at]);
-        }
-      else
-        {
-          LlmJinjaValue character = llm_jinja_string_cut (string, at, at + n);
-
-          add_character (self, text, &character.string, is_upper);
-        }
+      add_character (self, text, string, at, n, is_upper);
       if (way == LLM_JINJA_CASE_WORDS)
         is_start = g_unichar_tolower (c) == c && g_unichar_toupper (c) == c;
       else
@@ -169,6 +164,27 @@ run_find (LlmJinja *self, LlmJinjaCall *call)
   LlmJinjaValue before = llm_jinja_string_cut (string, 0, MIN (found, string->length));
 
   return llm_jinja_int (found == G_MAXSIZE ? -1 : (gint64) llm_jinja_string_count (&before.string), 0);
+}
+
+static LlmJinjaValue
+run_count (LlmJinja *self, LlmJinjaCall *call)
+{
+  const LlmJinjaString *string = &call->subject.string;
+  const LlmJinjaString *part = &call->arg[0].string;
+  gint64 n = 0;
+
+  if (part->length == 0)
+    return llm_jinja_int ((gint64) llm_jinja_string_count (string) + 1, 0);
+  for (gsize at = 0; (at = llm_jinja_string_find (self, string, part, at)) != G_MAXSIZE;
+       at += part->length)
+    n++;
+  return llm_jinja_int (n, 0);
+}
+
+static LlmJinjaValue
+run_is_of (LlmJinja *self, LlmJinjaCall *call)
+{
+  return llm_jinja_bool (llm_jinja_string_is_of (&call->subject.string, call->builtin->way));
 }
 
 static LlmJinjaValue
@@ -316,7 +332,50 @@ run_splitlines (LlmJinja *self, LlmJinjaCall *call)
   return lines;
 }
 
-/* --- indent, format --- */
+/* Jinja's words: of letters, digits and “_”. */
+static LlmJinjaValue
+run_wordcount (LlmJinja *self, LlmJinjaCall *call)
+{
+  const LlmJinjaString *string = &call->subject.string;
+  gboolean is_word = FALSE;
+  gint64 n = 0;
+
+  for (gsize at = 0, next; at < string->length; at = next)
+    {
+      LlmJinjaString c;
+      gboolean was_word = is_word;
+
+      next = llm_jinja_next_character (string, at);
+      c = llm_jinja_string_cut (string, at, next).string;
+      is_word = *c.bytes == '_' || llm_jinja_string_is_of (&c, LLM_JINJA_CLASS_ALNUM);
+      n += is_word && !was_word;
+    }
+  return llm_jinja_int (n, 0);
+}
+
+static LlmJinjaValue
+run_truncate (LlmJinja *self, LlmJinjaCall *call)
+{
+  LlmJinjaValue end = llm_jinja_arg_given (&call->arg[2]) ? call->arg[2]
+                                                          : llm_jinja_string_new (self, "...", 3, 0);
+  gint64 n_end = (gint64) llm_jinja_string_count (llm_jinja_need_string (self, "truncate", &end));
+  gint64 length = call->arg[0].integer, leeway = call->arg[3].integer;
+  const LlmJinjaString *string = &call->subject.string;
+  LlmJinjaValue kept, space = llm_jinja_string_new (self, " ", 1, 0);
+  gsize at;
+
+  if (length < n_end || leeway < 0)
+    llm_jinja_fail (self, "“truncate” needs a length of at least %" G_GINT64_FORMAT, n_end);
+  if ((gint64) llm_jinja_string_count (string) - leeway <= length)
+    return call->subject;
+  kept = llm_jinja_string_cut (string, 0, llm_jinja_string_offset (string, (gsize) (length - n_end)));
+  at = llm_jinja_string_find_last (self, &kept.string, &space.string, kept.string.length);
+  if (at != G_MAXSIZE && !llm_jinja_is_true (&call->arg[1]))
+    kept.string.length = at;
+  return llm_jinja_string_join (self, &kept.string, &end.string);
+}
+
+/* --- indent, pad, encode, format --- */
 
 /* As Jinja does it, the first line only where that is asked for, and a newline at the end stays. */
 static LlmJinjaValue
@@ -347,6 +406,53 @@ run_indent (LlmJinja *self, LlmJinjaCall *call)
   return llm_jinja_text_end (text);
 }
 
+#define WITH_ZEROS 1
+
+/* str.center(), and str.zfill(), which leaves a sign where it is. */
+static LlmJinjaValue
+run_pad (LlmJinja *self, LlmJinjaCall *call)
+{
+  const LlmJinjaString *string = &call->subject.string;
+  gboolean has_zeros = call->builtin->way == WITH_ZEROS;
+  gsize n_sign = has_zeros && string->length > 0 && (*string->bytes == '-' || *string->bytes == '+');
+  gint64 n = (gint64) llm_jinja_string_count (string);
+  gint64 width = MAX (n, call->arg[0].integer);
+  LlmJinjaValue fill = llm_jinja_string_new (self, has_zeros ? "0" : " ", 1, 0);
+  LlmJinjaValue left = llm_jinja_int (has_zeros ? width - n
+                                                : (width - n) / 2 + ((width - n) & width & 1), 0);
+  LlmJinjaValue right = llm_jinja_int (width - n - left.integer, 0);
+  const LlmJinjaValue parts[] = {
+    llm_jinja_string_cut (string, 0, n_sign),
+    llm_jinja_calculate (self, LLM_JINJA_OP_MUL, &fill, &left),
+    llm_jinja_string_cut (string, n_sign, string->length),
+    llm_jinja_calculate (self, LLM_JINJA_OP_MUL, &fill, &right),
+  };
+
+  return llm_jinja_concat (self, parts, G_N_ELEMENTS (parts));
+}
+
+static LlmJinjaValue
+run_urlencode (LlmJinja *self, LlmJinjaCall *call)
+{
+  LlmJinjaText *text = llm_jinja_text_new (self);
+  LlmJinjaString string;
+
+  if (call->subject.type == LLM_JINJA_DICT || call->subject.type == LLM_JINJA_LIST)
+    llm_jinja_fail (self, "“urlencode” of a value of type %s is not supported",
+                    llm_jinja_type_name (&call->subject));
+  string = llm_jinja_to_string (self, &call->subject).string;
+  for (gsize i = 0; i < string.length; i++)
+    {
+      char c = string.bytes[i], escaped[4];
+      gboolean is_plain = g_ascii_isalnum (c) || (c != '\0' && strchr ("_.-~/", c) != NULL);
+
+      g_snprintf (escaped, sizeof escaped, is_plain ? "%c" : "%%%02X", (guint8) c);
+      llm_jinja_text_add_bytes (self, text, escaped, strlen (escaped),
+                                llm_jinja_string_get_origin (&string, i));
+    }
+  return llm_jinja_text_end (text);
+}
+
 static LlmJinjaValue
 run_format_percent (LlmJinja *self, LlmJinjaCall *call)
 {
@@ -364,12 +470,20 @@ run_format_percent (LlmJinja *self, LlmJinjaCall *call)
 
 const LlmJinjaBuiltin llm_jinja_builtins_of_text[] = {
   { "capitalize", BOTH, run_case, LLM_JINJA_CASE_CAPITAL, NONE },
+  { "center", FILTER | LLM_JINJA_KEEPS_HTML, run_pad, 0, { { "width", LLM_JINJA_TAKE_INT, 80 } } },
+  { "count", LLM_JINJA_OF_STRING, run_count, 0, TEXT ("part") },
   { "endswith", LLM_JINJA_OF_STRING, run_has_end, AT_END, { { "prefix", LLM_JINJA_TAKE_VALUE, 0 } } },
   { "find", LLM_JINJA_OF_STRING, run_find, AT_START, TEXT ("part") },
   { "format", LLM_JINJA_OF_STRING | LLM_JINJA_TAKES_ALL, llm_jinja_format, 0, NONE },
   { "format", FILTER | LLM_JINJA_TAKES_ALL, run_format_percent, 0, NONE },
   { "indent", FILTER, run_indent, 0,
     { { .name = "width" }, { .name = "first" }, { .name = "blank" } } },
+  { "isalnum", LLM_JINJA_OF_STRING, run_is_of, LLM_JINJA_CLASS_ALNUM, NONE },
+  { "isalpha", LLM_JINJA_OF_STRING, run_is_of, LLM_JINJA_CLASS_ALPHA, NONE },
+  { "isdigit", LLM_JINJA_OF_STRING, run_is_of, LLM_JINJA_CLASS_DIGIT, NONE },
+  { "islower", LLM_JINJA_OF_STRING, run_is_of, LLM_JINJA_CLASS_LOWER, NONE },
+  { "isspace", LLM_JINJA_OF_STRING, run_is_of, LLM_JINJA_CLASS_SPACE, NONE },
+  { "isupper", LLM_JINJA_OF_STRING, run_is_of, LLM_JINJA_CLASS_UPPER, NONE },
   { "join", METHOD, run_join, 0, { { "items", LLM_JINJA_TAKE_VALUE, 0 } } },
   { "lower", BOTH, run_case, LLM_JINJA_CASE_LOWER, NONE },
   { "lstrip", METHOD, run_strip, AT_START, CHARS },
@@ -387,6 +501,12 @@ const LlmJinjaBuiltin llm_jinja_builtins_of_text[] = {
   { "title", FILTER | LLM_JINJA_KEEPS_HTML, run_case, LLM_JINJA_CASE_TITLE, NONE },
   { "title", METHOD, run_case, LLM_JINJA_CASE_WORDS, NONE },
   { "trim", FILTER | LLM_JINJA_KEEPS_HTML, run_strip, AT_START | AT_END, CHARS },
+  { "truncate", FILTER, run_truncate, 0,
+    { { "length", LLM_JINJA_TAKE_INT, 255 }, { .name = "killwords" }, { .name = "end" },
+      { "leeway", LLM_JINJA_TAKE_INT, 5 } } },
   { "upper", BOTH, run_case, LLM_JINJA_CASE_UPPER, NONE },
+  { "urlencode", LLM_JINJA_IS_FILTER, run_urlencode, 0, NONE },
+  { "wordcount", FILTER, run_wordcount, 0, NONE },
+  { "zfill", METHOD, run_pad, WITH_ZEROS, { { "width", LLM_JINJA_TAKE_NEEDED_INT, 0 } } },
   { NULL, 0, NULL, 0, NONE },
 };

@@ -29,9 +29,13 @@ run_safe (LlmJinja *self, LlmJinjaCall *call)
   return call->subject;
 }
 
+#define ALWAYS 1
+
 static LlmJinjaValue
 run_escape (LlmJinja *self, LlmJinjaCall *call)
 {
+  if (call->builtin->way == ALWAYS)
+    call->subject.is_html = FALSE;
   return llm_jinja_string_escape (self, &call->subject);
 }
 
@@ -129,16 +133,27 @@ run_abs (LlmJinja *self, LlmJinjaCall *call)
   return llm_jinja_int (ABS (integer), subject->origin);
 }
 
-/* As %.f of printf() rounds, which is how Python does. */
+/* As %.f of printf() rounds, which is how Python does, or up or down. */
 static LlmJinjaValue
 run_round (LlmJinja *self, LlmJinjaCall *call)
 {
   const LlmJinjaValue *subject = &call->subject;
+  const LlmJinjaValue *method = &call->arg[1];
   gint64 precision = call->arg[0].integer;
   char format[16], digits[400];
 
   if (precision < 0 || precision > 15)
     llm_jinja_fail (self, "“round” to fewer than 0 or more than 15 digits is not supported");
+  if (method->type == LLM_JINJA_STRING && !llm_jinja_string_is (&method->string, "common"))
+    {
+      gboolean is_ceil = llm_jinja_string_is (&method->string, "ceil");
+      double scale = pow (10, (double) precision);
+      double scaled = llm_jinja_get_number (subject) * scale;
+
+      if (!llm_jinja_is_number (subject) || (!is_ceil && !llm_jinja_string_is (&method->string, "floor")))
+        llm_jinja_fail (self, "“round” takes a number, and the methods common, ceil and floor");
+      return llm_jinja_float ((is_ceil ? ceil (scaled) : floor (scaled)) / scale, subject->origin);
+    }
   if (subject->type != LLM_JINJA_FLOAT)
     return llm_jinja_int (llm_jinja_need_int (self, "round", subject), subject->origin);
   g_snprintf (format, sizeof format, "%%.%df", (int) precision);
@@ -198,10 +213,12 @@ const LlmJinjaBuiltin llm_jinja_builtins_of_values[] = {
   { "e", AS_TEXT, run_escape, 0, NONE },
   { "escape", AS_TEXT, run_escape, 0, NONE },
   { "float", FILTER, run_float, 0, { { .name = "default" } } },
+  { "forceescape", AS_TEXT, run_escape, ALWAYS, NONE },
   { "int", FILTER, run_int, 0, { { .name = "default" },
                                  { "base", LLM_JINJA_TAKE_INT, 10 } } },
   { "length", FILTER, run_length, 0, NONE },
-  { "round", FILTER, run_round, 0, { { "precision", LLM_JINJA_TAKE_INT, 0 } } },
+  { "round", FILTER, run_round, 0, { { "precision", LLM_JINJA_TAKE_INT, 0 },
+                                     { "method", LLM_JINJA_TAKE_TEXT_OR_NONE, 0 } } },
   { "safe", AS_TEXT, run_safe, 0, NONE },
   { "string", AS_TEXT, run_string, 0, NONE },
   { "tojson", FILTER, run_tojson, 0, { { .name = "ensure_ascii" }, { .name = "indent" },

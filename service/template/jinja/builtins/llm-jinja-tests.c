@@ -68,6 +68,34 @@ is_odd (LlmJinja *self, const LlmJinjaValue *value, const LlmJinjaValue *unused)
   return !is_even (self, value, unused);
 }
 
+static gboolean
+is_lower (LlmJinja *self, const LlmJinjaValue *value, const LlmJinjaValue *unused)
+{
+  LlmJinjaValue string = llm_jinja_to_string (self, value);
+
+  return llm_jinja_string_is_of (&string.string, LLM_JINJA_CLASS_LOWER);
+}
+
+static gboolean
+is_upper (LlmJinja *self, const LlmJinjaValue *value, const LlmJinjaValue *unused)
+{
+  LlmJinjaValue string = llm_jinja_to_string (self, value);
+
+  return llm_jinja_string_is_of (&string.string, LLM_JINJA_CLASS_UPPER);
+}
+
+/* “is” of Python, which is defined for what there is only one of. */
+static gboolean
+is_same (LlmJinja *self, const LlmJinjaValue *value, const LlmJinjaValue *other)
+{
+  if (value->type != other->type)
+    return FALSE;
+  if (value->type != LLM_JINJA_NONE && value->type != LLM_JINJA_BOOL)
+    llm_jinja_fail (self, "“sameas” is not supported for values of type %s",
+                    llm_jinja_type_name (value));
+  return value->type == LLM_JINJA_NONE || value->boolean == other->boolean;
+}
+
 static const struct
 {
   const char *name;
@@ -87,7 +115,8 @@ static const struct
   guint n_arguments;
   gboolean (*is_so) (LlmJinja *self, const LlmJinjaValue *value, const LlmJinjaValue *argument);
 } others[] = {
-  { "divisibleby", 1, is_divisible }, { "even", 0, is_even }, { "odd", 0, is_odd },
+  { "divisibleby", 1, is_divisible }, { "even", 0, is_even }, { "lower", 0, is_lower },
+  { "odd", 0, is_odd }, { "sameas", 1, is_same }, { "upper", 0, is_upper },
 };
 
 static void

@@ -18,6 +18,7 @@
 #include "bench-results.h"
 #include "bench-shares.h"
 #include "policies/bench-kv-policies.h"
+#include "w8/bench-w8-prefill.h"
 
 #define OWN_NAME "llmsvc"
 /* Memory that the reading limit is measured on: as large as the weights, within these. */
@@ -40,7 +41,7 @@ static char *opt_cache;
 static gboolean opt_no_cache;
 static gboolean opt_exact;
 static int opt_segments;
-static GStrv opt_sub_models;
+static GStrv opt_sub_models, opt_prefills;
 static gboolean opt_profile;
 static GStrv opt_kv;
 static gboolean opt_density;
@@ -70,6 +71,9 @@ static const GOptionEntry entries[] = {
   { "sub-model", 0, 0, G_OPTION_ARG_STRING_ARRAY, &opt_sub_models,
     "In turns, step by step, the same with the sub-model of so many percent, as the companion of the "
     "file has it; may be given several times", "PERCENT" },
+  { "prefill", 0, 0, G_OPTION_ARG_STRING_ARRAY, &opt_prefills,
+    "In turns, the same with prompts in W8A8: w8a8, or w8a8-naive for one scale up to the largest "
+    "activation, without what outliers cost; may be given several times", "NAME" },
   { "cache", 0, 0, G_OPTION_ARG_FILENAME, &opt_cache,
     "Where the prepared copy is kept (the user's cache folder)", "FOLDER" },
   { "no-cache", 0, 0, G_OPTION_ARG_NONE, &opt_no_cache, "Prepare in memory", NULL },
@@ -97,6 +101,7 @@ typedef struct
   LlmKvStore *store;          /* (owned) (nullable): the engine's */
   gboolean collects_density;
   guint8 sub_model;           /* percent */
+  BenchW8Prefill *prefill;    /* (owned) (nullable): computes prompts in W8A8 */
   BenchCosts costs;
   BenchShares *shares;        /* (owned) (nullable): of a sub-model, beside the whole model */
   LlmKvSeq **filled;          /* one for each context of a batch */
@@ -128,6 +133,7 @@ variant_free (gpointer data)
   g_free (self->filled);
   g_clear_pointer (&self->store, llm_kv_store_free);
   g_clear_pointer (&self->shares, bench_shares_free);
+  g_clear_pointer (&self->prefill, bench_w8_prefill_free);
   g_free (self->name);
   g_free (self);
 }
@@ -211,6 +217,28 @@ add_sub_model (Rounds     *rounds,
   return TRUE;
 }
 
+/* "w8a8" or "w8a8-naive". */
+static gboolean
+add_prefill (Rounds     *rounds,
+             const char *name,
+             GError    **error)
+{
+  gboolean is_naive = g_str_equal (name, "w8a8-naive");
+  Variant *variant;
+
+  if (!is_naive && !g_str_equal (name, "w8a8"))
+    {
+      g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
+                   "There is no prefill “%s”: w8a8, w8a8-naive", name);
+      return FALSE;
+    }
+  if (!add_variant (rounds, name, NULL, FALSE, error))
+    return FALSE;
+  variant = g_ptr_array_index (rounds->variants, rounds->variants->len - 1);
+  variant->prefill = bench_w8_prefill_new (rounds->engine, !is_naive, error);
+  return variant->prefill != NULL;
+}
+
 static void
 fill_variant (Rounds  *rounds,
               Variant *variant)
@@ -247,10 +275,17 @@ time_prompt (Rounds        *rounds,
              BenchProfile  *profile)
 {
   g_autoptr(LlmKvSeq) sequence = llm_kv_seq_fork (variant->filled[0], NULL, NULL);
+  BenchEngine *engine = rounds->engine;
+  LlmForward *own = engine->forward;
+  double seconds;
 
-  rounds->engine->sub_model = variant->sub_model;
-  llm_forward_set_density (rounds->engine->forward, variant->collects_density);
-  return bench_engine_prefill (rounds->engine, sequence, NULL, (guint) opt_prompt, profile);
+  engine->sub_model = variant->sub_model;
+  if (variant->prefill != NULL)
+    engine->forward = bench_w8_prefill_get_forward (variant->prefill);
+  llm_forward_set_density (engine->forward, variant->collects_density);
+  seconds = bench_engine_prefill (engine, sequence, NULL, (guint) opt_prompt, profile);
+  engine->forward = own;
+  return seconds;
 }
 
 static int
@@ -695,6 +730,14 @@ print_text (Rounds *rounds)
   print_loss (rounds);
   if (opt_sub_models != NULL)
     print_shares (rounds);
+  for (guint i = 0; i < rounds->variants->len; i++)
+    {
+      const Variant *variant = g_ptr_array_index (rounds->variants, i);
+
+      if (variant->prefill != NULL)
+        printf ("%s: %.4f %% of the products in floats\n", variant->name,
+                100 * bench_w8_prefill_get_shadow_share (variant->prefill));
+    }
   if (opt_profile)
     profile_stages (rounds, NULL);
 }
@@ -755,6 +798,9 @@ open_all (Rounds  *rounds,
   for (guint i = 0; opt_sub_models != NULL && opt_sub_models[i] != NULL; i++)
     if (!add_sub_model (rounds, opt_sub_models[i], error))
       return FALSE;
+  for (guint i = 0; opt_prefills != NULL && opt_prefills[i] != NULL; i++)
+    if (!add_prefill (rounds, opt_prefills[i], error))
+      return FALSE;
   for (guint i = 0; opt_kv != NULL && opt_kv[i] != NULL; i++)
     if (!add_variant (rounds, opt_kv[i], opt_kv[i], opt_density, error))
       return FALSE;
@@ -803,8 +849,8 @@ run_model (Bench   *bench,
     return bench_fail_usage (error, "--segments is 1 to " G_STRINGIFY (LLM_MAX_LEVELS));
   if (opt_sub_models != NULL && (in_turns || opt_segments > 1))
     return bench_fail_usage (error, "--sub-model goes without --beside and --segments");
-  if (in_turns && (opt_peers != NULL || opt_kv != NULL || opt_density))
-    return bench_fail_usage (error, "--beside goes without --peer, --kv and --density");
+  if (in_turns && (opt_peers != NULL || opt_kv != NULL || opt_prefills != NULL || opt_density))
+    return bench_fail_usage (error, "--beside goes without --peer, --kv, --prefill and --density");
 
   is_done = open_all (&rounds, error) && (!in_turns || run_in_turns (&rounds, error));
   if (is_done)

@@ -222,6 +222,23 @@ test_model_batch (void)
   g_assert_cmpfloat (sum, >, 0);
 }
 
+/* Prompts in W8A8, beside the service's arithmetic. */
+static void
+test_model_prefill (void)
+{
+  g_auto(BenchRigRun) run = bench_rig_run ("model", "--model", model, "--prompt", "64", "--gen", "0",
+                                           "--runs", "2", "--no-cache", "--prefill", "w8a8",
+                                           "--prefill", "w8a8-naive", "--json", NULL);
+  g_auto(BenchRigRun) unknown = bench_rig_run ("model", "--model", model, "--prefill", "w4", NULL);
+  g_autoptr(JsonNode) root = NULL;
+  JsonObject *object = parse (&run, &root);
+
+  check_figure (find_result (object, "llmsvc, w8a8", "prompt of 64"), "times-as-fast", "×", 2);
+  check_figure (find_result (object, "llmsvc, w8a8-naive", "prompt of 64"), "times-as-fast", "×", 2);
+  g_assert_cmpint (unknown.status, ==, 2);
+  g_assert_nonnull (strstr (unknown.err, "w8a8-naive"));
+}
+
 /* Packed context memory and densities, beside floats; 64 tokens are four chunks. */
 static void
 test_model_variants (void)
@@ -424,6 +441,7 @@ main (int    argc,
   g_test_add_func ("/bench/model/batch", test_model_batch);
   g_test_add_func ("/bench/model/beside", test_model_beside);
   g_test_add_func ("/bench/model/variants", test_model_variants);
+  g_test_add_func ("/bench/model/prefill", test_model_prefill);
   g_test_add_func ("/bench/model/loss", test_model_loss);
   g_test_add_func ("/bench/model/errors", test_model_errors);
   g_test_add_func ("/bench/machine", test_machine);

@@ -118,13 +118,6 @@ sum_panels (const LlkW8Matrix *w,
       }
 }
 
-static inline size_t
-count_outputs (const LlkW8Matrix *w,
-               size_t             panel)
-{
-  return w->n_out - panel * W8_N < W8_N ? w->n_out - panel * W8_N : W8_N;
-}
-
 static inline const LlkW8Row *
 get_w8_row (const LlkW8Matrix *w,
             const LlkW8Row    *rows,
@@ -196,4 +189,5 @@ multiply_gated_w8 (const LlkW8Matrix *gate,
     }
 }
 
-#define W8_OPS { quantize_w8, multiply_w8, multiply_gated_w8, finish_w8 }
+#define W8_OPS \
+  { quantize_w8, find_beyond_w8, multiply_w8, add_beyond_w8, multiply_gated_w8, finish_w8 }

@@ -66,6 +66,92 @@ quantize_w8 (const float *x,
   return n_beyond;
 }
 
+/* Values that are looked at together. */
+#define W8_BLOCK 32
+
+static size_t
+find_beyond_w8 (const float *x,
+                size_t       n,
+                float        scale,
+                LlkW8Beyond *beyond)
+{
+  const float inverse = 1 / scale, limit = scale * LLK_W8_LIMIT;
+  size_t n_found = 0;
+
+  for (size_t first = 0; first < n; first += W8_BLOCK)
+    {
+      const size_t end = n - first < W8_BLOCK ? n : first + W8_BLOCK;
+      uint32_t n_here = 0;
+
+      for (size_t i = first; i < end; i++)
+        n_here += x[i] * inverse > LLK_W8_LIMIT || x[i] * inverse < -LLK_W8_LIMIT;
+      for (size_t i = first; n_here > 0 && i < end; i++)
+        if (x[i] * inverse > LLK_W8_LIMIT || x[i] * inverse < -LLK_W8_LIMIT)
+          beyond[n_found++] = (LlkW8Beyond) { (uint32_t) i, x[i] > 0 ? x[i] - limit : x[i] + limit };
+    }
+  return n_found;
+}
+
+static inline size_t
+count_outputs (const LlkW8Matrix *w,
+               size_t             panel)
+{
+  return w->n_out - panel * W8_N < W8_N ? w->n_out - panel * W8_N : W8_N;
+}
+
+static inline void
+add_one_beyond (const LlkW8Matrix *w,
+                size_t             panel,
+                const int8_t      *lines,
+                const LlkW8Beyond *it,
+                float             *sums,
+                float             *floats)
+{
+  if (w->column_of != NULL && w->column_of[it->input] != 0)
+    {
+      const size_t n = (w->n_out + W8_N - 1) / W8_N * W8_N;
+      const float *column = w->columns + (w->column_of[it->input] - 1u) * n + panel * W8_N;
+
+      for (size_t o = 0; o < W8_N; o++)
+        floats[o] += it->value * column[o];
+    }
+  else
+    {
+      const unsigned shift = 24 - 8 * (it->input % 4);
+      uint32_t line[W8_N];
+
+      memcpy (line, lines + it->input / 4 * sizeof line, sizeof line);
+      for (size_t o = 0; o < W8_N; o++)
+        sums[o] += it->value * (float) ((int32_t) (line[o] << shift) >> 24);
+    }
+}
+
+static void
+add_beyond_w8 (const LlkW8Matrix        *w,
+               size_t                    first,
+               size_t                    n_panels,
+               const LlkW8Beyond *const *beyond,
+               const uint32_t           *n_beyond,
+               size_t                    n_rows,
+               float                    *y,
+               size_t                    y_stride)
+{
+  for (size_t panel = first; panel < first + n_panels; panel++)
+    for (size_t r = 0; r < n_rows; r++)
+      {
+        const int8_t *lines = w->panels + panel * llk_w8_panel_bytes (w->n_in);
+        float *to = y + r * y_stride + panel * W8_N;
+        float sums[W8_N] = { 0 }, floats[W8_N] = { 0 };
+
+        if (n_beyond[r] == 0)
+          continue;
+        for (uint32_t i = 0; i < n_beyond[r]; i++)
+          add_one_beyond (w, panel, lines, &beyond[r][i], sums, floats);
+        for (size_t o = 0; o < count_outputs (w, panel); o++)
+          to[o] += sums[o] * w->scales[panel * W8_N + o] + floats[o];
+      }
+}
+
 /* Of one panel and one row: @n outputs. */
 static inline void
 write_w8 (const int32_t *sums,

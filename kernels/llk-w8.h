@@ -4,8 +4,8 @@
  * W8A8 products: int8 weights with one scale for each output, rows of int8 with one scale that is
  * known beforehand, and one exact sum over all inputs. There are no groups with scales of their own,
  * so that nothing but products of bytes is in the inner loop, and no pass over a row looks for its
- * maximum. For prompts, whose rows are many; what the scale of a row does not reach is for the
- * caller to add (llk_w8_get_residual()).
+ * maximum. For prompts, whose rows are many. What the scale of a row does not reach is multiplied in
+ * floats with the same int8 weights, panel by panel while it lies in the cache.
  *
  * All sets of instructions give the same bits.
  */
@@ -31,6 +31,11 @@ typedef struct
   size_t n_in, n_out;
   const int8_t *panels;         /* 64-byte aligned, llk_w8_panel_bytes() each */
   const float *scales;          /* [outputs of all panels] */
+
+  /* Inputs whose weights are there as floats, too, for what add_beyond() adds: where single values
+   * are so large that half a step of a weight is much of the output. */
+  const uint16_t *column_of;    /* (nullable) [n_in]: 1 + the place in columns, 0: none */
+  const float *columns;         /* [place × outputs of all panels] */
 } LlkW8Matrix;
 
 /* x ≈ scale × q, q from -127 to 127; filled up with zeros. A row that holds a NaN or an infinity has
@@ -54,15 +59,12 @@ size_t llk_w8_row_bytes   (size_t n_in);
 void   llk_w8_pack        (const float *w, size_t stride, size_t n_in, size_t n, int8_t *panel,
                            float *scales);
 
-/* What @x is beyond what @scale reaches: x - scale × 127 × sign (x), 0 within. */
-static inline float
-llk_w8_get_residual (float x,
-                     float scale)
+/* What a row has at an input beyond its q, as a float. */
+typedef struct
 {
-  float limit = scale * LLK_W8_LIMIT;
-
-  return x > limit ? x - limit : x < -limit ? x + limit : 0;
-}
+  uint32_t input;
+  float value;
+} LlkW8Beyond;
 
 typedef struct
 {
@@ -70,11 +72,23 @@ typedef struct
    * @scale is positive. Returns how many values are beyond: |x × (1 / scale)| > 127. */
   size_t (*quantize) (const float *x, size_t n, float scale, LlkW8Row *row);
 
+  /* Of the values that quantize() counts as beyond, x - scale × 127 × sign (x), by rising input.
+   * @beyond has room for as many. Returns how many there are. */
+  size_t (*find_beyond) (const float *x, size_t n, float scale, LlkW8Beyond *beyond);
+
   /* y[r * y_stride + o] = sum × (row's scale × output's scale) for outputs o of panels [@first,
    * @first + @n_panels) that are below n_out: the sum is exact, "float of the sum" and both "×" are
    * rounded to float. Added to what y holds with @is_added. Rows are llk_w8_row_bytes() apart. */
   void (*multiply)   (const LlkW8Matrix *w, size_t first, size_t n_panels, const LlkW8Row *rows,
                       size_t n_rows, float *y, size_t y_stride, bool is_added);
+
+  /* Adds what rows have beyond their q: y[r * y_stride + o] += s × output's scale + t, where s is the
+   * sum of value × weight's q, and t of value × weight over the inputs that have a column, of the
+   * @n_beyond[r] of @beyond[r] in their order, from 0; each "×" and "+" is rounded to float. For the
+   * same outputs as multiply(). */
+  void (*add_beyond) (const LlkW8Matrix *w, size_t first, size_t n_panels,
+                      const LlkW8Beyond *const *beyond, const uint32_t *n_beyond, size_t n_rows,
+                      float *y, size_t y_stride);
 
   /* The gated network's inner values, without a pass of floats through memory: for the same outputs of
    * both matrices, g and u being what multiply() gives, v = silu (g) × u with silu (g) = g / (1 + e^-g)

@@ -3,6 +3,7 @@
 #include "w8/bench-w8-lab.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "backends/llm-backend-watch.h"
@@ -13,6 +14,8 @@
 /* What a product of floats costs of a sparse row, in products of int8 on dot products or tiles. */
 #define FLOAT_COST 16
 #define MIN_ROWS 4
+/* Of so many channels one is hot. */
+#define HOT_PART 64
 
 static const double quantiles[] = { 0.99, 0.995, 0.998, 0.999, 0.9995, 0.9999, 0.99995, 1 };
 
@@ -25,6 +28,30 @@ typedef struct
   void (*on_run) (guint n);
   guint n_runs;
 } Run;
+
+static int
+compare_floats (gconstpointer a,
+                gconstpointer b)
+{
+  float left = *(const float *) a, right = *(const float *) b;
+
+  return (left < right) - (left > right);
+}
+
+guint8 *
+bench_w8_find_hot (const float *maxima,
+                   guint        n)
+{
+  g_autofree float *sorted = g_memdup2 (maxima, n * sizeof *maxima);
+  guint8 *is_hot = g_new (guint8, n);
+  float least;
+
+  qsort (sorted, n, sizeof *sorted, compare_floats);
+  least = sorted[n / HOT_PART];
+  for (guint i = 0; i < n; i++)
+    is_hot[i] = maxima[i] > least;
+  return is_hot;
+}
 
 /* The loss of the text's tokens is uncertain by more than what is looked for; the divergence from the
  * exact model is not, and is what the loss grows by where the model is right about its text. */
@@ -67,8 +94,12 @@ watch (Run     *run,
 
       made->largest[at] = llm_backend_watch_get_quantile (run->watch, layer, kind, 1);
       if (maxima != NULL)
-        made->maxima[at] =
-          g_memdup2 (maxima, llm_w8_kind_get_size (kind, hparams) * sizeof *maxima);
+        {
+          guint n_channels = llm_w8_kind_get_size (kind, hparams);
+
+          made->maxima[at] = g_memdup2 (maxima, n_channels * sizeof *maxima);
+          made->hot[at] = bench_w8_find_hot (maxima, n_channels);
+        }
       n += maxima != NULL && made->largest[at] > 0;
     }
   return n > 0
@@ -269,8 +300,10 @@ bench_w8_calibrate (const BenchW8Lab  *lab,
   made->scales[TRUE] = g_new0 (float, made->n_sites);
   made->largest = g_new0 (float, made->n_sites);
   made->maxima = g_new0 (float *, made->n_sites);
+  made->hot = g_new0 (guint8 *, made->n_sites);
   made->importances = g_new0 (double, made->n_sites);
   config.sites = made->sites;
+  config.hot = made->hot;
   backend = run.backend = llm_backend_w8_new (lab->kernels, &config);
   if (!watch (&run, error) || !choose_scales (&run, FALSE, error)
       || !choose_scales (&run, TRUE, error)
@@ -285,9 +318,13 @@ bench_w8_calibration_free (BenchW8Calibration *self)
   if (self == NULL)
     return;
 
-  for (guint i = 0; self->maxima != NULL && i < self->n_sites; i++)
-    g_free (self->maxima[i]);
+  for (guint i = 0; self->hot != NULL && i < self->n_sites; i++)
+    {
+      g_free (self->maxima[i]);
+      g_free (self->hot[i]);
+    }
   g_free (self->maxima);
+  g_free (self->hot);
   g_free (self->sites);
   g_free (self->scales[FALSE]);
   g_free (self->scales[TRUE]);

@@ -7,6 +7,7 @@
 #include "base/llm-fail.h"
 #include "common/llmsvc-error.h"
 #include "kernels/llk-w8.h"
+#include "w8/bench-w8-lab.h"
 
 /* Of the prompt that scales are found on. */
 #define N_TOKENS 256
@@ -17,7 +18,9 @@
 
 struct _BenchW8Prefill
 {
+  guint n_sites;
   LlmW8Site *sites;        /* (owned) */
+  guint8 **hot;            /* (owned) [n_sites]: (nullable) (owned) */
   LlmBackend *backend;     /* (owned) */
   LlmPlan *plan;           /* (owned) */
   LlmForward *forward;     /* (owned) */
@@ -32,6 +35,9 @@ bench_w8_prefill_free (BenchW8Prefill *self)
   g_clear_pointer (&self->forward, llm_forward_free);
   g_clear_pointer (&self->plan, llm_plan_unref);
   g_clear_pointer (&self->backend, llm_backend_free);
+  for (guint at = 0; at < self->n_sites; at++)
+    g_free (self->hot[at]);
+  g_free (self->hot);
   g_free (self->sites);
   g_free (self);
 }
@@ -68,18 +74,22 @@ find_scales (BenchW8Prefill *self,
   g_autoptr(LlmBackend) watch = llm_backend_watch_new (engine->kernels, engine->hparams);
   g_autoptr(LlmPlan) plan = NULL;
   g_autoptr(LlmForward) forward = new_forward (engine, watch, &plan);
-  guint n_sites = engine->hparams->n_layers * LLM_W8_N_KINDS;
   guint n = 0;
 
   run_prompt (engine, forward);
-  self->sites = g_new0 (LlmW8Site, n_sites);
-  for (guint at = 0; at < n_sites; at++)
+  self->n_sites = engine->hparams->n_layers * LLM_W8_N_KINDS;
+  self->sites = g_new0 (LlmW8Site, self->n_sites);
+  self->hot = g_new0 (guint8 *, self->n_sites);
+  for (guint at = 0; at < self->n_sites; at++)
     {
-      float largest = llm_backend_watch_get_quantile (watch, at / LLM_W8_N_KINDS,
-                                                      at % LLM_W8_N_KINDS,
+      guint layer = at / LLM_W8_N_KINDS, kind = at % LLM_W8_N_KINDS;
+      const float *maxima = llm_backend_watch_get_maxima (watch, layer, kind);
+      float largest = llm_backend_watch_get_quantile (watch, layer, kind,
                                                       has_shadow ? QUANTILE : 1);
 
       self->sites[at] = (LlmW8Site) { largest / LLK_W8_LIMIT, has_shadow };
+      if (maxima != NULL && has_shadow)
+        self->hot[at] = bench_w8_find_hot (maxima, llm_w8_kind_get_size (kind, engine->hparams));
       n += largest > 0;
     }
   return n;
@@ -97,6 +107,7 @@ bench_w8_prefill_new (BenchEngine  *engine,
     return llm_fail_null (error, LLMSVC_ERROR_UNSUPPORTED,
                           "This model has none of the products that are computed with 8 bits");
   config.sites = self->sites;
+  config.hot = self->hot;
   self->backend = llm_backend_w8_new (engine->kernels, &config);
   self->forward = new_forward (engine, self->backend, &self->plan);
   /* weights are made into their int8 form when they are first multiplied */

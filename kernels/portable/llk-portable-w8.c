@@ -27,13 +27,6 @@ sum_row (const LlkW8Matrix *w,
         sums[o] += line[4 * o + k] * row->q[i + k];
 }
 
-static size_t
-count_outputs (const LlkW8Matrix *w,
-               size_t             panel)
-{
-  return w->n_out - panel * W8_N < W8_N ? w->n_out - panel * W8_N : W8_N;
-}
-
 static void
 multiply (const LlkW8Matrix *w,
           size_t             first,
@@ -82,4 +75,5 @@ multiply_gated (const LlkW8Matrix *gate,
       }
 }
 
-const LlkW8Ops llk_portable_w8 = { quantize_w8, multiply, multiply_gated, finish_w8 };
+const LlkW8Ops llk_portable_w8 = { quantize_w8, find_beyond_w8, multiply, add_beyond_w8,
+                                   multiply_gated, finish_w8 };

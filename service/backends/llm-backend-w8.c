@@ -9,15 +9,8 @@
 
 /* Panels of a work item: what the widest kernel takes at once. */
 #define UNIT_PANELS 4
-/* Values to quantize, and products of floats, that are worth a worker. */
+/* Values to quantize that are worth a worker. */
 #define MIN_VALUES 16384
-
-/* A value that is multiplied as a float. */
-typedef struct
-{
-  guint channel;
-  float value;
-} Shadow;
 
 typedef struct
 {
@@ -34,7 +27,9 @@ typedef struct
   guint8 *rows;              /* (owned): LlkW8Row */
   gsize rows_bytes;
   gsize row_bytes;
-  GPtrArray *shadows;        /* (element-type GArray of Shadow) (owned): by row */
+  LlkW8Beyond **shadows;     /* (owned) [n_rows]: (nullable) (owned): what is multiplied as floats */
+  guint32 *n_shadows;        /* (owned) [n_rows] */
+  guint32 *most_shadows;     /* (owned) [n_rows]: that there is room for */
   guint *n_beyond;           /* (owned) [n_rows] */
   guint n_rows;              /* there is room for */
 } W8Backend;
@@ -82,14 +77,37 @@ prepare (LlmBackend       *backend,
 
 /* --- rows --- */
 
-static void
-add_shadow (GArray *shadows,
-            guint   channel,
-            float   value)
+/* Room for @n more. */
+static LlkW8Beyond *
+add_shadows (W8Backend *self,
+             guint      r,
+             guint      n)
 {
-  Shadow shadow = { channel, value };
+  guint32 first = self->n_shadows[r];
 
-  g_array_append_val (shadows, shadow);
+  self->n_shadows[r] += n;
+  if (self->n_shadows[r] > self->most_shadows[r])
+    {
+      self->most_shadows[r] = 2 * self->n_shadows[r];
+      self->shadows[r] = g_renew (LlkW8Beyond, self->shadows[r], self->most_shadows[r]);
+    }
+  return self->shadows[r] + first;
+}
+
+/* What a method makes of a value: a channel that stays floats is a shadow as a whole, and 0. */
+static float
+change_value (W8Backend         *self,
+              guint              r,
+              const LlmW8Method *method,
+              guint              i,
+              float              x)
+{
+  if (method->factors != NULL)
+    x /= method->factors[i];
+  if (method->is_float == NULL || !method->is_float[i])
+    return x;
+  *add_shadows (self, r, 1) = (LlkW8Beyond) { i, x };
+  return 0;
 }
 
 static float
@@ -110,22 +128,15 @@ quantize_row (const Work *work,
 {
   W8Backend *self = work->self;
   const float *x = work->op->rows.values + r * work->op->rows.stride;
-  GArray *shadows = g_ptr_array_index (self->shadows, r);
   const LlmW8Method *method = &work->method;
   float scale = work->site->scale;
   LlkW8Row *row = (gpointer) (self->rows + r * self->row_bytes);
 
-  g_array_set_size (shadows, 0);
+  self->n_shadows[r] = 0;
   if (method->factors != NULL || method->is_float != NULL)
     {
       for (guint i = 0; i < work->n_in; i++)
-        changed[i] = method->factors != NULL ? x[i] / method->factors[i] : x[i];
-      for (guint i = 0; method->is_float != NULL && i < work->n_in; i++)
-        if (method->is_float[i])
-          {
-            add_shadow (shadows, i, x[i]);
-            changed[i] = 0;
-          }
+        changed[i] = change_value (self, r, method, i, x[i]);
       x = changed;
     }
   if (method->is_dynamic)
@@ -135,12 +146,11 @@ quantize_row (const Work *work,
       scale = largest > 0 ? largest / LLK_W8_LIMIT : 1;
     }
   self->n_beyond[r] = (guint) self->kernels->w8->quantize (x, work->n_in, scale, row);
-  for (guint i = 0; self->n_beyond[r] > 0 && work->site->has_shadow && i < work->n_in; i++)
+  if (self->n_beyond[r] > 0 && work->site->has_shadow)
     {
-      float residual = llk_w8_get_residual (x[i], scale);
+      LlkW8Beyond *to = add_shadows (self, r, self->n_beyond[r]);
 
-      if (residual != 0)
-        add_shadow (shadows, i, residual);
+      self->kernels->w8->find_beyond (x, work->n_in, scale, to);
     }
 }
 
@@ -170,13 +180,16 @@ make_room (W8Backend *self,
       self->rows = g_aligned_alloc (n_rows, self->row_bytes, 64);
       self->rows_bytes = n_rows * self->row_bytes;
     }
-  if (n_rows > self->n_rows)
-    {
-      self->n_beyond = g_renew (guint, self->n_beyond, n_rows);
-      self->n_rows = n_rows;
-    }
-  while (self->shadows->len < n_rows)
-    g_ptr_array_add (self->shadows, g_array_new (FALSE, FALSE, sizeof (Shadow)));
+  if (n_rows <= self->n_rows)
+    return;
+
+  self->n_beyond = g_renew (guint, self->n_beyond, n_rows);
+  self->n_shadows = g_renew (guint32, self->n_shadows, n_rows);
+  self->most_shadows = g_renew (guint32, self->most_shadows, n_rows);
+  self->shadows = g_renew (LlkW8Beyond *, self->shadows, n_rows);
+  memset (self->most_shadows + self->n_rows, 0, (n_rows - self->n_rows) * sizeof (guint32));
+  memset (self->shadows + self->n_rows, 0, (n_rows - self->n_rows) * sizeof *self->shadows);
+  self->n_rows = n_rows;
 }
 
 static void
@@ -208,61 +221,10 @@ multiply_units (guint    first,
   work->self->kernels->w8->multiply (&work->form->matrix, panel, n, (gpointer) work->self->rows,
                                      work->n_rows, product->y, product->y_stride,
                                      product->is_added);
-}
-
-static void
-add_shadows (guint    first,
-             guint    end,
-             guint    worker,
-             gpointer data)
-{
-  const Work *work = data;
-  gsize n_out = work->form->matrix.n_out;
-
-  for (guint r = first; r < end; r++)
-    {
-      const GArray *shadows = g_ptr_array_index (work->self->shadows, r);
-      float *y = work->op->product.y + r * work->op->product.y_stride;
-
-      for (guint i = 0; i < shadows->len; i++)
-        {
-          const Shadow *shadow = &g_array_index (shadows, Shadow, i);
-          const float *column = work->form->columns[shadow->channel];
-
-          for (gsize o = 0; o < n_out; o++)
-            y[o] += shadow->value * column[o];
-        }
-    }
-}
-
-/* Has the columns made that rows need; returns how many shadows there are. */
-static guint64
-find_columns (Work *work)
-{
-  g_autoptr(GArray) channels = g_array_new (FALSE, FALSE, sizeof (guint));
-  guint64 n = 0;
-
-  for (guint r = 0; r < work->n_rows; r++)
-    {
-      const GArray *shadows = g_ptr_array_index (work->self->shadows, r);
-
-      n += shadows->len;
-      for (guint i = 0; i < shadows->len; i++)
-        {
-          guint channel = g_array_index (shadows, Shadow, i).channel;
-
-          if (work->form->columns[channel] == NULL)
-            g_array_append_val (channels, channel);
-        }
-    }
-  if (channels->len > 0)
-    {
-      work->self->bytes -= work->form->bytes;
-      llm_w8_form_add_columns (work->form, work->self->kernels, &work->op->product.pieces[0],
-                               (const guint *) (gpointer) channels->data, channels->len);
-      work->self->bytes += work->form->bytes;
-    }
-  return n;
+  work->self->kernels->w8->add_beyond (&work->form->matrix, panel, n,
+                                       (const LlkW8Beyond *const *) work->self->shadows,
+                                       work->self->n_shadows, work->n_rows, product->y,
+                                       product->y_stride);
 }
 
 static void
@@ -274,8 +236,9 @@ find_form (Work *work)
 
   if (*form == NULL)
     {
-      *form = llm_w8_form_new (self->kernels, &work->op->product.pieces[0],
-                               work->method.factors);
+      *form = llm_w8_form_new (self->kernels, &work->op->product.pieces[0], work->method.factors,
+                               self->config.hot != NULL
+                                 ? self->config.hot[work->site - self->config.sites] : NULL);
       self->bytes += (*form)->bytes;
     }
   work->form = *form;
@@ -285,16 +248,14 @@ static void
 run_product (Work *work)
 {
   const LlmHost *host = work->op->host;
-  guint64 n_shadows, n_out;
+  guint64 n_shadows = 0, n_out;
 
   find_form (work);
   n_out = work->form->matrix.n_out;
   llm_worker_pool_run (host->pool, (guint) (work->form->n_panels + UNIT_PANELS - 1) / UNIT_PANELS,
                        1, multiply_units, work);
-  n_shadows = find_columns (work);
-  if (n_shadows > 0)
-    llm_worker_pool_run (host->pool, work->n_rows, MAX (1, MIN_VALUES / (guint) n_out),
-                         add_shadows, work);
+  for (guint r = 0; r < work->n_rows; r++)
+    n_shadows += work->self->n_shadows[r];
   work->self->counts.n_products += (guint64) work->n_rows * work->n_in * n_out;
   work->self->counts.n_shadow_products += n_shadows * n_out;
   if (host->n_multiplied != NULL)
@@ -379,8 +340,11 @@ static guint64
 get_bytes (LlmBackend *backend)
 {
   W8Backend *self = (W8Backend *) backend;
+  guint64 bytes = self->bytes + self->rows_bytes;
 
-  return self->bytes + self->rows_bytes;
+  for (guint r = 0; r < self->n_rows; r++)
+    bytes += self->most_shadows[r] * sizeof (LlkW8Beyond);
+  return bytes;
 }
 
 static void
@@ -392,7 +356,11 @@ free_backend (LlmBackend *backend)
     llm_w8_form_free (self->forms[i]);
   g_free (self->forms);
   g_aligned_free (self->rows);
-  g_ptr_array_unref (self->shadows);
+  for (guint r = 0; r < self->n_rows; r++)
+    g_free (self->shadows[r]);
+  g_free (self->shadows);
+  g_free (self->n_shadows);
+  g_free (self->most_shadows);
   g_free (self->n_beyond);
   llm_backend_free (self->cpu);
   g_free (self);
@@ -421,7 +389,6 @@ llm_backend_w8_new (const LlkOps      *kernels,
   self->config = *config;
   self->n_layers = config->hparams->n_layers;
   self->forms = g_new0 (LlmW8Form *, (gsize) config->hparams->n_layers * LLM_N_OPS);
-  self->shadows = g_ptr_array_new_with_free_func ((GDestroyNotify) g_array_unref);
   return &self->parent;
 }
 

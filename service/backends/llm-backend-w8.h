@@ -3,7 +3,7 @@
 /*
  * Products in W8A8: of prompts, where rows are many. Weights are made into their int8 form when
  * they are first multiplied, and held beside what the view shows. What a row has beyond the scale
- * of its site is a sparse row of floats (a shadow), multiplied with the weights as they were and
+ * of its site is a sparse row of floats (a shadow), multiplied with the same int8 weights and
  * added. Everything is done in submit(). The executor's thread.
  *
  * Besides, what others do with int8 and outliers, to be compared with: rows with scales of their
@@ -30,6 +30,8 @@ typedef struct
   const LlmW8Site *sites;       /* (unowned) [n_layers × LLM_W8_N_KINDS]: may be changed between
                                  * steps */
   const LlmW8Method *methods;   /* (nullable) (unowned): likewise */
+  guint8 *const *hot;           /* (nullable) (unowned): by site, (nullable): of each channel, whether
+                                 * its weights are held as floats for shadows */
   guint min_rows;               /* steps with fewer rows are computed as ever */
 } LlmW8Config;
 

@@ -121,8 +121,6 @@ test_definition (void)
           {
             double x = p.x[r * p.n_in + i], clamped = CLAMP (x, -2, 2);
 
-            g_assert_cmpfloat_with_epsilon (
-              llk_w8_get_residual (p.x[r * p.n_in + i], 2 / 127.0f), x - clamped, 1e-5);
             sum += clamped * (double) p.w[o * p.n_in + i];
             size += fabs (clamped) + 2 * fabs ((double) p.w[o * p.n_in + i]);
           }
@@ -256,6 +254,85 @@ test_not_a_number (gconstpointer data)
     }
 }
 
+/* What is beyond is found, and added to what multiply() gives it makes the products of whole rows:
+ * with the same bits on all sets, and next to sums in double over the bytes' weights. */
+static void
+test_beyond (gconstpointer data)
+{
+  const LlkOps *ops = data, *portable = llk_ops_portable ();
+  const float scale = 1.5f / 127;
+  Problem p;
+
+  init_problem (&p, 200, 83, 6, 31);
+  for (gsize i = 0; i < p.n_in; i++)
+    p.x[3 * p.n_in + i] = 0.01f;
+  {
+    g_autofree LlkW8Beyond *found = g_new (LlkW8Beyond, p.n_rows * p.n_in);
+    g_autofree LlkW8Beyond *same = g_new (LlkW8Beyond, p.n_rows * p.n_in);
+    g_autofree guint16 *column_of = g_new0 (guint16, p.n_in);
+    g_autofree float *columns = g_new0 (float, p.n_in * p.n_panels * 16);
+    const LlkW8Beyond *beyond[6];
+    guint32 n_beyond[6];
+    g_autofree float *y = NULL, *expected = NULL;
+
+    /* every third input has its weights as floats */
+    for (gsize i = 0; i < p.n_in; i++)
+      {
+        column_of[i] = i % 3 == 0 ? (guint16) (1 + i / 3) : 0;
+        for (gsize o = 0; column_of[i] != 0 && o < p.n_out; o++)
+          columns[(column_of[i] - 1u) * p.n_panels * 16 + o] = p.w[o * p.n_in + i];
+      }
+    p.matrix.column_of = column_of;
+    p.matrix.columns = columns;
+    quantize (&p, ops, scale);
+    y = multiply (&p, ops, FALSE);
+    expected = multiply (&p, portable, FALSE);
+    for (gsize r = 0; r < p.n_rows; r++)
+      {
+        const float *x = p.x + r * p.n_in;
+        LlkW8Beyond *to = found + r * p.n_in;
+        gsize n = 0;
+
+        n_beyond[r] = (guint32) ops->w8->find_beyond (x, p.n_in, scale, to);
+        g_assert_cmpuint (portable->w8->find_beyond (x, p.n_in, scale, same), ==, n_beyond[r]);
+        g_assert_cmpmem (to, n_beyond[r] * sizeof *to, same, n_beyond[r] * sizeof *same);
+        for (gsize i = 0; i < p.n_in; i++)
+          if (fabsf (x[i]) > 1.5f)
+            {
+              g_assert_cmpuint (to[n].input, ==, i);
+              g_assert_cmpfloat_with_epsilon (to[n++].value, x[i] - copysignf (1.5f, x[i]), 1e-6);
+            }
+        g_assert_cmpuint (n, ==, n_beyond[r]);
+        beyond[r] = to;
+      }
+    g_assert_cmpuint (n_beyond[0], >, 0);
+    g_assert_cmpuint (n_beyond[3], ==, 0);
+    /* in two parts, as workers share it out */
+    ops->w8->add_beyond (&p.matrix, 0, 2, beyond, n_beyond, p.n_rows, y, p.n_out);
+    ops->w8->add_beyond (&p.matrix, 2, p.n_panels - 2, beyond, n_beyond, p.n_rows, y, p.n_out);
+    portable->w8->add_beyond (&p.matrix, 0, p.n_panels, beyond, n_beyond, p.n_rows, expected,
+                              p.n_out);
+    assert_same (y, expected, p.n_rows * p.n_out);
+    for (gsize r = 0; r < p.n_rows; r++)
+      for (gsize o = 0; o < p.n_out; o++)
+        {
+          const int8_t *panel = p.panels + o / 16 * llk_w8_panel_bytes (p.n_in);
+          double sum = 0;
+
+          for (gsize i = 0; i < p.n_in; i++)
+            {
+              double x = p.x[r * p.n_in + i], within = CLAMP (x, -1.5, 1.5);
+              double w = (double) p.scales[o] * panel[i / 4 * 64 + 4 * (o % 16) + i % 4];
+
+              sum += within * w + (x - within) * (i % 3 == 0 ? (double) p.w[o * p.n_in + i] : w);
+            }
+          /* half a step of each activation */
+          g_assert_cmpfloat_with_epsilon (sum, (double) y[r * p.n_out + o], 0.1);
+        }
+  }
+  clear_problem (&p);
+}
+
 /* Gated: the definition's bytes, and those that floats give. */
 static void
 test_gated (gconstpointer data)
@@ -321,6 +398,7 @@ main (int    argc,
     { "largest", test_largest },
     { "not-a-number", test_not_a_number },
     { "gated", test_gated },
+    { "beyond", test_beyond },
   };
 
   g_test_init (&argc, &argv, NULL);

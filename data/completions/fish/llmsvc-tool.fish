@@ -42,7 +42,7 @@ __llmsvc_tool_option perplexity active "Leave out so much of the layers' weights
 __llmsvc_tool_option perplexity keep-smallest 'With --active: keep the smallest inputs instead of the largest, to compare with'
 __llmsvc_tool_option perplexity exact 'Compute in floats with the weights as the file has them'
 __llmsvc_tool_option perplexity kv-f32 'Keep context memory in 32 bits'
-__llmsvc_tool_option perplexity kv 'Treat context memory between calls as this policy does' --exclusive --arguments 'llms llms-inverted llms-no-compression vllm-sq'
+__llmsvc_tool_option perplexity kv 'Treat context memory between calls as this policy does' --exclusive --arguments 'llms llms-inverted'
 __llmsvc_tool_option perplexity kv-ratio 'Percent of what it takes with 8 bits' --exclusive
 __llmsvc_tool_option perplexity kv-bits '8, 4, 3 or 2 bits for all of it' --exclusive --arguments '8 4 3 2'
 __llmsvc_tool_option perplexity call-tokens 'Tokens of a call' --exclusive
@@ -56,14 +56,9 @@ __llmsvc_tool_option accuracy max-tokens 'The longest answer' --exclusive
 __llmsvc_tool_option accuracy split 'A call begins with each of these in the prompt' --exclusive
 __llmsvc_tool_option accuracy sub-model 'Compute with the sub-model of this share of the model' --exclusive
 __llmsvc_tool_option accuracy exact 'Compute in floats with the weights as the file has them'
-__llmsvc_tool_option accuracy kv 'Treat context memory between calls as this policy does' --exclusive --arguments 'llms llms-inverted llms-no-compression vllm-sq'
+__llmsvc_tool_option accuracy kv 'Treat context memory between calls as this policy does' --exclusive --arguments 'llms llms-inverted'
 __llmsvc_tool_option accuracy kv-ratio 'Percent of what it takes with 8 bits' --exclusive
 __llmsvc_tool_option accuracy kv-bits '8, 4, 3 or 2 bits for all of it' --exclusive --arguments '8 4 3 2'
-__llmsvc_tool_option accuracy w8a8 'TASKS is a text: compare ways to compute prompts with 8 bits'
-__llmsvc_tool_option accuracy calibration 'With --w8a8: a text on which scales are found' --require-parameter --force-files
-__llmsvc_tool_option accuracy inject 'With --w8a8: give the model outliers that are larger by this factor' --exclusive
-__llmsvc_tool_option accuracy uneven 'With --inject: the first quarter of the layers only'
-__llmsvc_tool_option accuracy windows 'With --w8a8: pieces of 512 tokens of each text at most' --exclusive
 
 __llmsvc_tool_command divergence 'Measure what packing context memory changes, or the arithmetic'
 __llmsvc_tool_option divergence model 'The GGUF file' --short-option m --require-parameter --force-files
@@ -74,7 +69,7 @@ __llmsvc_tool_option divergence exact 'Compute in floats with the weights as the
 __llmsvc_tool_option divergence tokens 'Tokens that are remembered' --exclusive
 __llmsvc_tool_option divergence windows 'Pieces of the text at most' --exclusive
 __llmsvc_tool_option divergence text 'A text, instead of random tokens' --require-parameter --force-files
-__llmsvc_tool_option divergence kv 'Treat context memory between calls as this policy does' --exclusive --arguments 'llms llms-inverted llms-no-compression vllm-sq'
+__llmsvc_tool_option divergence kv 'Treat context memory between calls as this policy does' --exclusive --arguments 'llms llms-inverted'
 __llmsvc_tool_option divergence kv-ratio 'Percent of what it takes with 8 bits' --exclusive
 __llmsvc_tool_option divergence kv-bits '8, 4, 3 or 2 bits for all of it' --exclusive --arguments '8 4 3 2'
 __llmsvc_tool_option divergence call-tokens 'Tokens of a call' --exclusive
@@ -106,3 +101,6 @@ __llmsvc_tool_option profile json 'As one JSON object'
 
 __llmsvc_tool_command options 'List the options of the calls of the service'
 __llmsvc_tool_option options json 'As one JSON object'
+
+__llmsvc_tool_command statistics 'List the figures of GetStatistics'
+__llmsvc_tool_option statistics json 'As one JSON object'

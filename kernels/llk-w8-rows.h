@@ -99,31 +99,60 @@ count_outputs (const LlkW8Matrix *w,
   return w->n_out - panel * W8_N < W8_N ? w->n_out - panel * W8_N : W8_N;
 }
 
+/* Rows from here on have their lines fetched ahead: they lie anywhere in a panel. */
+#define W8_AHEAD 8
+
+static inline const void *
+find_line (const LlkW8Matrix *w,
+           size_t             panel,
+           uint32_t           input)
+{
+  const size_t n = (w->n_out + W8_N - 1) / W8_N * W8_N;
+
+  if (w->column_of != NULL && w->column_of[input] != 0)
+    return w->columns + (w->column_of[input] - 1u) * n + panel * W8_N;
+  return w->panels + panel * llk_w8_panel_bytes (w->n_in) + input / 4 * 64;
+}
+
 static inline void
 add_one_beyond (const LlkW8Matrix *w,
                 size_t             panel,
-                const int8_t      *lines,
                 const LlkW8Beyond *it,
-                float             *sums,
-                float             *floats)
+                float *restrict    sums,
+                float *restrict    floats)
 {
+  const void *line = find_line (w, panel, it->input);
+
   if (w->column_of != NULL && w->column_of[it->input] != 0)
     {
-      const size_t n = (w->n_out + W8_N - 1) / W8_N * W8_N;
-      const float *column = w->columns + (w->column_of[it->input] - 1u) * n + panel * W8_N;
+      float column[W8_N];
 
+      memcpy (column, line, sizeof column);
       for (size_t o = 0; o < W8_N; o++)
         floats[o] += it->value * column[o];
     }
   else
     {
       const unsigned shift = 24 - 8 * (it->input % 4);
-      uint32_t line[W8_N];
+      uint32_t bytes[W8_N];
+      int32_t q[W8_N];
 
-      memcpy (line, lines + it->input / 4 * sizeof line, sizeof line);
+      memcpy (bytes, line, sizeof bytes);
       for (size_t o = 0; o < W8_N; o++)
-        sums[o] += it->value * (float) ((int32_t) (line[o] << shift) >> 24);
+        q[o] = (int32_t) (bytes[o] << shift) >> 24;
+      for (size_t o = 0; o < W8_N; o++)
+        sums[o] += it->value * (float) q[o];
     }
+}
+
+static inline void
+fetch_beyond (const LlkW8Matrix *w,
+              size_t             panel,
+              const LlkW8Beyond *beyond,
+              uint32_t           n_beyond)
+{
+  for (uint32_t i = 0; i < n_beyond; i++)
+    __builtin_prefetch (find_line (w, panel, beyond[i].input));
 }
 
 static void
@@ -139,16 +168,24 @@ add_beyond_w8 (const LlkW8Matrix        *w,
   for (size_t panel = first; panel < first + n_panels; panel++)
     for (size_t r = 0; r < n_rows; r++)
       {
-        const int8_t *lines = w->panels + panel * llk_w8_panel_bytes (w->n_in);
+        const size_t n = count_outputs (w, panel);
         float *to = y + r * y_stride + panel * W8_N;
         float sums[W8_N] = { 0 }, floats[W8_N] = { 0 };
 
+        if (r + W8_AHEAD < n_rows)
+          fetch_beyond (w, panel, beyond[r + W8_AHEAD], n_beyond[r + W8_AHEAD]);
         if (n_beyond[r] == 0)
           continue;
         for (uint32_t i = 0; i < n_beyond[r]; i++)
-          add_one_beyond (w, panel, lines, &beyond[r][i], sums, floats);
-        for (size_t o = 0; o < count_outputs (w, panel); o++)
-          to[o] += sums[o] * w->scales[panel * W8_N + o] + floats[o];
+          add_one_beyond (w, panel, &beyond[r][i], sums, floats);
+        for (size_t o = 0; o < W8_N; o++)
+          sums[o] = sums[o] * w->scales[panel * W8_N + o] + floats[o];
+        if (n == W8_N)
+          for (size_t o = 0; o < W8_N; o++)
+            to[o] += sums[o];
+        else
+          for (size_t o = 0; o < n; o++)
+            to[o] += sums[o];
       }
 }
 

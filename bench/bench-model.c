@@ -229,7 +229,7 @@ add_prefill (Rounds     *rounds,
   if (!is_naive && !g_str_equal (name, "w8a8"))
     {
       g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
-                   "There is no prefill “%s”: w8a8, w8a8-naive", name);
+                   "unknown prefill “%s”: w8a8 or w8a8-naive", name);
       return FALSE;
     }
   if (!add_variant (rounds, name, NULL, FALSE, error))

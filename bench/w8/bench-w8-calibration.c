@@ -292,8 +292,7 @@ bench_w8_calibrate (const BenchW8Lab  *lab,
 
   if (reference == NULL && bench_w8_lab_count_windows (lab) > 0)
     return llm_fail_null (error, LLMSVC_ERROR_NO_MEMORY,
-                          "There is no memory for what the exact model says of %u windows: give "
-                          "fewer", bench_w8_lab_count_windows (lab));
+                          "Not enough memory for the reference logits of %u windows: give fewer", bench_w8_lab_count_windows (lab));
   made->n_sites = lab->hparams->n_layers * LLM_W8_N_KINDS;
   made->sites = g_new0 (LlmW8Site, made->n_sites);
   made->scales[FALSE] = g_new0 (float, made->n_sites);

@@ -186,7 +186,7 @@ compare (Comparison               *self,
   if (reference == NULL)
     {
       g_set_error_literal (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
-                           "There is no memory for what is compared: give fewer --windows");
+                           "Not enough memory for the reference logits: give fewer --windows");
       return FALSE;
     }
   if (!bench_w8_lab_score (&self->lab, NULL, reference, TRUE, &exact, error)

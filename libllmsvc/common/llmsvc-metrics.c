@@ -57,13 +57,13 @@ static const struct
   const char *help;
 } families[] = {
   { "calls_by_state", "Calls under way, by what they do." },
-  { "chunks", "Chunks of context memory, by what happened to them." },
+  { "chunks", "Chunks of KV cache, by what happened to them." },
   { "class_calls", "Calls, by class." },
   { "class_refused",
     "Calls refused because their answer would have come far too late, by class." },
   { "class_slo_met", "Answers that met their latency target, by class." },
   { "class_slo_missed", "Answers that missed their latency target, by class." },
-  { "given", "Memory given back, by the step of the ladder that gave it." },
+  { "given", "Memory released, by the step of the ladder that released it." },
   { "memory", "What the service holds, by what it is." },
 };
 
@@ -328,7 +328,7 @@ append_reclaimable (GString  *out,
         continue;
       if (!has_head)
         append_head (out, "reclaimable", "gauge", UNIT_BYTES,
-                     "What could be given back, by what that would cost.");
+                     "What could be released, by what that would cost.");
       has_head = TRUE;
       number = g_strdup_printf ("%" G_GUINT64_FORMAT, bytes);
       append_sample (out, "reclaimable", GAUGE, UNIT_BYTES, label, number);
@@ -419,7 +419,7 @@ llmsvc_metrics_format (GVariant *service,
     }
   if (memory != NULL)
     {
-      append_states (out, "pressure", "How hard the memory of the machine is pressed.", pressures,
+      append_states (out, "pressure", "Memory pressure of the machine.", pressures,
                      memory, "Pressure");
       append_table (out, memory_metrics, G_N_ELEMENTS (memory_metrics), memory);
       append_reclaimable (out, memory);

@@ -47,7 +47,7 @@ static const LlmsvcStatisticInfo statistics[] = {
   [LLMSVC_STATISTIC_CACHED_TOKENS] = {
     "cached-tokens", COUNTER, NUMBER, LLMSVC_STATISTICS_TOKENS,
     N_("of them in the KV cache already"),
-    "Tokens of prompts that did not have to be computed again."
+    "Tokens of prompts that the KV cache had already."
   },
   [LLMSVC_STATISTIC_OUTPUT_TOKENS] = {
     "output-tokens", COUNTER, NUMBER, LLMSVC_STATISTICS_TOKENS, N_("generated tokens"),
@@ -55,24 +55,25 @@ static const LlmsvcStatisticInfo statistics[] = {
   },
   [LLMSVC_STATISTIC_STEPS] = {
     "steps", COUNTER, NUMBER, LLMSVC_STATISTICS_TOKENS, N_("steps (forward passes)"),
-    "Passes through the model."
+    "Forward passes."
   },
   [LLMSVC_STATISTIC_ROWS] = {
     "rows", COUNTER, NUMBER, LLMSVC_STATISTICS_TOKENS, N_("rows (tokens) in these steps"),
-    "Rows of all passes through the model."
+    "Rows (tokens) of all forward passes."
   },
   [LLMSVC_STATISTIC_MULTIPLICATIONS] = {
     "multiplications", COUNTER, NUMBER, LLMSVC_STATISTICS_TOKENS,
     N_("multiplications in these steps"),
-    "Products of two numbers that steps computed, of matrices."
+    "Multiplications of two numbers in matrix products of all forward passes."
   },
   [LLMSVC_STATISTIC_PREFILL_TOKENS] = {
     "prefill-tokens", COUNTER, NUMBER, LLMSVC_STATISTICS_TOKENS,
-    N_("prompt tokens in these steps"), "Tokens of prompts computed, of calls under way as well."
+    N_("prompt tokens in these steps"),
+    "Tokens of prompts computed (prefill), including calls under way."
   },
   [LLMSVC_STATISTIC_GENERATED_TOKENS] = {
     "generated-tokens", COUNTER, NUMBER, LLMSVC_STATISTICS_TOKENS,
-    N_("generated tokens in these steps"), "Tokens generated, of calls under way as well."
+    N_("generated tokens in these steps"), "Tokens generated (decode), including calls under way."
   },
   [LLMSVC_STATISTIC_MODEL_LOADS] = {
     "model-loads", COUNTER, NUMBER, LLMSVC_STATISTICS_MODEL, N_("times the model was loaded"),
@@ -84,11 +85,11 @@ static const LlmsvcStatisticInfo statistics[] = {
   },
   [LLMSVC_STATISTIC_TRIMS] = {
     "trims", COUNTER, NUMBER, LLMSVC_STATISTICS_MODEL, N_("times memory was released"),
-    "Times memory was given back."
+    "Times memory was released."
   },
   [LLMSVC_STATISTIC_TRIMMED_BYTES] = {
     "trimmed-bytes", COUNTER, BYTES, LLMSVC_STATISTICS_MODEL, N_("released in all"),
-    "Memory given back."
+    "Memory released."
   },
   [LLMSVC_STATISTIC_CONTEXTS] = {
     "contexts", GAUGE, NUMBER, LLMSVC_STATISTICS_NOW, N_("contexts"),
@@ -99,19 +100,19 @@ static const LlmsvcStatisticInfo statistics[] = {
   },
   [LLMSVC_STATISTIC_QUEUED_CALLS] = {
     "queued-calls", GAUGE, NUMBER, LLMSVC_STATISTICS_NOW, N_("of them queued"),
-    "Calls under way that wait for their turn.", "calls_by_state", "state=queued"
+    "Calls under way that are queued.", "calls_by_state", "state=queued"
   },
   [LLMSVC_STATISTIC_PREFILL_CALLS] = {
     "prefill-calls", GAUGE, NUMBER, LLMSVC_STATISTICS_NOW, N_("of them in prefill"),
-    "Calls under way whose prompt is computed.", "calls_by_state", "state=prefill"
+    "Calls under way in prefill.", "calls_by_state", "state=prefill"
   },
   [LLMSVC_STATISTIC_DECODE_CALLS] = {
     "decode-calls", GAUGE, NUMBER, LLMSVC_STATISTICS_NOW, N_("of them in decode"),
-    "Calls under way whose answer is generated.", "calls_by_state", "state=decode"
+    "Calls under way in decode.", "calls_by_state", "state=decode"
   },
   [LLMSVC_STATISTIC_STALLED_CALLS] = {
     "stalled-calls", GAUGE, NUMBER, LLMSVC_STATISTICS_NOW,
-    N_("of them blocked by a slow reader"), "Calls under way that wait for a slow reader.",
+    N_("of them blocked by a slow reader"), "Calls under way that are stalled by a slow reader.",
     "calls_by_state", "state=stalled"
   },
   [LLMSVC_STATISTIC_BUDGET_NOW_BYTES] = {
@@ -140,7 +141,7 @@ static const LlmsvcStatisticInfo statistics[] = {
   },
   [LLMSVC_STATISTIC_SLO_INTERACTIVE_MISSED] = {
     "slo-interactive-missed", COUNTER, NUMBER, LLMSVC_STATISTICS_TARGETS, N_("of them late"),
-    "Interactive calls that missed it.", "class_slo_missed", "class=interactive"
+    "Interactive calls that missed their latency target.", "class_slo_missed", "class=interactive"
   },
   [LLMSVC_STATISTIC_SLO_INTERACTIVE_REFUSED] = {
     "slo-interactive-refused", COUNTER, NUMBER, LLMSVC_STATISTICS_TARGETS, N_("of them refused"),
@@ -157,7 +158,7 @@ static const LlmsvcStatisticInfo statistics[] = {
   },
   [LLMSVC_STATISTIC_SLO_RESPONSIVE_MISSED] = {
     "slo-responsive-missed", COUNTER, NUMBER, LLMSVC_STATISTICS_TARGETS, N_("of them late"),
-    "Responsive calls that missed it.", "class_slo_missed", "class=responsive"
+    "Responsive calls that missed their latency target.", "class_slo_missed", "class=responsive"
   },
   [LLMSVC_STATISTIC_SLO_RESPONSIVE_REFUSED] = {
     "slo-responsive-refused", COUNTER, NUMBER, LLMSVC_STATISTICS_TARGETS, N_("of them refused"),
@@ -174,28 +175,29 @@ static const LlmsvcStatisticInfo statistics[] = {
   },
   [LLMSVC_STATISTIC_SLO_BACKGROUND_MISSED] = {
     "slo-background-missed", COUNTER, NUMBER, LLMSVC_STATISTICS_TARGETS, N_("of them late"),
-    "Background calls that missed it.", "class_slo_missed", "class=background"
+    "Background calls that missed their latency target.", "class_slo_missed", "class=background"
   },
   [LLMSVC_STATISTIC_TTFT_FORECASTS] = {
     "ttft-forecasts", COUNTER, NUMBER, LLMSVC_STATISTICS_TARGETS,
     N_("forecasts of the first token"),
-    "Forecasts of the time to a first token that were compared with what came."
+    "Forecasts of the time to first token that were compared with the time it took."
   },
   [LLMSVC_STATISTIC_TTFT_FORECAST_ERROR_MS] = {
     "ttft-forecast-error-ms", GAUGE, MS, LLMSVC_STATISTICS_TARGETS,
-    N_("their mean error, in ms"), "Mean absolute error of these forecasts."
+    N_("their mean error, in ms"),
+    "Mean absolute error of the forecasts of the time to first token."
   },
   [LLMSVC_STATISTIC_DRAFTED_TOKENS] = {
     "drafted-tokens", COUNTER, NUMBER, LLMSVC_STATISTICS_DRAFTS, N_("tokens that were guessed"),
-    "Guesses of tokens that were verified, of answers that have ended."
+    "Drafted tokens that were verified, of answers that have ended."
   },
   [LLMSVC_STATISTIC_ACCEPTED_TOKENS] = {
     "accepted-tokens", COUNTER, NUMBER, LLMSVC_STATISTICS_DRAFTS, N_("of them right"),
-    "Of these guesses, those that were right."
+    "Drafted tokens that were accepted, of answers that have ended."
   },
   [LLMSVC_STATISTIC_DRAFT_PASSES] = {
     "draft-passes", COUNTER, NUMBER, LLMSVC_STATISTICS_DRAFTS, N_("steps that checked guesses"),
-    "Steps of decode of these answers."
+    "Decode steps that verified drafted tokens, of answers that have ended."
   },
   [LLMSVC_STATISTIC_DRAFT_LOADS] = {
     "draft-loads", COUNTER, NUMBER, LLMSVC_STATISTICS_DRAFTS,
@@ -204,38 +206,38 @@ static const LlmsvcStatisticInfo statistics[] = {
   [LLMSVC_STATISTIC_PRESSURE_LEVEL] = {
     "pressure-level", GAUGE, NUMBER, LLMSVC_STATISTICS_MEMORY,
     N_("pressure, from 0 (none) to 3 (critical)"),
-    "How hard memory is pressed, as a number: 0 for not at all."
+    "Memory pressure as a number, from 0 (none) to 3 (critical)."
   },
   [LLMSVC_STATISTIC_BUDGET_ALLOWED_BYTES] = {
     "budget-allowed-bytes", GAUGE, BYTES, LLMSVC_STATISTICS_MEMORY,
     N_("the most that settings and the machine allow"),
-    "The most that it may hold without pressure."
+    "The most that the service may hold without memory pressure."
   },
   [LLMSVC_STATISTIC_CUT_BYTES] = {
     "cut-bytes", GAUGE, BYTES, LLMSVC_STATISTICS_MEMORY,
     N_("cut off from that, as memory is short"),
-    "What pressure has cut the budget by, as of now.", "budget_cut"
+    "What memory pressure has cut the budget by, as of now.", "budget_cut"
   },
   [LLMSVC_STATISTIC_CUTS] = {
     "cuts", COUNTER, NUMBER, LLMSVC_STATISTICS_MEMORY, N_("times it was cut"),
-    "Times pressure cut the budget.", "budget_cuts"
+    "Times memory pressure cut the budget.", "budget_cuts"
   },
   [LLMSVC_STATISTIC_SINCE_CUT_MS] = {
     "since-cut-ms", GAUGE, MS, LLMSVC_STATISTICS_MEMORY, N_("ms since the last cut"),
-    "Time since pressure cut the budget."
+    "Time since memory pressure cut the budget."
   },
   [LLMSVC_STATISTIC_REGROWN_BYTES] = {
     "regrown-bytes", COUNTER, BYTES, LLMSVC_STATISTICS_MEMORY, N_("grown again after cuts"),
-    "What the budget grew by again.", "budget_regrown"
+    "What the budget grew by after cuts.", "budget_regrown"
   },
   [LLMSVC_STATISTIC_OWN_TRIMS] = {
     "own-trims", COUNTER, NUMBER, LLMSVC_STATISTICS_MEMORY,
     N_("times the service released memory by itself"),
-    "Times the service gave memory back by itself."
+    "Times the service released memory by itself."
   },
   [LLMSVC_STATISTIC_HELD_ANONYMOUS_BYTES] = {
     "held-anonymous-bytes", GAUGE, BYTES, LLMSVC_STATISTICS_MEMORY, N_("held that is no file's"),
-    "Held memory that only the service can give back."
+    "Held memory that only the service can release."
   },
   [LLMSVC_STATISTIC_HELD_BACKED_BYTES] = {
     "held-backed-bytes", GAUGE, BYTES, LLMSVC_STATISTICS_MEMORY, N_("held of files"),
@@ -243,11 +245,11 @@ static const LlmsvcStatisticInfo statistics[] = {
   },
   [LLMSVC_STATISTIC_USED_BACKED_BYTES] = {
     "used-backed-bytes", GAUGE, BYTES, LLMSVC_STATISTICS_MEMORY, N_("of them in use"),
-    "File pages that calls use, in memory or not."
+    "Pages of files that calls use, in memory or not."
   },
   [LLMSVC_STATISTIC_KEEP_BACKED_BYTES] = {
     "keep-backed-bytes", GAUGE, BYTES, LLMSVC_STATISTICS_MEMORY, N_("of them kept"),
-    "What of that may stay between two steps of running calls."
+    "Pages of files that may stay in memory between two steps of running calls."
   },
   [LLMSVC_STATISTIC_CONSTRAINT_BYTES] = {
     "constraint-bytes", GAUGE, BYTES, LLMSVC_STATISTICS_MEMORY,
@@ -257,12 +259,12 @@ static const LlmsvcStatisticInfo statistics[] = {
   [LLMSVC_STATISTIC_LOWERED_CLASSES] = {
     "lowered-classes", GAUGE, NUMBER, LLMSVC_STATISTICS_MEMORY,
     N_("classes that sub-models answer, 0 to 2"),
-    "Classes of new calls that a smaller sub-model answers, as memory is short."
+    "Classes of new calls that a smaller sub-model answers under memory pressure, 0 to 2."
   },
   [LLMSVC_STATISTIC_LOWERED_CALLS] = {
     "lowered-calls", COUNTER, NUMBER, LLMSVC_STATISTICS_MEMORY,
     N_("calls that sub-models answered"),
-    "Calls that a smaller sub-model answered as memory was short."
+    "Calls that a smaller sub-model answered under memory pressure."
   },
   [LLMSVC_STATISTIC_HELD_SUB_MODEL] = {
     "held-sub-model", GAUGE, PERCENT, LLMSVC_STATISTICS_MEMORY,
@@ -272,58 +274,58 @@ static const LlmsvcStatisticInfo statistics[] = {
   [LLMSVC_STATISTIC_UNUSED_TAIL_BYTES] = {
     "unused-tail-bytes", GAUGE, BYTES, LLMSVC_STATISTICS_MEMORY,
     N_("weights given back for that now"),
-    "Weights that are given back, as no call has use for them, as of now."
+    "Weights released because no call uses them, as of now."
   },
   [LLMSVC_STATISTIC_GIVEN_SCRATCH_BYTES] = {
     "given-scratch-bytes", COUNTER, BYTES, LLMSVC_STATISTICS_MEMORY,
-    N_("released of working memory"), "Working memory given back.", "given", "step=scratch"
+    N_("released of working memory"), "Working memory released.", "given", "step=scratch"
   },
   [LLMSVC_STATISTIC_GIVEN_KV_BYTES] = {
     "given-kv-bytes", COUNTER, BYTES, LLMSVC_STATISTICS_MEMORY, N_("released of contexts"),
-    "Context memory given back.", "given", "step=contexts"
+    "KV cache released.", "given", "step=contexts"
   },
   [LLMSVC_STATISTIC_GIVEN_TEXT_BYTES] = {
     "given-text-bytes", COUNTER, BYTES, LLMSVC_STATISTICS_MEMORY, N_("released of their texts"),
-    "Texts of contexts given back.", "given", "step=text"
+    "Texts of contexts released.", "given", "step=text"
   },
   [LLMSVC_STATISTIC_GIVEN_CONSTRAINTS_BYTES] = {
     "given-constraints-bytes", COUNTER, BYTES, LLMSVC_STATISTICS_MEMORY,
-    N_("released of schemas and grammars"), "Compiled schemas and grammars given back.", "given",
+    N_("released of schemas and grammars"), "Compiled schemas and grammars released.", "given",
     "step=constraints"
   },
   [LLMSVC_STATISTIC_GIVEN_DRAFT_BYTES] = {
     "given-draft-bytes", COUNTER, BYTES, LLMSVC_STATISTICS_MEMORY,
-    N_("released of draft models"), "Draft models given back.", "given", "step=draft"
+    N_("released of draft models"), "Draft models released.", "given", "step=draft"
   },
   [LLMSVC_STATISTIC_GIVEN_TAIL_BYTES] = {
     "given-tail-bytes", COUNTER, BYTES, LLMSVC_STATISTICS_MEMORY,
     N_("released of what sub-models lack"),
-    "Weights given back that the smaller sub-model lacks.", "given", "step=tail"
+    "Weights released that the smaller sub-model lacks.", "given", "step=tail"
   },
   [LLMSVC_STATISTIC_GIVEN_CALLS_BYTES] = {
     "given-calls-bytes", COUNTER, BYTES, LLMSVC_STATISTICS_MEMORY,
-    N_("released of calls that wait"), "Memory of waiting calls given back.", "given",
+    N_("released of calls that wait"), "KV cache of preempted calls released.", "given",
     "step=calls"
   },
   [LLMSVC_STATISTIC_GIVEN_PAGES_BYTES] = {
     "given-pages-bytes", COUNTER, BYTES, LLMSVC_STATISTICS_MEMORY,
-    N_("released of files' pages"), "Pages of files given back.", "given", "step=pages"
+    N_("released of files' pages"), "Pages of files released.", "given", "step=pages"
   },
   [LLMSVC_STATISTIC_GIVEN_WEIGHTS_BYTES] = {
     "given-weights-bytes", COUNTER, BYTES, LLMSVC_STATISTICS_MEMORY, N_("released of weights"),
-    "Weights given back.", "given", "step=weights"
+    "Weights released.", "given", "step=weights"
   },
   [LLMSVC_STATISTIC_STREAMING_BYTES] = {
     "streaming-bytes", GAUGE, BYTES, LLMSVC_STATISTICS_STREAM, N_("read for each step now"),
-    "Weights that each pass reads from the disk, as memory has no room for them."
+    "Weights that each pass streams from the disk, as memory has no room for them."
   },
   [LLMSVC_STATISTIC_STREAMED_BYTES] = {
     "streamed-bytes", COUNTER, BYTES, LLMSVC_STATISTICS_STREAM, N_("read in all"),
-    "Weights read from the disk by calls, as they did not stay."
+    "Weights read from the disk by all passes so far."
   },
   [LLMSVC_STATISTIC_STREAM_RING_BYTES] = {
     "stream-ring-bytes", GAUGE, BYTES, LLMSVC_STATISTICS_STREAM,
-    N_("buffers that they pass through"), "The buffers that these weights pass through."
+    N_("buffers that they pass through"), "The buffers that streamed weights pass through."
   },
   [LLMSVC_STATISTIC_EXPERT_USES] = {
     "expert-uses", COUNTER, NUMBER, LLMSVC_STATISTICS_STREAM, N_("experts that tokens chose"),
@@ -331,7 +333,7 @@ static const LlmsvcStatisticInfo statistics[] = {
   },
   [LLMSVC_STATISTIC_EXPERT_HITS] = {
     "expert-hits", COUNTER, NUMBER, LLMSVC_STATISTICS_STREAM, N_("of them in memory"),
-    "Of these, experts that were in memory."
+    "Experts that rows chose while weights were streaming and that were in memory."
   },
   [LLMSVC_STATISTIC_EXPERT_ROOM_BYTES] = {
     "expert-room-bytes", GAUGE, BYTES, LLMSVC_STATISTICS_STREAM, N_("memory for experts"),
@@ -348,7 +350,7 @@ static const LlmsvcStatisticInfo statistics[] = {
   },
   [LLMSVC_STATISTIC_GROUP_USAGE_BYTES] = {
     "group-usage-bytes", GAUGE, BYTES, LLMSVC_STATISTICS_MACHINE, N_("of it used"),
-    "What is used of that limit.", "cgroup_usage"
+    "Memory that the control group with the tightest limit uses.", "cgroup_usage"
   },
   [LLMSVC_STATISTIC_STALL_MS] = {
     "stall-ms", COUNTER, MS, LLMSVC_STATISTICS_MACHINE,
@@ -366,7 +368,7 @@ static const LlmsvcStatisticInfo statistics[] = {
   [LLMSVC_STATISTIC_BACKGROUND_PACE] = {
     "background-pace", GAUGE, NUMBER, LLMSVC_STATISTICS_MACHINE,
     N_("background calls: 0 run, 1 run slowly, 2 wait"),
-    "How calls that nobody waits for go on: 0 as ever, 1 slowly, 2 not now."
+    "Pace of background requests: 0 full, 1 slow, 2 suspended."
   },
   [LLMSVC_STATISTIC_SUSPENDS] = {
     "suspends", COUNTER, NUMBER, LLMSVC_STATISTICS_MACHINE, N_("times it was about to sleep"),
@@ -374,66 +376,67 @@ static const LlmsvcStatisticInfo statistics[] = {
   },
   [LLMSVC_STATISTIC_KV_PACKED_CHUNKS] = {
     "kv-packed-chunks", COUNTER, NUMBER, LLMSVC_STATISTICS_KV, N_("quantized"),
-    "Chunks of context memory brought to fewer bits.", "chunks", "event=packed"
+    "Chunks of KV cache quantized.", "chunks", "event=packed"
   },
   [LLMSVC_STATISTIC_KV_EVICTED_CHUNKS] = {
     "kv-evicted-chunks", COUNTER, NUMBER, LLMSVC_STATISTICS_KV, N_("evicted from memory"),
-    "Chunks whose memory was taken.", "chunks", "event=evicted"
+    "Chunks of KV cache evicted from memory.", "chunks", "event=evicted"
   },
   [LLMSVC_STATISTIC_KV_DROPPED_CHUNKS] = {
     "kv-dropped-chunks", COUNTER, NUMBER, LLMSVC_STATISTICS_KV,
-    N_("of them not on storage either"), "Of these, chunks that storage lacked.", "chunks",
-    "event=dropped"
+    N_("of them not on storage either"),
+    "Chunks of KV cache evicted without a copy on storage.", "chunks", "event=dropped"
   },
   [LLMSVC_STATISTIC_KV_RESTORED_CHUNKS] = {
     "kv-restored-chunks", COUNTER, NUMBER, LLMSVC_STATISTICS_KV, N_("read back from storage"),
-    "Chunks read back from storage.", "chunks", "event=restored"
+    "Chunks of KV cache restored from storage.", "chunks", "event=restored"
   },
   [LLMSVC_STATISTIC_KV_RECOMPUTED_CHUNKS] = {
     "kv-recomputed-chunks", COUNTER, NUMBER, LLMSVC_STATISTICS_KV, N_("computed again"),
-    "Chunks computed again.", "chunks", "event=recomputed"
+    "Chunks of KV cache computed again.", "chunks", "event=recomputed"
   },
   [LLMSVC_STATISTIC_KV_FAULTED_CHUNKS] = {
     "kv-faulted-chunks", COUNTER, NUMBER, LLMSVC_STATISTICS_KV, N_("found missing or damaged"),
-    "Chunks found missing or damaged when they were needed.", "chunks", "event=faulted"
+    "Chunks of KV cache found missing or damaged when they were needed.", "chunks", "event=faulted"
   },
   [LLMSVC_STATISTIC_KV_NARROWED_CHUNKS] = {
     "kv-narrowed-chunks", COUNTER, NUMBER, LLMSVC_STATISTICS_KV,
     N_("quantized further, as memory was short"),
-    "Chunks quantized further, as memory was short.", "chunks", "event=narrowed"
+    "Chunks of KV cache quantized further under memory pressure.", "chunks", "event=narrowed"
   },
   [LLMSVC_STATISTIC_KV_WIDENED_CHUNKS] = {
     "kv-widened-chunks", COUNTER, NUMBER, LLMSVC_STATISTICS_KV, N_("that got their bits back"),
-    "Chunks that got their bits back.", "chunks", "event=widened"
+    "Chunks of KV cache restored to their usual bits.", "chunks", "event=widened"
   },
   [LLMSVC_STATISTIC_KV_NARROW_CHUNKS] = {
     "kv-narrow-chunks", GAUGE, NUMBER, LLMSVC_STATISTICS_KV, N_("that lack bits now"),
-    "Chunks that have fewer bits than they should, as memory is or was short."
+    "Chunks of KV cache with fewer bits than usual because of memory pressure, as of now."
   },
   [LLMSVC_STATISTIC_KV_SHARED_CHUNKS] = {
     "kv-shared-chunks", COUNTER, NUMBER, LLMSVC_STATISTICS_KV, N_("shared by contexts"),
-    "Chunks that another context of the application had already.", "chunks", "event=shared"
+    "Chunks of KV cache shared with another context of the same application.", "chunks",
+    "event=shared"
   },
   [LLMSVC_STATISTIC_KV_KEPT_BYTES] = {
     "kv-kept-bytes", GAUGE, BYTES, LLMSVC_STATISTICS_KV,
     N_("kept for contexts that begin alike"),
-    "Context memory that is kept as it was computed, for contexts to begin with."
+    "KV cache of prefixes kept unquantized for contexts that begin alike."
   },
   [LLMSVC_STATISTIC_KV_WRITTEN_CHUNKS] = {
     "kv-written-chunks", COUNTER, NUMBER, LLMSVC_STATISTICS_STORAGE, N_("chunks written"),
-    "Chunks written to storage.", "chunks", "event=written"
+    "Chunks of KV cache written to storage.", "chunks", "event=written"
   },
   [LLMSVC_STATISTIC_KV_WRITTEN_BYTES] = {
     "kv-written-bytes", COUNTER, BYTES, LLMSVC_STATISTICS_STORAGE, N_("written in all"),
-    "Context memory written to storage.", "storage_written"
+    "KV cache written to storage.", "storage_written"
   },
   [LLMSVC_STATISTIC_KV_READ_BYTES] = {
     "kv-read-bytes", COUNTER, BYTES, LLMSVC_STATISTICS_STORAGE, N_("read in all"),
-    "Context memory read from storage.", "storage_read"
+    "KV cache read from storage.", "storage_read"
   },
   [LLMSVC_STATISTIC_KV_STORAGE_BYTES] = {
     "kv-storage-bytes", GAUGE, BYTES, LLMSVC_STATISTICS_STORAGE, N_("held now"),
-    "Context memory on storage.", "storage"
+    "KV cache on storage.", "storage"
   },
 };
 

@@ -93,7 +93,7 @@ test_heads (void)
 
   g_assert_cmpstr (text, ==,
                    "# TYPE llmsvc_chunks counter\n"
-                   "# HELP llmsvc_chunks Chunks of context memory, by what happened to them.\n"
+                   "# HELP llmsvc_chunks Chunks of KV cache, by what happened to them.\n"
                    "llmsvc_chunks_total{event=\"evicted\"} 2\n"
                    "llmsvc_chunks_total{event=\"shared\"} 1\n"
                    "# EOF\n");

@@ -100,9 +100,9 @@ sum_panels (const LlkW8Matrix *w,
             size_t             n_rows,
             W8Sums             sums)
 {
-  const size_t panel_bytes = llk_w8_panel_bytes (w->n_in);
+  const size_t panel_bytes = llk_w8_panel_bytes (w->n_in, w->n_hot);
   const size_t row_bytes = llk_w8_row_bytes (w->n_in);
-  const size_t n_in = panel_bytes / W8_N;
+  const size_t n_in = row_bytes - sizeof (LlkW8Row);
   const int8_t *panels = w->panels + first * panel_bytes;
 
   if (n_panels == W8_PANELS)
@@ -116,6 +116,13 @@ sum_panels (const LlkW8Matrix *w,
         for (size_t r = 0; r < n_rows; r++)
           memcpy (&sums[r][p * W8_N], one[r], W8_N * sizeof **one);
       }
+}
+
+static inline const float *
+get_w8_scales (const LlkW8Matrix *w,
+               size_t             panel)
+{
+  return llk_w8_panel_scales (get_w8_panel (w, panel), w->n_in);
 }
 
 static inline const LlkW8Row *
@@ -148,7 +155,7 @@ multiply_w8 (const LlkW8Matrix *w,
           sum_panels (w, panel, n, get_w8_row (w, rows, row), n_block, sums);
           for (size_t r = 0; r < n_block; r++)
             for (size_t p = 0; p < n; p++)
-              write_w8 (&sums[r][p * W8_N], w->scales + (panel + p) * W8_N,
+              write_w8 (&sums[r][p * W8_N], get_w8_scales (w, panel + p),
                         get_w8_row (w, rows, row + r)->scale, count_outputs (w, panel + p),
                         y + (row + r) * y_stride + (panel + p) * W8_N, is_added);
         }
@@ -180,7 +187,7 @@ multiply_gated_w8 (const LlkW8Matrix *gate,
           for (size_t r = 0; r < n_block; r++)
             for (size_t p = 0; p < n; p++)
               write_gated_w8 (&gate_sums[r][p * W8_N], &up_sums[r][p * W8_N],
-                              gate->scales + (panel + p) * W8_N, up->scales + (panel + p) * W8_N,
+                              get_w8_scales (gate, panel + p), get_w8_scales (up, panel + p),
                               get_w8_row (gate, rows, row + r)->scale,
                               count_outputs (gate, panel + p), scale,
                               (void *) ((char *) out + (row + r) * out_bytes),

@@ -92,6 +92,13 @@ find_beyond_w8 (const float *x,
   return n_found;
 }
 
+static inline const int8_t *
+get_w8_panel (const LlkW8Matrix *w,
+              size_t             panel)
+{
+  return w->panels + panel * llk_w8_panel_bytes (w->n_in, w->n_hot);
+}
+
 static inline size_t
 count_outputs (const LlkW8Matrix *w,
                size_t             panel)
@@ -102,34 +109,35 @@ count_outputs (const LlkW8Matrix *w,
 /* Rows from here on have their lines fetched ahead: they lie anywhere in a panel. */
 #define W8_AHEAD 8
 
+/* In @panel, whose scales are @scales. */
 static inline const void *
 find_line (const LlkW8Matrix *w,
-           size_t             panel,
+           const int8_t      *panel,
+           const float       *scales,
            uint32_t           input)
 {
-  const size_t n = (w->n_out + W8_N - 1) / W8_N * W8_N;
-
-  if (w->column_of != NULL && w->column_of[input] != 0)
-    return w->columns + (w->column_of[input] - 1u) * n + panel * W8_N;
-  return w->panels + panel * llk_w8_panel_bytes (w->n_in) + input / 4 * 64;
+  if (w->hot_of != NULL && w->hot_of[input] != 0)
+    return scales + w->hot_of[input] * W8_N;
+  return panel + input / 4 * 64;
 }
 
 static inline void
 add_one_beyond (const LlkW8Matrix *w,
-                size_t             panel,
+                const int8_t      *panel,
+                const float       *scales,
                 const LlkW8Beyond *it,
                 float *restrict    sums,
                 float *restrict    floats)
 {
-  const void *line = find_line (w, panel, it->input);
+  const void *line = find_line (w, panel, scales, it->input);
 
-  if (w->column_of != NULL && w->column_of[it->input] != 0)
+  if (w->hot_of != NULL && w->hot_of[it->input] != 0)
     {
-      float column[W8_N];
+      float hot[W8_N];
 
-      memcpy (column, line, sizeof column);
+      memcpy (hot, line, sizeof hot);
       for (size_t o = 0; o < W8_N; o++)
-        floats[o] += it->value * column[o];
+        floats[o] += it->value * hot[o];
     }
   else
     {
@@ -147,12 +155,13 @@ add_one_beyond (const LlkW8Matrix *w,
 
 static inline void
 fetch_beyond (const LlkW8Matrix *w,
-              size_t             panel,
+              const int8_t      *panel,
+              const float       *scales,
               const LlkW8Beyond *beyond,
               uint32_t           n_beyond)
 {
   for (uint32_t i = 0; i < n_beyond; i++)
-    __builtin_prefetch (find_line (w, panel, beyond[i].input));
+    __builtin_prefetch (find_line (w, panel, scales, beyond[i].input));
 }
 
 static void
@@ -165,28 +174,33 @@ add_beyond_w8 (const LlkW8Matrix        *w,
                float                    *y,
                size_t                    y_stride)
 {
-  for (size_t panel = first; panel < first + n_panels; panel++)
-    for (size_t r = 0; r < n_rows; r++)
-      {
-        const size_t n = count_outputs (w, panel);
-        float *to = y + r * y_stride + panel * W8_N;
-        float sums[W8_N] = { 0 }, floats[W8_N] = { 0 };
+  for (size_t at = first; at < first + n_panels; at++)
+    {
+      const size_t n = count_outputs (w, at);
+      const int8_t *panel = get_w8_panel (w, at);
+      const float *scales = llk_w8_panel_scales (panel, w->n_in);
 
-        if (r + W8_AHEAD < n_rows)
-          fetch_beyond (w, panel, beyond[r + W8_AHEAD], n_beyond[r + W8_AHEAD]);
-        if (n_beyond[r] == 0)
-          continue;
-        for (uint32_t i = 0; i < n_beyond[r]; i++)
-          add_one_beyond (w, panel, &beyond[r][i], sums, floats);
-        for (size_t o = 0; o < W8_N; o++)
-          sums[o] = sums[o] * w->scales[panel * W8_N + o] + floats[o];
-        if (n == W8_N)
+      for (size_t r = 0; r < n_rows; r++)
+        {
+          float *to = y + r * y_stride + at * W8_N;
+          float sums[W8_N] = { 0 }, floats[W8_N] = { 0 };
+
+          if (r + W8_AHEAD < n_rows)
+            fetch_beyond (w, panel, scales, beyond[r + W8_AHEAD], n_beyond[r + W8_AHEAD]);
+          if (n_beyond[r] == 0)
+            continue;
+          for (uint32_t i = 0; i < n_beyond[r]; i++)
+            add_one_beyond (w, panel, scales, &beyond[r][i], sums, floats);
           for (size_t o = 0; o < W8_N; o++)
-            to[o] += sums[o];
-        else
-          for (size_t o = 0; o < n; o++)
-            to[o] += sums[o];
-      }
+            sums[o] = sums[o] * scales[o] + floats[o];
+          if (n == W8_N)
+            for (size_t o = 0; o < W8_N; o++)
+              to[o] += sums[o];
+          else
+            for (size_t o = 0; o < n; o++)
+              to[o] += sums[o];
+        }
+    }
 }
 
 /* Of one panel and one row: @n outputs. */

@@ -14,9 +14,10 @@ count_padded (size_t n_in)
 }
 
 size_t
-llk_w8_panel_bytes (size_t n_in)
+llk_w8_panel_bytes (size_t n_in,
+                    size_t n_hot)
 {
-  return count_padded (n_in) * LLK_W8_OUTPUTS;
+  return (count_padded (n_in) + (1 + n_hot) * sizeof (float)) * LLK_W8_OUTPUTS;
 }
 
 size_t
@@ -25,34 +26,53 @@ llk_w8_row_bytes (size_t n_in)
   return sizeof (LlkW8Row) + count_padded (n_in);
 }
 
-void
-llk_w8_pack (const float *w,
-             size_t       stride,
-             size_t       n_in,
-             size_t       n,
-             int8_t      *panel,
-             float       *scales)
+const float *
+llk_w8_panel_scales (const int8_t *panel,
+                     size_t        n_in)
 {
-  memset (panel, 0, llk_w8_panel_bytes (n_in));
-  for (size_t o = 0; o < LLK_W8_OUTPUTS; o++)
+  return (const void *) (panel + count_padded (n_in) * LLK_W8_OUTPUTS);
+}
+
+/* Returns its scale. */
+static float
+pack_output (const float *row,
+             size_t       n_in,
+             int8_t      *lines)
+{
+  float magnitude = 0;
+  bool is_finite = true;
+
+  for (size_t i = 0; i < n_in; i++)
+    {
+      is_finite = is_finite && isfinite (row[i]);
+      magnitude = fabsf (row[i]) > magnitude ? fabsf (row[i]) : magnitude;
+    }
+  if (!is_finite)
+    return llk_float_of_bits (0x7fc00000);
+  if (magnitude < MIN_MAGNITUDE)
+    return 0;
+  for (size_t i = 0; i < n_in; i++)
+    lines[i / 4 * 64 + i % 4] = (int8_t) lrintf (row[i] * (LLK_W8_LIMIT / magnitude));
+  return magnitude / LLK_W8_LIMIT;
+}
+
+void
+llk_w8_pack (const LlkW8Matrix *of,
+             const float       *w,
+             size_t             stride,
+             size_t             n,
+             int8_t            *to)
+{
+  float *scales = (void *) (to + count_padded (of->n_in) * LLK_W8_OUTPUTS);
+
+  memset (to, 0, llk_w8_panel_bytes (of->n_in, of->n_hot));
+  for (size_t o = 0; o < n; o++)
     {
       const float *row = w + o * stride;
-      float magnitude = 0;
-      bool is_finite = true;
 
-      scales[o] = 0;
-      for (size_t i = 0; i < n_in && o < n; i++)
-        {
-          is_finite = is_finite && isfinite (row[i]);
-          magnitude = fabsf (row[i]) > magnitude ? fabsf (row[i]) : magnitude;
-        }
-      if (!is_finite)
-        scales[o] = llk_float_of_bits (0x7fc00000);
-      if (!is_finite || magnitude < MIN_MAGNITUDE)
-        continue;
-      scales[o] = magnitude / LLK_W8_LIMIT;
-      for (size_t i = 0; i < n_in; i++)
-        panel[i / 4 * 64 + 4 * o + i % 4] =
-          (int8_t) lrintf (row[i] * (LLK_W8_LIMIT / magnitude));
+      scales[o] = pack_output (row, of->n_in, to + 4 * o);
+      for (size_t i = 0; of->hot_of != NULL && i < of->n_in; i++)
+        if (of->hot_of[i] != 0)
+          scales[of->hot_of[i] * LLK_W8_OUTPUTS + o] = row[i];
     }
 }

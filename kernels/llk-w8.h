@@ -25,17 +25,15 @@
 /* A panel has sixteen outputs over all inputs, filled up with zeros: tiles of 64 inputs one behind
  * the other, each of sixteen times 64 bytes: byte 4 o + i of line j is input 4 j + i of output o. So
  * a tile is what a matrix unit loads, a line what a vector's dot product takes, and every reader
- * goes through memory in order. */
+ * goes through memory in order. Behind the tiles are sixteen floats, the scales of the outputs, and
+ * then as many for each hot input: its weights as floats, for what add_beyond() adds, where single
+ * values are so large that half a step of a weight is much of the output. */
 typedef struct
 {
   size_t n_in, n_out;
+  size_t n_hot;                 /* hot inputs */
   const int8_t *panels;         /* 64-byte aligned, llk_w8_panel_bytes() each */
-  const float *scales;          /* [outputs of all panels] */
-
-  /* Inputs whose weights are there as floats, too, for what add_beyond() adds: where single values
-   * are so large that half a step of a weight is much of the output. */
-  const uint16_t *column_of;    /* (nullable) [n_in]: 1 + the place in columns, 0: none */
-  const float *columns;         /* [place × outputs of all panels] */
+  const uint16_t *hot_of;       /* (nullable) [n_in]: 1 + the place among the hot ones, 0: not hot */
 } LlkW8Matrix;
 
 /* x ≈ scale × q, q from -127 to 127; filled up with zeros. A row that holds a NaN or an infinity has
@@ -49,15 +47,17 @@ typedef struct
 } LlkW8Row;
 
 /* Bytes of a panel, and of a row: multiples of 64. */
-size_t llk_w8_panel_bytes (size_t n_in);
+size_t llk_w8_panel_bytes (size_t n_in, size_t n_hot);
 size_t llk_w8_row_bytes   (size_t n_in);
+/* Of a panel, too. */
+const float *llk_w8_panel_scales (const int8_t *panel, size_t n_in);
 
-/* Packs up to sixteen outputs, @n of them, whose weights lie @stride apart: with m the largest
- * magnitude of an output, its scale is m / 127, and q = w × (127 / m), to nearest even. An output
- * below 1e-30 is all zeros with scale 0; one with a NaN or an infinity has scale NaN. Outputs behind
- * the last are zeros. */
-void   llk_w8_pack        (const float *w, size_t stride, size_t n_in, size_t n, int8_t *panel,
-                           float *scales);
+/* Packs panel @panel of the matrix whose shape and hot inputs @of has to @to, from up to sixteen
+ * outputs, @n of them, whose weights lie @stride apart: with m the largest magnitude of an output, its
+ * scale is m / 127, and q = w × (127 / m), to nearest even. An output below 1e-30 is all zeros with
+ * scale 0; one with a NaN or an infinity has scale NaN. Outputs behind the last are zeros. */
+void   llk_w8_pack        (const LlkW8Matrix *of, const float *w, size_t stride, size_t n,
+                           int8_t *to);
 
 /* What a row has at an input beyond its q, as a float. */
 typedef struct
@@ -83,7 +83,7 @@ typedef struct
                       size_t n_rows, float *y, size_t y_stride, bool is_added);
 
   /* Adds what rows have beyond their q: y[r * y_stride + o] += s × output's scale + t, where s is the
-   * sum of value × weight's q, and t of value × weight over the inputs that have a column, of the
+   * sum of value × weight's q, and t of value × weight over the hot inputs, of the
    * @n_beyond[r] of @beyond[r] in their order, from 0; each "×" and "+" is rounded to float. For the
    * same outputs as multiply(). */
   void (*add_beyond) (const LlkW8Matrix *w, size_t first, size_t n_panels,

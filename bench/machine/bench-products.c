@@ -44,6 +44,24 @@ new_bytes (GRand *random,
   return bytes;
 }
 
+static LlkW8Matrix
+new_w8 (GRand *random,
+        gsize  n_in,
+        gsize  n_out)
+{
+  gsize n_panels = (n_out + LLK_W8_OUTPUTS - 1) / LLK_W8_OUTPUTS;
+  gsize panel_bytes = llk_w8_panel_bytes (n_in, 0);
+  int8_t *panels = g_aligned_alloc (n_panels, panel_bytes, 64);
+  LlkW8Matrix made = { .n_in = n_in, .n_out = n_out, .panels = panels };
+  g_autofree float *w = g_new (float, LLK_W8_OUTPUTS * n_in);
+
+  for (gsize i = 0; i < LLK_W8_OUTPUTS * n_in; i++)
+    w[i] = (float) g_rand_double_range (random, -1, 1);
+  for (gsize p = 0; p < n_panels; p++)
+    llk_w8_pack (&made, w, n_in, LLK_W8_OUTPUTS, panels + p * panel_bytes);
+  return made;
+}
+
 static void
 run_w8 (const Products *p,
         guint           n_rows)
@@ -107,7 +125,6 @@ run (Bench   *bench,
   g_autoptr(GRand) random = g_rand_new_with_seed (1);
   Products p = { .ops = llk_ops_best () };
   gpointer panels[G_N_ELEMENTS (types)];
-  g_autofree float *scales = NULL;
 
   if (opt_inputs < 256 || opt_inputs % 256 != 0 || opt_inputs > LLK_W8_MAX_INPUTS
       || opt_outputs < 16 || opt_outputs > 1 << 20 || opt_runs < 1)
@@ -120,11 +137,7 @@ run (Bench   *bench,
   p.n_in = (gsize) opt_inputs;
   p.n_out = (gsize) opt_outputs;
   p.n_panels = (p.n_out + LLK_PANEL_OUTPUTS - 1) / LLK_PANEL_OUTPUTS;
-  scales = g_new (float, p.n_panels * LLK_W8_OUTPUTS);
-  for (gsize i = 0; i < p.n_panels * LLK_W8_OUTPUTS; i++)
-    scales[i] = 0.01f;
-  p.w8 = (LlkW8Matrix) { p.n_in, p.n_out, new_bytes (random, p.n_panels * llk_w8_panel_bytes (p.n_in)),
-                         scales };
+  p.w8 = new_w8 (random, p.n_in, p.n_out);
   for (guint i = 0; i < G_N_ELEMENTS (types); i++)
     panels[i] = new_bytes (random, p.n_panels * llk_panel_bytes (types[i], 0, p.n_in));
   p.x = g_aligned_alloc (MAX_ROWS * p.n_in, sizeof (float), 64);

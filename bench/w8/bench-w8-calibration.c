@@ -38,19 +38,21 @@ compare_floats (gconstpointer a,
   return (left < right) - (left > right);
 }
 
-guint8 *
+guint16 *
 bench_w8_find_hot (const float *maxima,
                    guint        n)
 {
   g_autofree float *sorted = g_memdup2 (maxima, n * sizeof *maxima);
-  guint8 *is_hot = g_new (guint8, n);
+  guint16 *hot_of = g_new0 (guint16, n);
+  guint16 n_hot = 0;
   float least;
 
   qsort (sorted, n, sizeof *sorted, compare_floats);
   least = sorted[n / HOT_PART];
   for (guint i = 0; i < n; i++)
-    is_hot[i] = maxima[i] > least;
-  return is_hot;
+    if (maxima[i] > least)
+      hot_of[i] = ++n_hot;
+  return hot_of;
 }
 
 /* The loss of the text's tokens is uncertain by more than what is looked for; the divergence from the
@@ -126,7 +128,7 @@ set_scales (Run      *run,
       made->sites[at] = (LlmW8Site) {
         llm_backend_watch_get_quantile (run->watch, at / LLM_W8_N_KINDS, kind, quantile)
           / LLK_W8_LIMIT,
-        has_shadow,
+        has_shadow, made->hot[at],
       };
       made->scales[has_shadow][at] = made->sites[at].scale;
     }
@@ -193,7 +195,7 @@ set_shadow (BenchW8Calibration *made,
             guint             at,
             gboolean          has_shadow)
 {
-  made->sites[at] = (LlmW8Site) { made->scales[has_shadow][at], has_shadow };
+  made->sites[at] = (LlmW8Site) { made->scales[has_shadow][at], has_shadow, made->hot[at] };
 }
 
 static gboolean
@@ -299,10 +301,9 @@ bench_w8_calibrate (const BenchW8Lab  *lab,
   made->scales[TRUE] = g_new0 (float, made->n_sites);
   made->largest = g_new0 (float, made->n_sites);
   made->maxima = g_new0 (float *, made->n_sites);
-  made->hot = g_new0 (guint8 *, made->n_sites);
+  made->hot = g_new0 (guint16 *, made->n_sites);
   made->importances = g_new0 (double, made->n_sites);
   config.sites = made->sites;
-  config.hot = made->hot;
   backend = run.backend = llm_backend_w8_new (lab->kernels, &config);
   if (!watch (&run, error) || !choose_scales (&run, FALSE, error)
       || !choose_scales (&run, TRUE, error)

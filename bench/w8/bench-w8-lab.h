@@ -47,9 +47,9 @@ gboolean bench_w8_lab_score         (const BenchW8Lab *lab,
 
 /* --- bench-w8-calibration.c --- */
 
-/* (transfer full): of @n channels, those with the largest @maxima. */
-guint8 *bench_w8_find_hot (const float *maxima,
-                           guint        n);
+/* (transfer full): LlmW8Site.hot_of for the largest of the @n channels' @maxima. */
+guint16 *bench_w8_find_hot (const float *maxima,
+                            guint        n);
 
 typedef struct
 {
@@ -58,7 +58,7 @@ typedef struct
   float *scales[2];             /* without a shadow, and with one */
   float *largest;               /* magnitude at the site */
   float **maxima;               /* (owned): of each channel */
-  guint8 **hot;                 /* (owned): those with the largest maxima, as LlmW8Config has it */
+  guint16 **hot;                /* (owned): those with the largest maxima, as LlmW8Site has them */
   double *importances;          /* what the divergence grows by without the site's shadow */
 
   double quantiles[2][LLM_W8_N_KINDS]; /* of magnitudes, that these scales reach */

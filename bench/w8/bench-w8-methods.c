@@ -83,8 +83,15 @@ keep_floats (const BenchW8Lab         *lab,
   guint n = llm_w8_kind_get_size (at % LLM_W8_N_KINDS, lab->hparams);
   guint8 *is_float = table->is_float[at] = g_new0 (guint8, n);
 
+  guint16 *hot_of = table->hot[at] = g_new0 (guint16, n);
+  guint16 n_hot = 0;
+
   for (guint i = 0; i < n; i++)
-    is_float[i] = calibration->maxima[at][i] > FLOAT_CHANNEL;
+    {
+      is_float[i] = calibration->maxima[at][i] > FLOAT_CHANNEL;
+      hot_of[i] = is_float[i] ? ++n_hot : 0;
+    }
+  table->sites[at].hot_of = hot_of;
   table->methods[at] = (LlmW8Method) { .is_dynamic = TRUE, .is_float = is_float };
 }
 
@@ -101,6 +108,7 @@ bench_w8_table_new (const BenchW8Lab         *lab,
   self->methods = g_new0 (LlmW8Method, n);
   self->factors = g_new0 (float *, n);
   self->is_float = g_new0 (guint8 *, n);
+  self->hot = g_new0 (guint16 *, n);
   for (guint at = 0; at < n; at++)
     {
       if (calibration->maxima[at] == NULL || calibration->largest[at] <= 0)
@@ -108,6 +116,7 @@ bench_w8_table_new (const BenchW8Lab         *lab,
       if (method != BENCH_W8_PRUNED)
         self->sites[at] = (LlmW8Site) {
           calibration->scales[method == BENCH_W8_SHADOW][at], method == BENCH_W8_SHADOW,
+          calibration->hot[at],
         };
       if (method == BENCH_W8_NAIVE)
         self->sites[at].scale = calibration->largest[at] / LLK_W8_LIMIT;
@@ -129,9 +138,11 @@ bench_w8_table_free (BenchW8Table *self)
     {
       g_free (self->factors[at]);
       g_free (self->is_float[at]);
+      g_free (self->hot[at]);
     }
   g_free (self->factors);
   g_free (self->is_float);
+  g_free (self->hot);
   g_free (self->methods);
   g_free (self->sites);
   g_free (self);

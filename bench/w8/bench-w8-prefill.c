@@ -20,7 +20,7 @@ struct _BenchW8Prefill
 {
   guint n_sites;
   LlmW8Site *sites;        /* (owned) */
-  guint8 **hot;            /* (owned) [n_sites]: (nullable) (owned) */
+  guint16 **hot;           /* (owned) [n_sites]: (nullable) (owned) */
   LlmBackend *backend;     /* (owned) */
   LlmPlan *plan;           /* (owned) */
   LlmForward *forward;     /* (owned) */
@@ -79,7 +79,7 @@ find_scales (BenchW8Prefill *self,
   run_prompt (engine, forward);
   self->n_sites = engine->hparams->n_layers * LLM_W8_N_KINDS;
   self->sites = g_new0 (LlmW8Site, self->n_sites);
-  self->hot = g_new0 (guint8 *, self->n_sites);
+  self->hot = g_new0 (guint16 *, self->n_sites);
   for (guint at = 0; at < self->n_sites; at++)
     {
       guint layer = at / LLM_W8_N_KINDS, kind = at % LLM_W8_N_KINDS;
@@ -87,9 +87,9 @@ find_scales (BenchW8Prefill *self,
       float largest = llm_backend_watch_get_quantile (watch, layer, kind,
                                                       has_shadow ? QUANTILE : 1);
 
-      self->sites[at] = (LlmW8Site) { largest / LLK_W8_LIMIT, has_shadow };
       if (maxima != NULL && has_shadow)
         self->hot[at] = bench_w8_find_hot (maxima, llm_w8_kind_get_size (kind, engine->hparams));
+      self->sites[at] = (LlmW8Site) { largest / LLK_W8_LIMIT, has_shadow, self->hot[at] };
       n += largest > 0;
     }
   return n;
@@ -107,7 +107,6 @@ bench_w8_prefill_new (BenchEngine  *engine,
     return llm_fail_null (error, LLMSVC_ERROR_UNSUPPORTED,
                           "This model has none of the products that are computed with 8 bits");
   config.sites = self->sites;
-  config.hot = self->hot;
   self->backend = llm_backend_w8_new (engine->kernels, &config);
   self->forward = new_forward (engine, self->backend, &self->plan);
   /* weights are made into their int8 form when they are first multiplied */

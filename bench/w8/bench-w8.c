@@ -163,7 +163,6 @@ score_method (Comparison               *self,
     return FALSE;
   config.sites = table->sites;
   config.methods = table->methods;
-  config.hot = method == BENCH_W8_ROWS ? table->is_float : calibration->hot;
   backend = llm_backend_w8_new (self->lab.kernels, &config);
   if (!bench_w8_lab_score (&self->lab, backend, reference, FALSE, &score, error))
     return FALSE;

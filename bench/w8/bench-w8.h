@@ -25,6 +25,7 @@ typedef struct
   LlmW8Method *methods;
   float **factors;
   guint8 **is_float;
+  guint16 **hot;               /* of these channels, as LlmW8Site has them */
 } BenchW8Table;
 
 BenchW8Table *bench_w8_table_new  (const BenchW8Lab         *lab,

@@ -18,13 +18,20 @@ sum_row (const LlkW8Matrix *w,
          const LlkW8Row    *row,
          int32_t            sums[W8_N])
 {
-  const int8_t *line = w->panels + panel * llk_w8_panel_bytes (w->n_in);
+  const int8_t *line = get_w8_panel (w, panel);
 
   memset (sums, 0, W8_N * sizeof *sums);
   for (size_t i = 0; i < w->n_in; i += 4, line += 64)
     for (size_t o = 0; o < W8_N; o++)
       for (size_t k = 0; k < 4; k++)
         sums[o] += line[4 * o + k] * row->q[i + k];
+}
+
+static const float *
+get_scales (const LlkW8Matrix *w,
+            size_t             panel)
+{
+  return llk_w8_panel_scales (get_w8_panel (w, panel), w->n_in);
 }
 
 static void
@@ -44,7 +51,7 @@ multiply (const LlkW8Matrix *w,
         int32_t sums[W8_N];
 
         sum_row (w, panel, row, sums);
-        write_w8 (sums, w->scales + panel * W8_N, row->scale, count_outputs (w, panel),
+        write_w8 (sums, get_scales (w, panel), row->scale, count_outputs (w, panel),
                   y + r * y_stride + panel * W8_N, is_added);
       }
 }
@@ -69,8 +76,8 @@ multiply_gated (const LlkW8Matrix *gate,
 
         sum_row (gate, panel, row, gate_sums);
         sum_row (up, panel, row, up_sums);
-        write_gated_w8 (gate_sums, up_sums, gate->scales + panel * W8_N,
-                        up->scales + panel * W8_N, row->scale, count_outputs (gate, panel), scale,
+        write_gated_w8 (gate_sums, up_sums, get_scales (gate, panel), get_scales (up, panel),
+                        row->scale, count_outputs (gate, panel), scale,
                         (void *) ((char *) out + r * out_bytes), panel * W8_N);
       }
 }

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "backends/llm-w8-form.h"
-#include "backends/llm-w8-site.h"
+#include "model/llm-w8-site.h"
 
 #define BLOCK 32
 

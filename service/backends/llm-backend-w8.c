@@ -237,8 +237,7 @@ find_form (Work *work)
   if (*form == NULL)
     {
       *form = llm_w8_form_new (self->kernels, &work->op->product.pieces[0], work->method.factors,
-                               self->config.hot != NULL
-                                 ? self->config.hot[work->site - self->config.sites] : NULL);
+                               work->site);
       self->bytes += (*form)->bytes;
     }
   work->form = *form;

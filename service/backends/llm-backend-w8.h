@@ -12,7 +12,7 @@
 
 #pragma once
 
-#include "backends/llm-w8-site.h"
+#include "model/llm-w8-site.h"
 #include "forward/llm-backend.h"
 
 /* What a site has beside its scale, for comparisons. */
@@ -30,8 +30,6 @@ typedef struct
   const LlmW8Site *sites;       /* (unowned) [n_layers × LLM_W8_N_KINDS]: may be changed between
                                  * steps */
   const LlmW8Method *methods;   /* (nullable) (unowned): likewise */
-  guint8 *const *hot;           /* (nullable) (unowned): by site, (nullable): of each channel, whether
-                                 * its weights are held as floats for shadows */
   guint min_rows;               /* steps with fewer rows are computed as ever */
 } LlmW8Config;
 

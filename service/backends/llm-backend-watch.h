@@ -7,7 +7,7 @@
 
 #pragma once
 
-#include "backends/llm-w8-site.h"
+#include "model/llm-w8-site.h"
 #include "forward/llm-backend.h"
 
 /* @kernels: (unowned). */

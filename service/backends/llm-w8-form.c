@@ -26,38 +26,23 @@ llm_w8_read_output (const LlkOps        *kernels,
   return dst;
 }
 
-/* Makes room for the columns of hot channels. */
-static void
-add_columns (LlmW8Form    *self,
-             const guint8 *is_hot,
-             gsize         n_in)
-{
-  guint16 n = 0;
-
-  self->column_of = g_new0 (guint16, n_in);
-  for (gsize i = 0; i < n_in; i++)
-    if (is_hot[i] && n < G_MAXUINT16)
-      self->column_of[i] = ++n;
-  self->columns = g_new0 (float, (gsize) n * self->n_panels * N);
-  self->bytes += n_in * sizeof (guint16) + (guint64) n * self->n_panels * N * sizeof (float);
-}
-
 LlmW8Form *
 llm_w8_form_new (const LlkOps        *kernels,
                  const LlmWeightView *view,
                  const float         *factors,
-                 const guint8        *is_hot)
+                 const LlmW8Site     *site)
 {
   LlmW8Form *self = g_new0 (LlmW8Form, 1);
-  gsize n_in = view->in_count, panel_bytes = llk_w8_panel_bytes (n_in);
+  gsize n_in = view->in_count, panel_bytes;
   g_autofree float *rows = g_new (float, N * n_in);
+  guint n_hot;
 
+  self->hot_of = llm_w8_cut_hot (site, view->in_first, view->in_count, &n_hot);
   self->n_panels = (view->out_count + N - 1) / N;
-  self->bytes = self->n_panels * (panel_bytes + N * sizeof (float));
+  panel_bytes = llk_w8_panel_bytes (n_in, n_hot);
+  self->bytes = self->n_panels * panel_bytes + (self->hot_of != NULL ? n_in * sizeof (guint16) : 0);
   self->panels = g_aligned_alloc (self->n_panels, panel_bytes, 64);
-  self->scales = g_new (float, self->n_panels * N);
-  if (is_hot != NULL)
-    add_columns (self, is_hot, n_in);
+  self->matrix = (LlkW8Matrix) { n_in, view->out_count, n_hot, self->panels, self->hot_of };
   for (guint first = 0; first < view->out_count; first += N)
     {
       guint n = MIN (N, view->out_count - first);
@@ -67,16 +52,9 @@ llm_w8_form_new (const LlkOps        *kernels,
           llm_w8_read_output (kernels, view, first + o, rows + o * n_in);
           for (gsize i = 0; factors != NULL && i < n_in; i++)
             rows[o * n_in + i] *= factors[i];
-          for (gsize i = 0; is_hot != NULL && i < n_in; i++)
-            if (self->column_of[i] != 0)
-              self->columns[(self->column_of[i] - 1u) * self->n_panels * N + first + o] =
-                rows[o * n_in + i];
         }
-      llk_w8_pack (rows, n_in, n_in, n, self->panels + first / N * panel_bytes,
-                   self->scales + first);
+      llk_w8_pack (&self->matrix, rows, n_in, n, self->panels + first / N * panel_bytes);
     }
-  self->matrix = (LlkW8Matrix) { n_in, view->out_count, self->panels, self->scales,
-                                  self->column_of, self->columns };
   return self;
 }
 
@@ -87,8 +65,6 @@ llm_w8_form_free (LlmW8Form *self)
     return;
 
   g_aligned_free (self->panels);
-  g_free (self->scales);
-  g_free (self->column_of);
-  g_free (self->columns);
+  g_free (self->hot_of);
   g_free (self);
 }

@@ -8,25 +8,24 @@
 #pragma once
 
 #include "kernels/llk.h"
+#include "model/llm-w8-site.h"
 #include "weights/llm-weights.h"
 
 typedef struct
 {
   LlkW8Matrix matrix;
   gsize n_panels;
-  int8_t *panels;        /* (owned), as what follows */
-  float *scales;
-  guint16 *column_of;    /* (nullable): of hot channels, as the next */
-  float *columns;
+  int8_t *panels;        /* (owned) */
+  guint16 *hot_of;       /* (nullable) (owned) */
   guint64 bytes;
 } LlmW8Form;
 
-/* @factors (nullable): [n_in] of what each input's weights are multiplied by. @is_hot (nullable):
- * [n_in] whether they are held as floats, too. */
+/* @factors (nullable): [in_count] of what each input's weights are multiplied by. @site: whose hot
+ * channels they are. */
 LlmW8Form *llm_w8_form_new     (const LlkOps        *kernels,
                                 const LlmWeightView *view,
                                 const float         *factors,
-                                const guint8        *is_hot);
+                                const LlmW8Site     *site);
 void       llm_w8_form_free    (LlmW8Form           *self);
 
 /* One output's weights as the view has them: @dst has room for in_count and a block. */

@@ -15,7 +15,6 @@ typedef struct
   float *w, *x;
   LlkW8Matrix matrix;
   int8_t *panels;
-  float *scales;
   guint8 *rows;
   gsize row_bytes, n_panels;
 } Problem;
@@ -24,6 +23,18 @@ static float
 next_value (GRand *random)
 {
   return (float) (g_rand_double (random) + g_rand_double (random) - 1);
+}
+
+static void
+pack (Problem *p)
+{
+  gsize bytes = llk_w8_panel_bytes (p->n_in, p->matrix.n_hot);
+
+  g_aligned_free (p->panels);
+  p->matrix.panels = p->panels = g_aligned_alloc (p->n_panels, bytes, 64);
+  for (gsize i = 0; i < p->n_panels; i++)
+    llk_w8_pack (&p->matrix, p->w + i * LLK_W8_OUTPUTS * p->n_in, p->n_in,
+                 MIN (p->n_out - i * LLK_W8_OUTPUTS, LLK_W8_OUTPUTS), p->panels + i * bytes);
 }
 
 static void
@@ -43,13 +54,8 @@ init_problem (Problem *p,
     p->w[i] = next_value (random);
   for (gsize i = 0; i < n_in * n_rows; i++)
     p->x[i] = 3 * next_value (random);
-  p->panels = g_aligned_alloc (p->n_panels, llk_w8_panel_bytes (n_in), 64);
-  p->scales = g_new (float, p->n_panels * LLK_W8_OUTPUTS);
-  for (gsize i = 0; i < p->n_panels; i++)
-    llk_w8_pack (p->w + i * LLK_W8_OUTPUTS * n_in, n_in, n_in,
-                 MIN (n_out - i * LLK_W8_OUTPUTS, LLK_W8_OUTPUTS),
-                 p->panels + i * llk_w8_panel_bytes (n_in), p->scales + i * LLK_W8_OUTPUTS);
-  p->matrix = (LlkW8Matrix) { n_in, n_out, p->panels, p->scales };
+  p->matrix = (LlkW8Matrix) { .n_in = n_in, .n_out = n_out };
+  pack (p);
   p->row_bytes = llk_w8_row_bytes (n_in);
   p->rows = g_aligned_alloc (n_rows, p->row_bytes, 64);
   memset (p->rows, 0xff, n_rows * p->row_bytes);
@@ -60,7 +66,6 @@ clear_problem (Problem *p)
 {
   g_free (p->w);
   g_free (p->x);
-  g_free (p->scales);
   g_aligned_free (p->panels);
   g_aligned_free (p->rows);
 }
@@ -145,10 +150,7 @@ test_exact (void)
     p.w[o * p.n_in] = 127 / 4.0f;
   for (gsize i = 0; i < p.n_in * p.n_rows; i++)
     p.x[i] = (float) ((gint) (i * 53 % 255) - 127) / 8;
-  for (gsize i = 0; i < p.n_panels; i++)
-    llk_w8_pack (p.w + i * LLK_W8_OUTPUTS * p.n_in, p.n_in, p.n_in,
-                 MIN (p.n_out - i * LLK_W8_OUTPUTS, LLK_W8_OUTPUTS),
-                 p.panels + i * llk_w8_panel_bytes (p.n_in), p.scales + i * LLK_W8_OUTPUTS);
+  pack (&p);
   g_assert_cmpuint (quantize (&p, ops, 1 / 8.0f), ==, 0);
   y = multiply (&p, ops, FALSE);
   for (gsize r = 0; r < p.n_rows; r++)
@@ -219,7 +221,7 @@ test_largest (gconstpointer data)
         p.w[i] = (float) sign * 127;
       for (gsize i = 0; i < p.n_in; i++)
         p.x[i] = 127;
-      llk_w8_pack (p.w, p.n_in, p.n_in, 16, p.panels, p.scales);
+      pack (&p);
       quantize (&p, ops, 1);
       y = multiply (&p, ops, FALSE);
       for (gsize o = 0; o < 16; o++)
@@ -269,21 +271,17 @@ test_beyond (gconstpointer data)
   {
     g_autofree LlkW8Beyond *found = g_new (LlkW8Beyond, p.n_rows * p.n_in);
     g_autofree LlkW8Beyond *same = g_new (LlkW8Beyond, p.n_rows * p.n_in);
-    g_autofree guint16 *column_of = g_new0 (guint16, p.n_in);
-    g_autofree float *columns = g_new0 (float, p.n_in * p.n_panels * 16);
+    g_autofree guint16 *hot_of = g_new0 (guint16, p.n_in);
     const LlkW8Beyond *beyond[6];
     guint32 n_beyond[6];
     g_autofree float *y = NULL, *expected = NULL;
 
     /* every third input has its weights as floats */
     for (gsize i = 0; i < p.n_in; i++)
-      {
-        column_of[i] = i % 3 == 0 ? (guint16) (1 + i / 3) : 0;
-        for (gsize o = 0; column_of[i] != 0 && o < p.n_out; o++)
-          columns[(column_of[i] - 1u) * p.n_panels * 16 + o] = p.w[o * p.n_in + i];
-      }
-    p.matrix.column_of = column_of;
-    p.matrix.columns = columns;
+      hot_of[i] = i % 3 == 0 ? (guint16) (1 + i / 3) : 0;
+    p.matrix.hot_of = hot_of;
+    p.matrix.n_hot = (p.n_in + 2) / 3;
+    pack (&p);
     quantize (&p, ops, scale);
     y = multiply (&p, ops, FALSE);
     expected = multiply (&p, portable, FALSE);
@@ -316,13 +314,14 @@ test_beyond (gconstpointer data)
     for (gsize r = 0; r < p.n_rows; r++)
       for (gsize o = 0; o < p.n_out; o++)
         {
-          const int8_t *panel = p.panels + o / 16 * llk_w8_panel_bytes (p.n_in);
+          const int8_t *panel = p.panels + o / 16 * llk_w8_panel_bytes (p.n_in, p.matrix.n_hot);
+          const float *scales = llk_w8_panel_scales (panel, p.n_in);
           double sum = 0;
 
           for (gsize i = 0; i < p.n_in; i++)
             {
               double x = p.x[r * p.n_in + i], within = CLAMP (x, -1.5, 1.5);
-              double w = (double) p.scales[o] * panel[i / 4 * 64 + 4 * (o % 16) + i % 4];
+              double w = (double) scales[o % 16] * panel[i / 4 * 64 + 4 * (o % 16) + i % 4];
 
               sum += within * w + (x - within) * (i % 3 == 0 ? (double) p.w[o * p.n_in + i] : w);
             }

@@ -23,6 +23,8 @@ typedef struct
 {
   float scale;              /* of activations; 0: its products are not computed in int8 */
   gboolean has_shadow;      /* what the scale does not reach is added in floats */
+  const guint16 *hot_of;    /* (nullable) (unowned): of each channel, 1 + its place among the hot ones,
+                             * whose weights are held as floats, too; 0: not hot */
 } LlmW8Site;
 
 /* LLM_W8_N_KINDS for an operator at none. */
@@ -32,6 +34,13 @@ const char *llm_w8_kind_get_name (LlmW8Kind         kind);
 /* Channels of a site: inputs of its operators. */
 guint       llm_w8_kind_get_size (LlmW8Kind         kind,
                                   const LlmHparams *hparams);
+
+/* (transfer full) (nullable): hot_of for the channels from @first on, @count of them, counted anew;
+ * @n_hot: how many they are. */
+guint16    *llm_w8_cut_hot       (const LlmW8Site  *site,
+                                  guint             first,
+                                  guint             count,
+                                  guint            *n_hot);
 
 /* The place of a site in tables of [n_layers × LLM_W8_N_KINDS]. */
 static inline guint

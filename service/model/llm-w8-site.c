@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-#include "backends/llm-w8-site.h"
+#include "model/llm-w8-site.h"
 
 LlmW8Kind
 llm_w8_kind_of (LlmOperator op)
@@ -46,4 +46,24 @@ llm_w8_kind_get_size (LlmW8Kind         kind,
     default:
       return hparams->n_embd;
     }
+}
+
+guint16 *
+llm_w8_cut_hot (const LlmW8Site *site,
+                guint            first,
+                guint            count,
+                guint           *n_hot)
+{
+  guint16 *hot_of;
+  guint n = 0;
+
+  *n_hot = 0;
+  if (site->hot_of == NULL)
+    return NULL;
+  hot_of = g_new0 (guint16, count);
+  for (guint i = 0; i < count; i++)
+    if (site->hot_of[first + i] != 0)
+      hot_of[i] = (guint16) ++n;
+  *n_hot = n;
+  return hot_of;
 }

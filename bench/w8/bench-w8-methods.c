@@ -19,7 +19,7 @@ static const LlmOperator operators[LLM_W8_N_KINDS][3] = {
 
 /* Of each input, the largest magnitude of the site's weights. */
 static gboolean
-find_weight_maxima (const BenchW8Lab *lab,
+find_weight_maxima (const LlmW8Lab *lab,
                     guint           layer,
                     LlmW8Kind       kind,
                     float          *maxima,
@@ -49,8 +49,8 @@ find_weight_maxima (const BenchW8Lab *lab,
 /* Inputs divided by sqrt (largest activation / largest weight): both become as large as each
  * other. The scale is what the smoothed inputs reach. */
 static gboolean
-smooth_site (const BenchW8Lab         *lab,
-             const BenchW8Calibration *calibration,
+smooth_site (const LlmW8Lab         *lab,
+             const LlmW8Findings *calibration,
              guint                   at,
              BenchW8Table            *table,
              GError                **error)
@@ -75,8 +75,8 @@ smooth_site (const BenchW8Lab         *lab,
 }
 
 static void
-keep_floats (const BenchW8Lab         *lab,
-             const BenchW8Calibration *calibration,
+keep_floats (const LlmW8Lab         *lab,
+             const LlmW8Findings *calibration,
              guint                   at,
              BenchW8Table            *table)
 {
@@ -96,8 +96,8 @@ keep_floats (const BenchW8Lab         *lab,
 }
 
 BenchW8Table *
-bench_w8_table_new (const BenchW8Lab         *lab,
-                   const BenchW8Calibration *calibration,
+bench_w8_table_new (const LlmW8Lab         *lab,
+                   const LlmW8Findings *calibration,
                    BenchW8Method            method,
                    GError                **error)
 {

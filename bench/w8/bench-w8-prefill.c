@@ -7,7 +7,7 @@
 #include "base/llm-fail.h"
 #include "common/llmsvc-error.h"
 #include "kernels/llk-w8.h"
-#include "w8/bench-w8-lab.h"
+#include "tool/llm-w8-lab.h"
 
 /* Of the prompt that scales are found on. */
 #define N_TOKENS 256
@@ -88,7 +88,7 @@ find_scales (BenchW8Prefill *self,
                                                       has_shadow ? QUANTILE : 1);
 
       if (maxima != NULL && has_shadow)
-        self->hot[at] = bench_w8_find_hot (maxima, llm_w8_kind_get_size (kind, engine->hparams));
+        self->hot[at] = llm_w8_find_hot (maxima, llm_w8_kind_get_size (kind, engine->hparams));
       self->sites[at] = (LlmW8Site) { largest / LLK_W8_LIMIT, has_shadow, self->hot[at] };
       n += largest > 0;
     }

@@ -50,7 +50,7 @@ typedef struct
   BenchEngine *engine;
   LlmKvStore *store;       /* of floats */
   GArray *tokens;
-  BenchW8Lab lab;
+  LlmW8Lab lab;
 } Comparison;
 
 static gboolean
@@ -104,7 +104,7 @@ comparison_open (Comparison  *self,
   layout = llm_forward_get_layout (self->engine->hparams, LLK_KV_F32, LLM_KV_CHUNK_SLOTS, layers);
   self->store = llm_kv_store_new (&layout, NULL, NULL, error);
   tokenizer = llm_model_get_tokenizer (self->engine->model);
-  self->lab = (BenchW8Lab) {
+  self->lab = (LlmW8Lab) {
     .hparams = self->engine->hparams, .weights = self->engine->weights, .store = self->store,
     .pool = self->engine->pool, .kernels = self->engine->kernels,
     .n_ctx = MIN (N_CTX, self->engine->hparams->n_ctx), .n_windows = (guint) opt_windows,
@@ -121,7 +121,7 @@ on_run (guint n)
 }
 
 static void
-print_calibration (const BenchW8Calibration *calibration)
+print_calibration (const LlmW8Findings *calibration)
 {
   for (guint kind = 0; kind < LLM_W8_N_KINDS; kind++)
     printf ("quantile of %s: %g, without shadow %g\n", llm_w8_kind_get_name (kind),
@@ -137,7 +137,7 @@ print_calibration (const BenchW8Calibration *calibration)
 
 static void
 print_row (const char       *name,
-           const BenchW8Score *score,
+           const LlmW8Score *score,
            double            exact_nll,
            double            shadow_share)
 {
@@ -147,7 +147,7 @@ print_row (const char       *name,
 
 static gboolean
 score_method (Comparison               *self,
-              const BenchW8Calibration *calibration,
+              const LlmW8Findings *calibration,
               BenchW8Method            method,
               float                  *reference,
               double                  exact_nll,
@@ -157,14 +157,14 @@ score_method (Comparison               *self,
   g_autoptr(LlmBackend) backend = NULL;
   LlmW8Config config = { .hparams = self->lab.hparams, .min_rows = MIN_ROWS };
   LlmW8Counts counts;
-  BenchW8Score score;
+  LlmW8Score score;
 
   if (table == NULL)
     return FALSE;
   config.sites = table->sites;
   config.methods = table->methods;
   backend = llm_backend_w8_new (self->lab.kernels, &config);
-  if (!bench_w8_lab_score (&self->lab, backend, reference, FALSE, &score, error))
+  if (!llm_w8_lab_score (&self->lab, backend, reference, FALSE, &score, error))
     return FALSE;
   counts = llm_backend_w8_get_counts (backend);
   print_row (names[method], &score, exact_nll,
@@ -175,12 +175,12 @@ score_method (Comparison               *self,
 /* All rows of the table. */
 static gboolean
 compare (Comparison               *self,
-         const BenchW8Calibration *calibration,
+         const LlmW8Findings *calibration,
          GError                **error)
 {
-  g_autofree float *reference = g_try_new (float, bench_w8_lab_get_reference_size (&self->lab));
+  g_autofree float *reference = g_try_new (float, llm_w8_lab_get_reference_size (&self->lab));
   g_autoptr(LlmBackend) q8 = llm_backend_q8_new (self->lab.kernels, self->lab.hparams);
-  BenchW8Score exact, score;
+  LlmW8Score exact, score;
 
   if (reference == NULL)
     {
@@ -188,8 +188,8 @@ compare (Comparison               *self,
                            "Not enough memory for the reference logits: give fewer --windows");
       return FALSE;
     }
-  if (!bench_w8_lab_score (&self->lab, NULL, reference, TRUE, &exact, error)
-      || !bench_w8_lab_score (&self->lab, q8, reference, FALSE, &score, error))
+  if (!llm_w8_lab_score (&self->lab, NULL, reference, TRUE, &exact, error)
+      || !llm_w8_lab_score (&self->lab, q8, reference, FALSE, &score, error))
     return FALSE;
   printf ("%-18s %10s %11s %10s %10s\n", "", "perplexity", "loss", "KL", "floats");
   print_row ("exact", &exact, exact.nll, 0);
@@ -230,11 +230,11 @@ compare_on (const char  *model,
             GError     **error)
 {
   g_auto(Comparison) self = { 0 };
-  g_autoptr(BenchW8Calibration) calibration = NULL;
+  g_autoptr(LlmW8Findings) calibration = NULL;
 
   if (!comparison_open (&self, model, error) || !set_text (&self, opt_calibration, error))
     return FALSE;
-  calibration = bench_w8_calibrate (&self.lab, 0.01, on_run, error);
+  calibration = llm_w8_lab_search (&self.lab, 0.01, on_run, error);
   if (calibration == NULL || !set_text (&self, text, error))
     return FALSE;
   print_calibration (calibration);

@@ -4,7 +4,7 @@
 
 #pragma once
 
-#include "w8/bench-w8-lab.h"
+#include "tool/llm-w8-lab.h"
 
 typedef enum
 {
@@ -28,8 +28,8 @@ typedef struct
   guint16 **hot;               /* of these channels, as LlmW8Site has them */
 } BenchW8Table;
 
-BenchW8Table *bench_w8_table_new  (const BenchW8Lab         *lab,
-                                   const BenchW8Calibration *calibration,
+BenchW8Table *bench_w8_table_new  (const LlmW8Lab         *lab,
+                                   const LlmW8Findings *calibration,
                                    BenchW8Method             method,
                                    GError                  **error);
 void          bench_w8_table_free (BenchW8Table             *self);

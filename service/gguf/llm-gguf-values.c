@@ -4,6 +4,7 @@
 #include "gguf/llm-gguf.h"
 
 #include <glib/gi18n.h>
+#include <math.h>
 #include <string.h>
 
 #include "common/llmsvc-error-private.h"
@@ -413,4 +414,33 @@ llm_gguf_get_flags (LlmGguf     *self,
                     GError     **error)
 {
   return get_ints (self, name, FALSE, INTEGERS | BIT (LLM_GGUF_BOOL), n_items, error);
+}
+
+float *
+llm_gguf_get_numbers (LlmGguf     *gguf,
+                      const char  *key,
+                      gsize        n,
+                      double       most,
+                      GError     **error)
+{
+  gsize n_items;
+  g_autofree float *items = llm_gguf_get_floats (gguf, key, FALSE, &n_items, error);
+
+  if (items == NULL)
+    return NULL;
+  if (n_items != n)
+    {
+      llm_gguf_fail (gguf, error, LLMSVC_ERROR_INVALID_MODEL, "%s has %zu items, %zu are needed",
+                     key, n_items, n);
+      return NULL;
+    }
+  for (gsize i = 0; i < n; i++)
+    if (!(items[i] >= 0 && (double) items[i] <= most && isfinite (items[i])))
+      {
+        llm_gguf_fail (gguf, error, LLMSVC_ERROR_INVALID_MODEL,
+                       "item %zu of %s is %g; 0 to %g is possible", i, key, (double) items[i],
+                       most);
+        return NULL;
+      }
+  return g_steal_pointer (&items);
 }

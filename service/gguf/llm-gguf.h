@@ -129,6 +129,9 @@ float         *llm_gguf_get_floats  (LlmGguf *self, const char *key, gboolean op
                                      gsize *n_items, GError **error);
 gint64        *llm_gguf_get_ints    (LlmGguf *self, const char *key, gboolean optional,
                                      gsize *n_items, GError **error);
+/* Of floats, @n of them, from 0 to @most. */
+float         *llm_gguf_get_numbers (LlmGguf *self, const char *key, gsize n, double most,
+                                     GError **error);
 /* Likewise of bools or integers. */
 gint64        *llm_gguf_get_flags   (LlmGguf *self, const char *key, gsize *n_items,
                                      GError **error);

@@ -7,7 +7,6 @@
 #include <math.h>
 #include <string.h>
 
-#define VERSION 1
 /* What shares may differ from those computed here: they are written as floats. */
 #define MAX_SHARE_ERROR 1e-4
 
@@ -49,10 +48,10 @@ check_head (LlmGguf   *gguf,
     }
   if (!llm_gguf_get_uint (gguf, "llmsvc.companion.version", 1, G_MAXUINT32, NULL, &version, error))
     return FALSE;
-  if (version != VERSION)
+  if (version != LLM_COMPANION_VERSION)
     return llm_gguf_fail (gguf, error, LLMSVC_ERROR_UNSUPPORTED,
                           "llmsvc.companion.version is %ju, only %u is known here",
-                          (uintmax_t) version, VERSION);
+                          (uintmax_t) version, LLM_COMPANION_VERSION);
   weights = llm_gguf_get_string (gguf, "llmsvc.companion.weights", FALSE, error);
   if (weights == NULL)
     return FALSE;
@@ -259,7 +258,14 @@ llm_companion_new_for_gguf (LlmGguf   *gguf,
       g_propagate_error (error, g_steal_pointer (&cause));
       return NULL;
     }
-  self->has_sub_models = self->thresholds == NULL || llm_gguf_has (gguf, "llmsvc.levels.percent");
+  self->calibration = llm_calibration_read (gguf, hparams, &cause);
+  if (cause != NULL)
+    {
+      g_propagate_error (error, g_steal_pointer (&cause));
+      return NULL;
+    }
+  self->has_sub_models = (self->thresholds == NULL && self->calibration == NULL)
+                         || llm_gguf_has (gguf, "llmsvc.levels.percent");
   self->sub_models = self->has_sub_models ? read_table (gguf, hparams, error)
                                           : llm_sub_models_new_whole (hparams);
   if (self->sub_models == NULL)
@@ -310,5 +316,6 @@ llm_companion_unref (LlmCompanion *self)
   llm_gguf_unref (self->gguf);
   g_clear_pointer (&self->sub_models, llm_sub_models_free);
   g_clear_pointer (&self->thresholds, llm_thresholds_free);
+  g_clear_pointer (&self->calibration, llm_calibration_free);
   g_free (self);
 }

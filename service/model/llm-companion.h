@@ -2,18 +2,21 @@
 
 /*
  * The companion of a model: a GGUF file beside it (NAME.llmsvc.gguf for NAME.gguf) that
- * llmsvc-elastic(1) and llmsvc-active(1) write. It has the table of the model's sub-models and
- * their adapters, or activation thresholds, or both, and is for one file's weights only. Untrusted,
+ * llmsvc-elastic(1), llmsvc-active(1) and `llmsvc-tool calibrate` write. It has some of: the table of
+ * the model's sub-models and their adapters, activation thresholds, what prompts in W8A8 need; and is
+ * for one file's weights only. Untrusted,
  * as a model's file is. Immutable and memory-mapped; any thread.
  */
 
 #pragma once
 
 #include "model/architectures/llm-sub-models.h"
+#include "model/llm-calibration.h"
 #include "model/llm-model.h"
 #include "model/llm-thresholds.h"
 
 #define LLM_COMPANION_SUFFIX ".llmsvc.gguf"
+#define LLM_COMPANION_VERSION 1
 /* A level that loses more of the tasks answers only requests that ask for it. */
 #define LLM_COMPANION_MAX_TASK_LOSS 0.05
 
@@ -32,7 +35,8 @@ typedef struct
   double task_losses[LLM_MAX_LEVELS];      /* of each level: the part of what the whole model solves
                                             * of tasks that it does not; of a file without them 1,
                                             * which is all */
-  LlmThresholds *thresholds;               /* (nullable) (owned) */
+  LlmThresholds *thresholds;               /* (nullable) (owned), as the next */
+  LlmCalibration *calibration;
 } LlmCompanion;
 
 /* (transfer full): where the companion of the model file @model lies. */
@@ -40,7 +44,7 @@ char         *llm_companion_get_path (const char    *model);
 /* (nullable): of @model; NULL without @error where there is none. Fails with INVALID_MODEL for a
  * damaged file, one of other weights, and a table that is none of this model or whose shares of
  * weights, operations and bytes are not those of what it has, as llm_thresholds_read(), and where
- * it has neither sub-models nor thresholds; with UNSUPPORTED for a later version. Reads a sample of
+ * it has nothing of all that; with UNSUPPORTED for a later version. Reads a sample of
  * the model's weights, see llm_model_get_weight_identity(). */
 LlmCompanion *llm_companion_open     (LlmModel      *model,
                                       GError       **error) G_GNUC_WARN_UNUSED_RESULT;

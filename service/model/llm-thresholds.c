@@ -34,36 +34,6 @@ read_percent (LlmThresholds  *self,
   return TRUE;
 }
 
-/* (transfer full): @n numbers from 0 to @most. */
-static float *
-read_numbers (LlmGguf     *gguf,
-              const char  *key,
-              gsize        n,
-              double       most,
-              GError     **error)
-{
-  gsize n_items;
-  g_autofree float *items = llm_gguf_get_floats (gguf, key, FALSE, &n_items, error);
-
-  if (items == NULL)
-    return NULL;
-  if (n_items != n)
-    {
-      llm_gguf_fail (gguf, error, LLMSVC_ERROR_INVALID_MODEL, "%s has %zu items, %zu are needed",
-                     key, n_items, n);
-      return NULL;
-    }
-  for (gsize i = 0; i < n; i++)
-    if (!(items[i] >= 0 && (double) items[i] <= most && isfinite (items[i])))
-      {
-        llm_gguf_fail (gguf, error, LLMSVC_ERROR_INVALID_MODEL,
-                       "item %zu of %s is %g; 0 to %g is possible", i, key, (double) items[i],
-                       most);
-        return NULL;
-      }
-  return g_steal_pointer (&items);
-}
-
 static gboolean
 read_all (LlmThresholds  *self,
           LlmGguf        *gguf,
@@ -73,13 +43,13 @@ read_all (LlmThresholds  *self,
 
   if (!read_percent (self, gguf, error))
     return FALSE;
-  self->values = read_numbers (gguf, "llmsvc.active.thresholds",
+  self->values = llm_gguf_get_numbers (gguf, "llmsvc.active.thresholds",
                                (gsize) self->n_sparsities * self->n_layers * LLM_N_INPUTS,
                                FLT_MAX, error);
-  kept = self->values != NULL ? read_numbers (gguf, "llmsvc.active.kept",
+  kept = self->values != NULL ? llm_gguf_get_numbers (gguf, "llmsvc.active.kept",
                                               (gsize) self->n_sparsities * LLM_N_INPUTS, 1, error)
                               : NULL;
-  losses = kept != NULL ? read_numbers (gguf, "llmsvc.active.losses", self->n_sparsities + 1,
+  losses = kept != NULL ? llm_gguf_get_numbers (gguf, "llmsvc.active.losses", self->n_sparsities + 1,
                                         FLT_MAX, error)
                         : NULL;
   if (losses == NULL)

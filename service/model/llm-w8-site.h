@@ -7,6 +7,7 @@
 
 #pragma once
 
+#include "kernels/llk-w8.h"
 #include "model/architectures/llm-operator.h"
 
 typedef enum

@@ -14,7 +14,7 @@
 #include "weights/llm-repacked-cache.h"
 
 static const ToolCommand *const commands[] = {
-  &tool_generate, &tool_perplexity, &tool_accuracy, &tool_divergence, &tool_tokenize,
+  &tool_generate, &tool_perplexity, &tool_accuracy, &tool_calibrate, &tool_divergence, &tool_tokenize,
   &tool_inspect, &tool_prepare, &tool_profile, &tool_options, &tool_statistics,
 };
 

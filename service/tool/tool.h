@@ -39,7 +39,7 @@ typedef struct
   int (*run) (char **arguments);
 } ToolCommand;
 
-extern const ToolCommand tool_accuracy, tool_divergence, tool_generate, tool_inspect, tool_options, tool_statistics,
+extern const ToolCommand tool_accuracy, tool_calibrate, tool_divergence, tool_generate, tool_inspect, tool_options, tool_statistics,
                          tool_perplexity, tool_prepare, tool_profile, tool_tokenize;
 
 /* "-" reads standard input; else the file. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-#include "w8/bench-w8-lab.h"
+#include "tool/llm-w8-lab.h"
 
 #include <math.h>
 #include <string.h>
@@ -10,29 +10,29 @@
 
 typedef struct
 {
-  const BenchW8Lab *lab;
+  const LlmW8Lab *lab;
   const gint32 *tokens;         /* of the window */
   float *reference;             /* (nullable): of the window */
   gboolean is_reference;
-  BenchW8Score *score;            /* sums */
+  LlmW8Score *score;            /* sums */
 } Window;
 
 guint
-bench_w8_lab_count_windows (const BenchW8Lab *lab)
+llm_w8_lab_count_windows (const LlmW8Lab *lab)
 {
   return MIN (lab->n_windows, lab->n_tokens / lab->n_ctx);
 }
 
 static guint
-count_scored (const BenchW8Lab *lab)
+count_scored (const LlmW8Lab *lab)
 {
   return lab->n_ctx - 1 - lab->n_ctx / 2;
 }
 
 gsize
-bench_w8_lab_get_reference_size (const BenchW8Lab *lab)
+llm_w8_lab_get_reference_size (const LlmW8Lab *lab)
 {
-  return (gsize) bench_w8_lab_count_windows (lab) * count_scored (lab) * lab->hparams->n_vocab;
+  return (gsize) llm_w8_lab_count_windows (lab) * count_scored (lab) * lab->hparams->n_vocab;
 }
 
 static double
@@ -55,7 +55,7 @@ add_score (guint        slot,
            gpointer     data)
 {
   Window *window = data;
-  const BenchW8Lab *lab = window->lab;
+  const LlmW8Lab *lab = window->lab;
   guint n_vocab = lab->hparams->n_vocab;
   float *reference;
 
@@ -73,19 +73,19 @@ add_score (guint        slot,
 }
 
 gboolean
-bench_w8_lab_score (const BenchW8Lab  *lab,
+llm_w8_lab_score (const LlmW8Lab  *lab,
                   LlmBackend      *device,
                   float           *reference,
                   gboolean         is_reference,
-                  BenchW8Score      *score,
+                  LlmW8Score      *score,
                   GError         **error)
 {
   const LlmPlanConfig config = { .kernels = lab->kernels, .device = device };
   g_autoptr(LlmPlan) plan = llm_plan_new (lab->hparams, lab->weights, &config);
   g_autoptr(LlmForward) forward = llm_forward_new (plan, lab->pool, NULL);
-  guint n_windows = bench_w8_lab_count_windows (lab);
+  guint n_windows = llm_w8_lab_count_windows (lab);
 
-  *score = (BenchW8Score) { 0 };
+  *score = (LlmW8Score) { 0 };
   if (lab->n_ctx < 4 || n_windows == 0)
     return llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
                      "A text of %u tokens has no window of %u: give a longer text, or shorter "
@@ -108,5 +108,56 @@ bench_w8_lab_score (const BenchW8Lab  *lab,
     }
   score->nll /= (double) score->n_scored;
   score->divergence /= (double) score->n_scored;
+  return TRUE;
+}
+
+static void
+add_scores (LlmW8Score       *sum,
+            const LlmW8Score *score)
+{
+  sum->nll += score->nll * (double) score->n_scored;
+  sum->divergence += score->divergence * (double) score->n_scored;
+  sum->n_scored += score->n_scored;
+}
+
+static void
+end_scores (LlmW8Score *sum)
+{
+  sum->nll /= (double) MAX (sum->n_scored, 1);
+  sum->divergence /= (double) MAX (sum->n_scored, 1);
+}
+
+gboolean
+llm_w8_lab_compare (const LlmW8Lab  *lab,
+                    LlmBackend      *device,
+                    void           (*on_run) (guint n),
+                    LlmW8Score      *exact,
+                    LlmW8Score      *score,
+                    GError         **error)
+{
+  guint n_windows = llm_w8_lab_count_windows (lab);
+  LlmW8Lab one = *lab;
+  g_autofree float *reference = NULL;
+
+  one.n_windows = 1;
+  reference = g_try_new (float, llm_w8_lab_get_reference_size (&one));
+  *exact = *score = (LlmW8Score) { 0 };
+  if (reference == NULL && n_windows > 0)
+    return llm_fail (error, LLMSVC_ERROR_NO_MEMORY,
+                     "Not enough memory for the reference logits of a window");
+  for (guint w = 0; w < n_windows; w++, one.tokens += one.n_ctx, one.n_tokens -= one.n_ctx)
+    {
+      LlmW8Score exactly, so;
+
+      if (!llm_w8_lab_score (&one, NULL, reference, TRUE, &exactly, error)
+          || !llm_w8_lab_score (&one, device, reference, FALSE, &so, error))
+        return FALSE;
+      add_scores (exact, &exactly);
+      add_scores (score, &so);
+      if (on_run != NULL)
+        on_run (w + 1);
+    }
+  end_scores (exact);
+  end_scores (score);
   return TRUE;
 }

@@ -23,32 +23,41 @@ typedef struct
   guint n_ctx;                  /* of a window */
   guint n_windows;              /* at most */
   gint32 bos;                   /* -1 for none */
-} BenchW8Lab;
+} LlmW8Lab;
 
 typedef struct
 {
   double nll;
   double divergence;            /* mean, from the reference */
   guint64 n_scored;
-} BenchW8Score;
+} LlmW8Score;
 
 /* Windows that the text has, at most n_windows. */
-guint    bench_w8_lab_count_windows (const BenchW8Lab *lab);
+guint    llm_w8_lab_count_windows (const LlmW8Lab *lab);
 /* Floats of a reference. */
-gsize    bench_w8_lab_get_reference_size (const BenchW8Lab *lab);
+gsize    llm_w8_lab_get_reference_size (const LlmW8Lab *lab);
 /* Scores the text, computed by @device (nullable) where it can. @reference (nullable): logits that
  * are compared with, or that are written with @is_reference. */
-gboolean bench_w8_lab_score         (const BenchW8Lab *lab,
+gboolean llm_w8_lab_score         (const LlmW8Lab *lab,
                                    LlmBackend     *device,
                                    float          *reference,
                                    gboolean        is_reference,
-                                   BenchW8Score     *score,
+                                   LlmW8Score     *score,
                                    GError        **error);
 
-/* --- bench-w8-calibration.c --- */
+/* Scores the text by @device and exactly, window by window: nothing of it is held. @on_run
+ * (nullable): called after each window. */
+gboolean llm_w8_lab_compare         (const LlmW8Lab *lab,
+                                   LlmBackend     *device,
+                                   void          (*on_run) (guint n),
+                                   LlmW8Score     *exact,
+                                   LlmW8Score     *score,
+                                   GError        **error);
+
+/* --- llm-w8-search.c --- */
 
 /* (transfer full): LlmW8Site.hot_of for the largest of the @n channels' @maxima. */
-guint16 *bench_w8_find_hot (const float *maxima,
+guint16 *llm_w8_find_hot (const float *maxima,
                             guint        n);
 
 typedef struct
@@ -65,15 +74,15 @@ typedef struct
   double shadow_share;          /* products of floats beside those of int8, with all shadows */
   guint n_pruned;               /* sites without a shadow: the most that the limit allows */
   double exact_nll;
-  BenchW8Score shadow, pruned;    /* with all shadows, and with those that are left */
-} BenchW8Calibration;
+  LlmW8Score shadow, pruned;    /* with all shadows, and with those that are left */
+} LlmW8Findings;
 
 /* @max_loss: what perplexity may grow by for pruning, 0.01 for 1 %, and what the divergence may be. @on_run (nullable): called after
  * each run over the text. Fails for a model without such sites. */
-BenchW8Calibration *bench_w8_calibrate        (const BenchW8Lab   *lab,
+LlmW8Findings *llm_w8_lab_search        (const LlmW8Lab   *lab,
                                            double            max_loss,
                                            void            (*on_run) (guint n),
                                            GError          **error);
-void              bench_w8_calibration_free (BenchW8Calibration *self);
+void              llm_w8_findings_free (LlmW8Findings *self);
 
-G_DEFINE_AUTOPTR_CLEANUP_FUNC (BenchW8Calibration, bench_w8_calibration_free)
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmW8Findings, llm_w8_findings_free)

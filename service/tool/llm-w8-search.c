@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-#include "w8/bench-w8-lab.h"
+#include "tool/llm-w8-lab.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -21,8 +21,8 @@ static const double quantiles[] = { 0.99, 0.995, 0.998, 0.999, 0.9995, 0.9999, 0
 
 typedef struct
 {
-  const BenchW8Lab *lab;
-  BenchW8Calibration *made;
+  const LlmW8Lab *lab;
+  LlmW8Findings *made;
   LlmBackend *watch, *backend;
   float *reference;        /* (owned): exact logits */
   void (*on_run) (guint n);
@@ -39,7 +39,7 @@ compare_floats (gconstpointer a,
 }
 
 guint16 *
-bench_w8_find_hot (const float *maxima,
+llm_w8_find_hot (const float *maxima,
                    guint        n)
 {
   g_autofree float *sorted = g_memdup2 (maxima, n * sizeof *maxima);
@@ -59,7 +59,7 @@ bench_w8_find_hot (const float *maxima,
  * exact model is not, and is what the loss grows by where the model is right about its text. */
 static double
 get_loss (const Run        *run,
-          const BenchW8Score *score)
+          const LlmW8Score *score)
 {
   return MAX (score->divergence, score->nll - run->made->exact_nll);
 }
@@ -67,10 +67,10 @@ get_loss (const Run        *run,
 static gboolean
 score (Run         *run,
        LlmBackend  *device,
-       BenchW8Score  *result,
+       LlmW8Score  *result,
        GError     **error)
 {
-  if (!bench_w8_lab_score (run->lab, device, run->reference, device == run->watch, result, error))
+  if (!llm_w8_lab_score (run->lab, device, run->reference, device == run->watch, result, error))
     return FALSE;
   if (run->on_run != NULL)
     run->on_run (++run->n_runs);
@@ -82,8 +82,8 @@ watch (Run     *run,
        GError **error)
 {
   const LlmHparams *hparams = run->lab->hparams;
-  BenchW8Calibration *made = run->made;
-  BenchW8Score exact;
+  LlmW8Findings *made = run->made;
+  LlmW8Score exact;
   guint n = 0;
 
   if (!score (run, run->watch, &exact, error))
@@ -100,7 +100,7 @@ watch (Run     *run,
           guint n_channels = llm_w8_kind_get_size (kind, hparams);
 
           made->maxima[at] = g_memdup2 (maxima, n_channels * sizeof *maxima);
-          made->hot[at] = bench_w8_find_hot (maxima, n_channels);
+          made->hot[at] = llm_w8_find_hot (maxima, n_channels);
         }
       n += maxima != NULL && made->largest[at] > 0;
     }
@@ -116,7 +116,7 @@ set_scales (Run      *run,
             double    quantile,
             gboolean  has_shadow)
 {
-  BenchW8Calibration *made = run->made;
+  LlmW8Findings *made = run->made;
 
   for (guint at = 0; at < made->n_sites; at++)
     {
@@ -143,13 +143,13 @@ choose_quantile (Run      *run,
                  double   *least,
                  GError  **error)
 {
-  BenchW8Calibration *made = run->made;
+  LlmW8Findings *made = run->made;
   double best = made->quantiles[has_shadow][of % LLM_W8_N_KINDS];
 
   for (guint i = 0; i < G_N_ELEMENTS (quantiles); i++)
     {
       LlmW8Counts before = llm_backend_w8_get_counts (run->backend), after;
-      BenchW8Score result;
+      LlmW8Score result;
       double share, price;
 
       set_scales (run, of, quantiles[i], has_shadow);
@@ -191,7 +191,7 @@ choose_scales (Run       *run,
 
 /* A site without a shadow has a scale that reaches further. */
 static void
-set_shadow (BenchW8Calibration *made,
+set_shadow (LlmW8Findings *made,
             guint             at,
             gboolean          has_shadow)
 {
@@ -202,12 +202,12 @@ static gboolean
 measure_importances (Run     *run,
                      GError **error)
 {
-  BenchW8Calibration *made = run->made;
+  LlmW8Findings *made = run->made;
 
   for (guint at = 0; at < made->n_sites; at++)
     if (made->scales[TRUE][at] > 0)
       {
-        BenchW8Score result;
+        LlmW8Score result;
 
         set_shadow (made, at, FALSE);
         if (!score (run, run->backend, &result, error))
@@ -234,7 +234,7 @@ static gboolean
 score_pruned (Run         *run,
               const guint *order,
               guint        n_pruned,
-              BenchW8Score  *result,
+              LlmW8Score  *result,
               GError     **error)
 {
   for (guint i = 0; i < run->made->n_sites; i++)
@@ -249,10 +249,10 @@ prune (Run     *run,
        double   max_loss,
        GError **error)
 {
-  BenchW8Calibration *made = run->made;
+  LlmW8Findings *made = run->made;
   g_autofree guint *order = g_new (guint, made->n_sites);
   guint low = 0, high = made->n_sites + 1;
-  BenchW8Score result;
+  LlmW8Score result;
 
   for (guint i = 0; i < made->n_sites; i++)
     order[i] = i;
@@ -279,22 +279,22 @@ prune (Run     *run,
   return TRUE;
 }
 
-BenchW8Calibration *
-bench_w8_calibrate (const BenchW8Lab  *lab,
+LlmW8Findings *
+llm_w8_lab_search (const LlmW8Lab  *lab,
                   double           max_loss,
                   void           (*on_run) (guint n),
                   GError         **error)
 {
-  g_autoptr(BenchW8Calibration) made = g_new0 (BenchW8Calibration, 1);
+  g_autoptr(LlmW8Findings) made = g_new0 (LlmW8Findings, 1);
   g_autoptr(LlmBackend) watcher = llm_backend_watch_new (lab->kernels, lab->hparams);
   g_autoptr(LlmBackend) backend = NULL;
   LlmW8Config config = { .hparams = lab->hparams, .min_rows = MIN_ROWS };
-  g_autofree float *reference = g_try_new (float, bench_w8_lab_get_reference_size (lab));
+  g_autofree float *reference = g_try_new (float, llm_w8_lab_get_reference_size (lab));
   Run run = { lab, made, watcher, NULL, reference, on_run, 0 };
 
-  if (reference == NULL && bench_w8_lab_count_windows (lab) > 0)
+  if (reference == NULL && llm_w8_lab_count_windows (lab) > 0)
     return llm_fail_null (error, LLMSVC_ERROR_NO_MEMORY,
-                          "Not enough memory for the reference logits of %u windows: give fewer", bench_w8_lab_count_windows (lab));
+                          "Not enough memory for the reference logits of %u windows: give fewer", llm_w8_lab_count_windows (lab));
   made->n_sites = lab->hparams->n_layers * LLM_W8_N_KINDS;
   made->sites = g_new0 (LlmW8Site, made->n_sites);
   made->scales[FALSE] = g_new0 (float, made->n_sites);
@@ -313,7 +313,7 @@ bench_w8_calibrate (const BenchW8Lab  *lab,
 }
 
 void
-bench_w8_calibration_free (BenchW8Calibration *self)
+llm_w8_findings_free (LlmW8Findings *self)
 {
   if (self == NULL)
     return;

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#include "tool.h"
+
+#include <glib/gi18n.h>
+#include <math.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/llm-fail.h"
+#include "common/llmsvc-error.h"
+#include "model/llm-companion.h"
+#include "tool-model.h"
+#include "tool/llm-w8-lab.h"
+
+#define N_CTX 512
+/* Steps of the search have many rows. */
+#define MIN_ROWS 4
+/* Windows that are scored: 20,000 tokens. */
+#define N_SCORED 80
+/* What pruning may cost on the text that it was chosen on. */
+#define MAX_LOSS 0.003
+
+static int n_windows = 4, n_scored = N_SCORED;
+
+static const GOptionEntry entries[] = {
+  TOOL_MODEL_ENTRIES,
+  { "windows", 0, 0, G_OPTION_ARG_INT, &n_windows,
+    N_("Pieces of 512 tokens at the text's beginning that scales are found on (4)"), "N" },
+  { "scored", 0, 0, G_OPTION_ARG_INT, &n_scored,
+    N_("Pieces of 512 tokens behind them that the loss is measured on (80)"), "N" },
+  G_OPTION_ENTRY_NULL
+};
+
+static void
+on_search (guint n)
+{
+  tool_progress (_("finding scales, run %u"), n);
+}
+
+static void
+on_window (guint n)
+{
+  tool_progress (_("measuring the loss, window %u"), n);
+}
+
+/* (transfer full): as the companion has it, without the loss. */
+static LlmCalibration *
+take_findings (const LlmW8Findings *findings,
+               const LlmHparams    *hparams)
+{
+  LlmCalibration *made = llm_calibration_new (hparams);
+
+  for (guint at = 0; at < made->n_sites; at++)
+    {
+      made->sites[at] = findings->sites[at];
+      made->sites[at].hot_of = NULL;
+      if (findings->hot[at] == NULL || !findings->sites[at].has_shadow)
+        continue;
+      made->sites[at].hot_of = made->hot[at] =
+        g_memdup2 (findings->hot[at],
+                   llm_w8_kind_get_size (at % LLM_W8_N_KINDS, hparams) * sizeof (guint16));
+    }
+  return made;
+}
+
+static gboolean
+measure_loss (const LlmW8Lab  *lab,
+              LlmCalibration  *calibration,
+              GError         **error)
+{
+  const LlmW8Config config = {
+    .hparams = lab->hparams, .sites = calibration->sites, .min_rows = MIN_ROWS,
+  };
+  g_autoptr(LlmBackend) backend = llm_backend_w8_new (lab->kernels, &config);
+  LlmW8Score exact, score;
+  LlmW8Counts counts;
+
+  if (!llm_w8_lab_compare (lab, backend, on_window, &exact, &score, error))
+    return FALSE;
+  counts = llm_backend_w8_get_counts (backend);
+  calibration->loss = (LlmCalibrationLoss) {
+    .exact_nll = exact.nll,
+    .nll = score.nll,
+    .divergence = score.divergence,
+    .shadow_share = (double) counts.n_shadow_products / (double) MAX (counts.n_products, 1),
+    .n_scored = score.n_scored,
+  };
+  return TRUE;
+}
+
+/* (transfer full): on the first windows of the text, measured on the next ones. */
+static LlmCalibration *
+calibrate (ToolModel     *model,
+           const GArray  *tokens,
+           GError       **error)
+{
+  LlmW8Lab lab = {
+    .hparams = model->hparams, .weights = model->weights, .store = model->store,
+    .pool = model->pool, .kernels = llk_ops_best (), .tokens = tool_model_tokens (tokens),
+    .n_tokens = tokens->len, .n_ctx = MIN (N_CTX, model->hparams->n_ctx),
+    .n_windows = (guint) n_windows,
+    .bos = model->tokenizer->adds_bos ? model->tokenizer->bos : -1,
+  };
+  guint n_first = (guint) n_windows * lab.n_ctx;
+  g_autoptr(LlmW8Findings) findings = NULL;
+  g_autoptr(LlmCalibration) calibration = NULL;
+
+  if (tokens->len < n_first + lab.n_ctx)
+    return llm_fail_null (error, LLMSVC_ERROR_INVALID_ARGUMENT,
+                          "The text has %u tokens: %u are needed to find scales, and %u more to measure "
+                          "what they cost: give a longer text, or fewer --windows",
+                          tokens->len, n_first, lab.n_ctx);
+  findings = llm_w8_lab_search (&lab, MAX_LOSS, on_search, error);
+  if (findings == NULL)
+    return NULL;
+  calibration = take_findings (findings, lab.hparams);
+  lab.tokens += n_first;
+  lab.n_tokens -= n_first;
+  lab.n_windows = (guint) n_scored;
+  return measure_loss (&lab, calibration, error) ? g_steal_pointer (&calibration) : NULL;
+}
+
+/* Into the companion beside the model's file, which keeps what else it has. */
+static gboolean
+save (LlmModel              *model,
+      const LlmCalibration  *calibration,
+      GError               **error)
+{
+  g_autofree char *path = llm_companion_get_path (llm_model_get_gguf (model)->path);
+  g_autoptr(LlmGgufWriter) writer = llm_gguf_writer_new ();
+  g_autoptr(LlmCompanion) companion = NULL;
+  g_autoptr(GError) cause = NULL;
+
+  companion = llm_companion_open (model, &cause);
+  if (cause != NULL)
+    {
+      g_propagate_error (error, g_steal_pointer (&cause));
+      return FALSE;
+    }
+  if (companion != NULL)
+    llm_gguf_writer_copy (writer, companion->gguf, LLM_CALIBRATION_PREFIX);
+  else
+    {
+      llm_gguf_writer_add_string (writer, "general.type", "companion");
+      llm_gguf_writer_add_uint (writer, "llmsvc.companion.version", LLM_COMPANION_VERSION);
+      llm_gguf_writer_add_string (writer, "llmsvc.companion.weights",
+                                  llm_model_get_weight_identity (model));
+    }
+  llm_calibration_write (calibration, llm_model_get_hparams (model), writer);
+  if (!llm_gguf_writer_save (writer, path, error))
+    return FALSE;
+  puts (path);
+  return TRUE;
+}
+
+static void
+print (const LlmCalibration *calibration)
+{
+  guint n_products = 0, n_pruned = 0;
+
+  for (guint at = 0; at < calibration->n_sites; at++)
+    {
+      n_products += calibration->sites[at].scale > 0;
+      n_pruned += calibration->sites[at].scale > 0 && !calibration->sites[at].has_shadow;
+    }
+  printf ("sites: %u, without a shadow: %u\n", n_products, n_pruned);
+  printf ("tokens scored: %u\n", (guint) calibration->loss.n_scored);
+  printf ("perplexity: %.4f, exact: %.4f (%+.2f %%)\n", exp (calibration->loss.nll),
+          exp (calibration->loss.exact_nll), 100 * llm_calibration_get_growth (calibration));
+  printf ("divergence from the exact model: %.5f\n", calibration->loss.divergence);
+  printf ("products in floats: %.3f %%\n", 100 * calibration->loss.shadow_share);
+  if (!llm_calibration_is_near (calibration))
+    printf (_("This is more than %.3g %% of perplexity or a divergence of %.3g: prompts are computed so "
+              "only where a call asks for it\n"), 100 * LLM_CALIBRATION_MAX_GROWTH,
+            LLM_CALIBRATION_MAX_DIVERGENCE);
+}
+
+static gboolean
+run_on (const char  *path,
+        GError     **error)
+{
+  g_autofree char *text = tool_read (path, error);
+  g_autoptr(ToolModel) model = text != NULL ? tool_model_open (error) : NULL;
+  g_autoptr(GArray) tokens = NULL;
+  g_autoptr(LlmCalibration) calibration = NULL;
+
+  if (model == NULL)
+    return FALSE;
+  tokens = tool_model_encode (model, text, TRUE);
+  calibration = calibrate (model, tokens, error);
+  tool_progress (NULL);
+  if (calibration == NULL)
+    return FALSE;
+  print (calibration);
+  return save (model->model, calibration, error);
+}
+
+static int
+run (char **arguments)
+{
+  g_autoptr(GError) error = NULL;
+  const char *fault = tool_model_options_check ();
+
+  if (fault != NULL)
+    return tool_fail_usage (fault);
+  if (n_windows < 1 || n_scored < 1)
+    return tool_fail_usage (_("--windows and --scored need a number from 1 on"));
+  tool_model_options.is_exact = tool_model_options.is_f32 = TRUE;
+  return run_on (arguments[0], &error) ? TOOL_OK : tool_fail (error);
+}
+
+const ToolCommand tool_calibrate = {
+  "calibrate", N_("Prepare a model's prompts for computing with 8 bits"), N_("TEXT"),
+  N_("Finds the scales with which the service computes the model's prompts in 8 bits on the beginning of "
+     "TEXT, a file of text like that which the model will read, measures on the rest what that costs, and "
+     "writes both into the model's companion."), 1, entries, run,
+};

@@ -25,6 +25,8 @@ static const char *const overflow_choices[] = { "error", "slide", NULL };
 static const char *const cancel_choices[] = { "discard", "keep", NULL };
 static const char *const prefix_choices[] = { "exact", "any", NULL };
 static const char *const draft_choices[] = { "auto", "off", "lookup", NULL };
+/* In the order of LlmPrefill. */
+static const char *const prefill_choices[] = { "auto", "exact", "w8a8", NULL };
 static const char *const thinking_choices[] = {
   "auto", "off", "on", "low", "medium", "high", NULL
 };
@@ -191,6 +193,11 @@ static const LlmsvcOptionInfo table[] = {
     .summary = N_("What guesses the answer's next tokens, so that several are verified at once; "
                   "the text is the same. The id of a model is that configured draft."),
     .keeps_result = TRUE, .since = 5 },
+  { .id = LLMSVC_OPTION_PREFILL, .key = "prefill", .type = "s",
+    .calls = CALLS_PROMPT | LLMSVC_CALL_APPEND, .choices = prefill_choices,
+    .summary = N_("How the prompt is computed: exactly, with 8 bits and one scale, or so where that is "
+                  "faster and loses next to nothing."),
+    .feature = "prefill", .since = 6 },
 
   { .id = LLMSVC_OPTION_IF_REVISION, .key = "if-revision", .type = "t",
     .calls = CALLS_CONTEXT_ANSWER | LLMSVC_CALL_ROLLBACK,

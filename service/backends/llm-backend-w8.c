@@ -19,7 +19,8 @@ typedef struct
   const LlkOps *kernels;     /* (unowned) */
   LlmW8Config config;
   guint n_layers;
-  LlmW8Form **forms;         /* (owned) [n_layers × LLM_N_OPS]: (nullable) (owned) */
+  LlmW8Weights *weights;     /* (nullable) (unowned) */
+  LlmW8Form **forms;         /* (owned) [n_layers × LLM_N_OPS]: (nullable) (owned): without @weights */
   guint64 bytes;
   LlmW8Counts counts;
 
@@ -34,15 +35,18 @@ typedef struct
   guint n_rows;              /* there is room for */
 } W8Backend;
 
-/* One product as the workers see it. */
+/* A piece of a product as the workers see it. */
 typedef struct
 {
   W8Backend *self;
   const LlmOp *op;
   const LlmW8Site *site;
   LlmW8Method method;
-  LlmW8Form *form;
-  guint n_in, n_rows;
+  LlkW8Matrix matrix;
+  guint first_in;            /* of the rows' inputs */
+  guint first_out;
+  guint n_rows;
+  gboolean is_added;
 } Work;
 
 static const LlmW8Site *
@@ -127,7 +131,7 @@ quantize_row (const Work *work,
               float      *changed)
 {
   W8Backend *self = work->self;
-  const float *x = work->op->rows.values + r * work->op->rows.stride;
+  const float *x = work->op->rows.values + r * work->op->rows.stride + work->first_in;
   const LlmW8Method *method = &work->method;
   float scale = work->site->scale;
   LlkW8Row *row = (gpointer) (self->rows + r * self->row_bytes);
@@ -135,22 +139,22 @@ quantize_row (const Work *work,
   self->n_shadows[r] = 0;
   if (method->factors != NULL || method->is_float != NULL)
     {
-      for (guint i = 0; i < work->n_in; i++)
+      for (guint i = 0; i < work->matrix.n_in; i++)
         changed[i] = change_value (self, r, method, i, x[i]);
       x = changed;
     }
   if (method->is_dynamic)
     {
-      float largest = find_largest (x, work->n_in);
+      float largest = find_largest (x, work->matrix.n_in);
 
       scale = largest > 0 ? largest / LLK_W8_LIMIT : 1;
     }
-  self->n_beyond[r] = (guint) self->kernels->w8->quantize (x, work->n_in, scale, row);
+  self->n_beyond[r] = (guint) self->kernels->w8->quantize (x, work->matrix.n_in, scale, row);
   if (self->n_beyond[r] > 0 && work->site->has_shadow)
     {
       LlkW8Beyond *to = add_shadows (self, r, self->n_beyond[r]);
 
-      self->kernels->w8->find_beyond (x, work->n_in, scale, to);
+      self->kernels->w8->find_beyond (x, work->matrix.n_in, scale, to);
     }
 }
 
@@ -162,7 +166,7 @@ quantize_rows (guint    first,
 {
   const Work *work = data;
   g_autofree float *changed = work->method.factors != NULL || work->method.is_float != NULL
-                                ? g_new (float, work->n_in) : NULL;
+                                ? g_new (float, work->matrix.n_in) : NULL;
 
   for (guint r = first; r < end; r++)
     quantize_row (work, r, changed);
@@ -197,15 +201,21 @@ prepare_rows (Work *work)
 {
   W8Backend *self = work->self;
 
-  make_room (self, work->n_in, work->n_rows);
+  make_room (self, work->matrix.n_in, work->n_rows);
   llm_worker_pool_run (work->op->host->pool, work->n_rows,
-                       MAX (1, MIN_VALUES / MAX (work->n_in, 1)), quantize_rows, work);
+                       MAX (1, MIN_VALUES / MAX (work->matrix.n_in, 1)), quantize_rows, work);
   for (guint r = 0; r < work->n_rows; r++)
     self->counts.n_beyond += self->n_beyond[r];
-  self->counts.n_values += (guint64) work->n_rows * work->n_in;
+  self->counts.n_values += (guint64) work->n_rows * work->matrix.n_in;
 }
 
 /* --- products --- */
+
+static gsize
+count_panels (const LlkW8Matrix *matrix)
+{
+  return (matrix->n_out + LLK_W8_OUTPUTS - 1) / LLK_W8_OUTPUTS;
+}
 
 static void
 multiply_units (guint    first,
@@ -215,50 +225,55 @@ multiply_units (guint    first,
 {
   const Work *work = data;
   const LlmProduct *product = &work->op->product;
+  const LlkW8Ops *kernels = work->self->kernels->w8;
   gsize panel = (gsize) first * UNIT_PANELS;
-  gsize n = MIN ((gsize) end * UNIT_PANELS, work->form->n_panels) - panel;
+  gsize n = MIN ((gsize) end * UNIT_PANELS, count_panels (&work->matrix)) - panel;
+  float *y = product->y + work->first_out;
 
-  work->self->kernels->w8->multiply (&work->form->matrix, panel, n, (gpointer) work->self->rows,
-                                     work->n_rows, product->y, product->y_stride,
-                                     product->is_added);
-  work->self->kernels->w8->add_beyond (&work->form->matrix, panel, n,
-                                       (const LlkW8Beyond *const *) work->self->shadows,
-                                       work->self->n_shadows, work->n_rows, product->y,
-                                       product->y_stride);
+  kernels->multiply (&work->matrix, panel, n, (gpointer) work->self->rows, work->n_rows, y,
+                     product->y_stride, work->is_added);
+  kernels->add_beyond (&work->matrix, panel, n, (const LlkW8Beyond *const *) work->self->shadows,
+                       work->self->n_shadows, work->n_rows, y, product->y_stride);
 }
 
-static void
-find_form (Work *work)
+/* The matrix of segment @segment: of the prepared file, or made now. FALSE for one that is empty. */
+static gboolean
+find_matrix (Work  *work,
+             guint  segment)
 {
   W8Backend *self = work->self;
   const LlmOpShape *shape = &work->op->shape;
   LlmW8Form **form = &self->forms[shape->layer * LLM_N_OPS + shape->op];
 
+  if (self->weights != NULL)
+    return llm_w8_weights_find (self->weights, shape->op, shape->layer, segment, &work->matrix);
   if (*form == NULL)
     {
       *form = llm_w8_form_new (self->kernels, &work->op->product.pieces[0], work->method.factors,
                                work->site);
       self->bytes += (*form)->bytes;
     }
-  work->form = *form;
+  work->matrix = (*form)->matrix;
+  return TRUE;
 }
 
 static void
-run_product (Work *work)
+run_piece (Work *work)
 {
+  W8Backend *self = work->self;
   const LlmHost *host = work->op->host;
-  guint64 n_shadows = 0, n_out;
+  guint64 n_products = (guint64) work->n_rows * work->matrix.n_in * work->matrix.n_out;
+  guint64 n_shadows = 0;
 
-  find_form (work);
-  n_out = work->form->matrix.n_out;
-  llm_worker_pool_run (host->pool, (guint) (work->form->n_panels + UNIT_PANELS - 1) / UNIT_PANELS,
-                       1, multiply_units, work);
+  llm_worker_pool_run (host->pool,
+                       (guint) (count_panels (&work->matrix) + UNIT_PANELS - 1) / UNIT_PANELS, 1,
+                       multiply_units, work);
   for (guint r = 0; r < work->n_rows; r++)
-    n_shadows += work->self->n_shadows[r];
-  work->self->counts.n_products += (guint64) work->n_rows * work->n_in * n_out;
-  work->self->counts.n_shadow_products += n_shadows * n_out;
+    n_shadows += self->n_shadows[r];
+  self->counts.n_products += n_products;
+  self->counts.n_shadow_products += n_shadows * work->matrix.n_out;
   if (host->n_multiplied != NULL)
-    *host->n_multiplied += (guint64) work->n_rows * work->n_in * n_out;
+    *host->n_multiplied += n_products;
 }
 
 /* One matrix, for all rows. */
@@ -275,7 +290,48 @@ is_whole (const LlmOp *op)
          && product->n_rows[0] == op->shape.n_rows;
 }
 
-/* Rows are quantized once for the products that read them. */
+/* The inputs of the rows that are quantized now. */
+typedef struct
+{
+  const float *values;
+  guint first_in;
+  gsize n_in;
+  guint n_rows;
+} Quantized;
+
+/* Rows are quantized once for the pieces that read the same inputs of them. */
+static void
+run_product (W8Backend *self,
+             LlmOp     *op,
+             Quantized *quantized)
+{
+  guint at = llm_w8_site_at (op->shape.layer, llm_w8_kind_of (op->shape.op));
+
+  for (guint i = 0; i < op->product.n_pieces; i++)
+    {
+      const LlmWeightView *view = &op->product.pieces[i];
+      Work work = {
+        .self = self, .op = op, .site = &self->config.sites[at], .first_in = view->in_first,
+        .first_out = view->out_first, .n_rows = op->product.n_rows[i],
+        .is_added = op->product.is_added || view->in_first > 0,
+      };
+      Quantized now = { op->rows.values, view->in_first, view->in_count, work.n_rows };
+
+      if (self->config.methods != NULL)
+        work.method = self->config.methods[at];
+      if (view->in_count == 0 || view->out_count == 0 || work.n_rows == 0
+          || !find_matrix (&work, i))
+        continue;
+      if (now.values != quantized->values || now.first_in != quantized->first_in
+          || now.n_in != quantized->n_in || now.n_rows > quantized->n_rows)
+        {
+          prepare_rows (&work);
+          *quantized = now;
+        }
+      run_piece (&work);
+    }
+}
+
 static gboolean
 submit (LlmBackend   *backend,
         LlmOp *const *ops,
@@ -283,32 +339,19 @@ submit (LlmBackend   *backend,
         GError      **error)
 {
   W8Backend *self = (W8Backend *) backend;
-  const float *values = NULL;
+  Quantized quantized = { 0 };
 
   for (guint i = 0; i < n_ops; i++)
     {
       LlmOp *op = ops[i];
-      guint at = llm_w8_site_at (op->shape.layer, llm_w8_kind_of (op->shape.op));
-      Work work = {
-        .self = self, .op = op, .site = &self->config.sites[at],
-        .n_in = op->shape.n_in, .n_rows = op->shape.n_rows,
-      };
 
-      if (self->config.methods != NULL)
-        work.method = self->config.methods[at];
-      if (!is_whole (op))
-        {
-          if (!self->cpu->class->submit (self->cpu, &op, 1, error))
-            return FALSE;
-          continue;
-        }
-      if (op->rows.values != values)
-        prepare_rows (&work);
-      values = op->rows.values;
-      run_product (&work);
+      if (self->weights != NULL || is_whole (op))
+        run_product (self, op, &quantized);
+      else if (!self->cpu->class->submit (self->cpu, &op, 1, error))
+        return FALSE;
       op->status = LLM_READY;
     }
-  return TRUE;
+  return self->weights == NULL || llm_w8_weights_check (self->weights, error);
 }
 
 static LlmStatus
@@ -395,4 +438,11 @@ LlmW8Counts
 llm_backend_w8_get_counts (LlmBackend *backend)
 {
   return ((W8Backend *) backend)->counts;
+}
+
+void
+llm_backend_w8_set_weights (LlmBackend   *backend,
+                            LlmW8Weights *weights)
+{
+  ((W8Backend *) backend)->weights = weights;
 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * Products in W8A8: of prompts, where rows are many. Weights are made into their int8 form when
- * they are first multiplied, and held beside what the view shows. What a row has beyond the scale
- * of its site is a sparse row of floats (a shadow), multiplied with the same int8 weights and
- * added. Everything is done in submit(). The executor's thread.
+ * Products in W8A8: of prompts, where rows are many. Weights come from the model's prepared file
+ * (llm-w8-weights.h); without one, whole matrices are made into their int8 form when they are first
+ * multiplied, and held beside what the view shows. What a row has beyond the scale of its site is a
+ * sparse row of floats (a shadow), multiplied with the same int8 weights and added. A row's bits
+ * depend on nothing but the row. Everything is done in submit(). The executor's thread.
  *
  * Besides, what others do with int8 and outliers, to be compared with: rows with scales of their
  * own, channels that stay floats, inputs that are smoothed.
@@ -14,6 +15,7 @@
 
 #include "model/llm-w8-site.h"
 #include "forward/llm-backend.h"
+#include "weights/llm-w8-weights.h"
 
 /* What a site has beside its scale, for comparisons. */
 typedef struct
@@ -42,8 +44,11 @@ typedef struct
   guint64 n_values;
 } LlmW8Counts;
 
-/* @kernels: (unowned). Single matrices only: what a sub-model cut into pieces is computed as
- * ever. */
+/* @kernels: (unowned). */
 LlmBackend  *llm_backend_w8_new        (const LlkOps      *kernels,
                                         const LlmW8Config *config);
 LlmW8Counts  llm_backend_w8_get_counts (LlmBackend        *self);
+/* @weights: (unowned) (nullable): from now on; of the model, by segment. Without, single matrices
+ * only: what a sub-model cut into pieces is computed as ever. No step is under way. */
+void         llm_backend_w8_set_weights (LlmBackend       *self,
+                                        LlmW8Weights      *weights);

@@ -92,5 +92,7 @@ llm_checksum_of_tokens (const char    *context,
     add (row, "i", (gint64) turn->sub_model);
   if (turn->n_sparse > 0)
     add (row, "ii", (gint64) turn->sparsity, (gint64) turn->n_sparse);
+  if (turn->n_w8 > 0)
+    add (row, "i", (gint64) turn->n_w8);
   return get_sum (row);
 }

@@ -127,7 +127,7 @@ read_tokens (sqlite3_stmt *row,
   gsize n_bytes = (gsize) sqlite3_column_bytes (row, 4);
   int type = sqlite3_column_type (row, 4);
   gboolean is_good = type == SQLITE_NULL || (type == SQLITE_BLOB && n_bytes % sizeof (gint32) == 0);
-  gint64 is_closed, n_tokens, n_total, sub_model = 100, sparsity = 0, n_sparse = 0;
+  gint64 is_closed, n_tokens, n_total, sub_model = 100, sparsity = 0, n_sparse = 0, n_w8 = 0;
 
   is_good &= llm_db_get_number (row, 2, 0, 1, &is_closed);
   is_good &= llm_db_get_number (row, 3, 0, G_MAXINT, &n_tokens);
@@ -137,9 +137,12 @@ read_tokens (sqlite3_stmt *row,
   is_good &= sqlite3_column_type (row, 13) == SQLITE_NULL
              || (llm_db_get_number (row, 13, 1, 99, &sparsity)
                  && llm_db_get_number (row, 14, 1, (gint64) (n_bytes / sizeof (gint32)), &n_sparse));
+  is_good &= sqlite3_column_type (row, 15) == SQLITE_NULL
+             || llm_db_get_number (row, 15, 1, (gint64) (n_bytes / sizeof (gint32)) - n_sparse, &n_w8);
   turn->sub_model = (guint) sub_model;
   turn->sparsity = (guint) sparsity;
   turn->n_sparse = (guint) n_sparse;
+  turn->n_w8 = (guint) n_w8;
   turn->is_closed = is_closed != 0;
   turn->n_tokens = (guint) n_tokens;
   if (is_good && n_bytes > 0)
@@ -155,7 +158,7 @@ read_tokens (sqlite3_stmt *row,
       g_clear_pointer (&turn->tokens, g_array_unref);
       g_clear_pointer (&turn->identity, g_free);
       turn->sub_model = 100;
-      turn->sparsity = turn->n_sparse = 0;
+      turn->sparsity = turn->n_sparse = turn->n_w8 = 0;
     }
   else if (llm_db_get_number (row, 10, 0, G_MAXINT, &n_total))
     {
@@ -215,7 +218,7 @@ load_turns (sqlite3          *db,
   guint first_without = G_MAXUINT;
   g_autoptr(sqlite3_stmt) row = llm_db_query (db, error,
     "SELECT number, is_base, is_closed, n_tokens, tokens, identity, request_id, results, checksum,"
-    " token_checksum, n_total, counted_by, sub_model, sparsity, n_sparse FROM turns"
+    " token_checksum, n_total, counted_by, sub_model, sparsity, n_sparse, n_w8 FROM turns"
     " WHERE context = ? ORDER BY number", "s",
     context->id);
 

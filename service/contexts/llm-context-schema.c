@@ -83,10 +83,13 @@ static const char levels[] = "ALTER TABLE turns ADD COLUMN sub_model INTEGER;";
 static const char sparsities[] = "ALTER TABLE turns ADD COLUMN sparsity INTEGER;"
                                  "ALTER TABLE turns ADD COLUMN n_sparse INTEGER;";
 
+/* How many of the turn's first tokens were computed in W8A8; NULL: none. */
+static const char w8[] = "ALTER TABLE turns ADD COLUMN n_w8 INTEGER;";
+
 /* What kind a row is of shows in its values: none of ours looks like another. Of what is there more
  * than once the first counts. */
 static const LlmDbRows rows[] = {
-  { "tii", 9, 16, "INSERT OR IGNORE INTO turns VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)" },
+  { "tii", 9, 17, "INSERT OR IGNORE INTO turns VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)" },
   { "tii", 6, 6, "INSERT OR IGNORE INTO messages VALUES (?,?,?,?,?,?)" },
   { "tit", 13, 13, "INSERT OR IGNORE INTO contexts VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)" },
   /* of version 1, or of contexts_copy */
@@ -158,6 +161,6 @@ set_aside (sqlite3    *db,
   return lost->len;
 }
 
-static const char *const upgrades[] = { tables, checks, traits, levels, sparsities };
+static const char *const upgrades[] = { tables, checks, traits, levels, sparsities, w8 };
 
 const LlmDbSchema llm_context_schema = { G_N_ELEMENTS (upgrades), upgrades, rows, set_aside };

@@ -93,8 +93,8 @@ insert_turn (sqlite3       *db,
   if (!llm_db_execute (db, error,
                        "INSERT INTO turns"
                        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, nullif (?, -1), ?, nullif (?, 100),"
-                       " nullif (?, 0), nullif (?, 0))",
-                       "siiiibsssiiisiii", context, (gint64) number, (gint64) turn->is_base,
+                       " nullif (?, 0), nullif (?, 0), nullif (?, 0))",
+                       "siiiibsssiiisiiii", context, (gint64) number, (gint64) turn->is_base,
                        (gint64) turn->is_closed, (gint64) turn->n_tokens,
                        (const void *) (turn->tokens != NULL ? turn->tokens->data : NULL),
                        turn->tokens != NULL ? turn->tokens->len * sizeof (gint32) : (gsize) 0,
@@ -103,7 +103,7 @@ insert_turn (sqlite3       *db,
                        llm_checksum_of_tokens (context, number, turn),
                        turn->counted_by != NULL ? (gint64) turn->n_total : (gint64) -1,
                        turn->counted_by, (gint64) turn->sub_model, (gint64) turn->sparsity,
-                       (gint64) turn->n_sparse))
+                       (gint64) turn->n_sparse, (gint64) turn->n_w8))
     return FALSE;
   for (guint i = 0; i < turn->messages->len; i++)
     {
@@ -213,7 +213,7 @@ llm_store_change (sqlite3  *db,
       !llm_db_execute (db, error,
                        "UPDATE turns SET tokens = NULL, identity = NULL, is_closed = 0,"
                        " token_checksum = NULL, n_total = NULL, counted_by = NULL, sub_model = NULL,"
-                       " sparsity = NULL, n_sparse = NULL"
+                       " sparsity = NULL, n_sparse = NULL, n_w8 = NULL"
                        " WHERE context = ? AND number >= ?", "si", change->id,
                        (gint64) change->dropped))
     return FALSE;

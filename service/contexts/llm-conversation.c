@@ -274,7 +274,7 @@ llm_conversation_drop_tokens (LlmConversation *self,
       g_clear_pointer (&turn->counted_by, g_free);
       turn->is_closed = FALSE;
       turn->sub_model = 100;
-      turn->sparsity = turn->n_sparse = 0;
+      turn->sparsity = turn->n_sparse = turn->n_w8 = 0;
     }
   self->dropped = MIN (self->dropped, first);
 }
@@ -320,11 +320,26 @@ llm_conversation_count_tokens (LlmConversation *self,
   return n_tokens;
 }
 
+/* Of the turn's tokens, one by one. */
+static void
+add_levels (const LlmTurn *turn,
+            GArray        *levels)
+{
+  for (guint i = 0; i < turn->tokens->len; i++)
+    {
+      gboolean is_sparse = i + turn->n_sparse >= turn->tokens->len;
+      guint level = is_sparse ? LLM_TURN_SPARSE + turn->sparsity : turn->sub_model;
+      guint16 item = (guint16) (level + (i < turn->n_w8 ? LLM_TURN_W8 : 0));
+
+      g_array_append_val (levels, item);
+    }
+}
+
 LlmPoint
 llm_conversation_get_settled (LlmConversation *self,
                               const char      *identity,
                               GArray          *tokens,
-                              GByteArray      *levels,
+                              GArray          *levels,
                               guint           *first_message)
 {
   guint end = find_settled_end (self, identity);
@@ -340,14 +355,7 @@ llm_conversation_get_settled (LlmConversation *self,
         continue;
       g_array_append_vals (tokens, turn->tokens->data, turn->tokens->len);
       if (levels != NULL)
-        {
-          guint before = levels->len;
-
-          g_byte_array_set_size (levels, before + turn->tokens->len);
-          memset (levels->data + before, (int) turn->sub_model, turn->tokens->len);
-          memset (levels->data + levels->len - turn->n_sparse,
-                  (int) (LLM_TURN_SPARSE + turn->sparsity), turn->n_sparse);
-        }
+        add_levels (turn, levels);
       point = turn->is_closed ? LLM_POINT_CLOSED_ANSWER : LLM_POINT_OPEN_ANSWER;
     }
   return point;

@@ -28,6 +28,7 @@ typedef struct
   guint sub_model;       /* percent of the model that computed its tokens */
   guint sparsity;        /* percent of the layers' weights that the last of them left out; */
   guint n_sparse;        /* so many of them, which are of its answer */
+  guint n_w8;            /* so many of the first of them were computed in W8A8: its prompt */
   guint n_tokens;        /* of this turn, an estimate; for turns without tokens */
   guint n_total;         /* of the context up to here, */
   char *counted_by;      /* (nullable): by the model of this identity; NULL: not counted */
@@ -38,6 +39,7 @@ typedef struct
 
 /* Of levels, beside percent of the model. */
 #define LLM_TURN_SPARSE 128
+#define LLM_TURN_W8 256
 
 /* A message as the app gave it. */
 typedef struct
@@ -110,14 +112,14 @@ void              llm_conversation_drop_tokens  (LlmConversation *self,
 /* Of text and tokens. */
 guint64           llm_conversation_get_bytes (LlmConversation *self);
 
-/* The settled tokens for the model @identity are appended to @tokens, and to @levels (nullable) the
- * percent of the model that computed each, or LLM_TURN_SPARSE and a sparsity; returns where they
- * end and sets @first_message to the first message they do not cover. Without valid ones:
+/* The settled tokens for the model @identity are appended to @tokens, and to @levels (nullable)
+ * (element-type guint16) the percent of the model that computed each, or LLM_TURN_SPARSE and a
+ * sparsity, and LLM_TURN_W8 for one in W8A8; returns where they end and sets @first_message to the first message they do not cover. Without valid ones:
  * LLM_POINT_START and message 0. */
 LlmPoint          llm_conversation_get_settled (LlmConversation *self,
                                                 const char      *identity,
                                                 GArray          *tokens,
-                                                GByteArray      *levels,
+                                                GArray          *levels,
                                                 guint           *first_message);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmTurn, llm_turn_free)

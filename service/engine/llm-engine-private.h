@@ -148,6 +148,13 @@ typedef struct
                                  * model, a line feed, and that of the source */
 } LlmEngineDrafts;
 
+/* Weights of the model in use for prompts in W8A8. */
+typedef struct
+{
+  LlmModel *model;              /* (nullable) (owned): whose they are, prepared or being so */
+  gboolean is_preparing;
+} LlmEnginePrefill;
+
 typedef struct
 {
   GHashTable *generations;      /* (element-type utf8 LlmGeneration) (owned) */
@@ -204,6 +211,7 @@ struct _LlmEngine
   LlmEngineUse use;
   LlmEngineLoading loading;
   LlmEngineDrafts drafts;
+  LlmEnginePrefill prefill;
   LlmEngineCalls calls;
   LlmEngineApps accounts;
   LlmEngineMemory memory;

@@ -116,6 +116,7 @@ llm_engine_finalize (GObject *object)
   llm_mailbox_free (self->main_box);
   g_clear_pointer (&self->use.model, llm_model_unref);
   llm_engine_drop_draft (self);
+  llm_engine_forget_prefill (self);
   g_hash_table_unref (self->drafts.draft_records);
   g_clear_error (&self->drafts.draft_error);
   llm_engine_take_levels (self, NULL, NULL);
@@ -224,7 +225,7 @@ llm_engine_get_features (LlmEngine *self)
 #define FEATURES_OF_ALL \
   "continue", "grammar", "json-schema", "named-contexts", "pipe-streams", "regex", "request-id", \
     "sliding-window", "slo-shares", "sub-models", "thinking", "tools", NULL
-  static const char *const features[] = { "infill", "logprobs", FEATURES_OF_ALL };
+  static const char *const features[] = { "infill", "logprobs", "prefill", FEATURES_OF_ALL };
   /* a script has no probabilities, and its tokens are bytes */
   static const char *const mock_features[] = { "mock", FEATURES_OF_ALL };
 #undef FEATURES_OF_ALL

@@ -31,6 +31,7 @@ typedef enum
   KEY_METRICS,
   KEY_SWITCH,
   KEY_PACE,
+  KEY_PREFILL,
 } KeyKind;
 
 #define FIELD(name) G_STRUCT_OFFSET (LlmSettings, name)
@@ -50,6 +51,7 @@ static const Key keys[] = {
   { "model", "file", KEY_PATH, FIELD (model_file) },
   { "model", "folders", KEY_FOLDERS, FIELD (model_folders), 0, "" },
   { "model", "draft", KEY_DRAFTS, FIELD (drafts), 0, "" },
+  { "model", "prefill", KEY_PREFILL, FIELD (prefill), 0, "" },
   { "model", "allow-unknown-tokenizer", KEY_SWITCH, FIELD (takes_any_tokenizer), 0, "off" },
   { "model", "cache-limit", KEY_BYTES, FIELD (cache_limit), G_MAXUINT64 },
   { "service", "threads", KEY_UINT, FIELD (n_threads), 256 },
@@ -87,6 +89,7 @@ static const Key keys[] = {
   { "quota", "queue", KEY_UINT, FIELD (quotas.max_queue), 1000000, "256" },
 };
 
+const char *const llm_prefill_names[] = { "auto", "exact", "w8a8", NULL };
 static const char *const schedulers[] = { "deadline", "fifo", NULL };
 /* In the order of LlmPace. */
 static const char *const paces[] = { "run", "slow", "wait" };
@@ -138,6 +141,21 @@ are_drafts (GStrv entries)
   return TRUE;
 }
 
+/* WAY or MODEL:WAY each. */
+static gboolean
+are_ways (GStrv entries)
+{
+  for (guint i = 0; entries[i] != NULL; i++)
+    {
+      const char *colon = strrchr (g_strstrip (entries[i]), ':');
+
+      if (colon == entries[i]
+          || !g_strv_contains (llm_prefill_names, colon != NULL ? colon + 1 : entries[i]))
+        return *entries[i] == '\0' && entries[1] == NULL;
+    }
+  return TRUE;
+}
+
 #define WRONG(format, ...) \
   llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT, format, path, key->group, key->key, text, \
             ##__VA_ARGS__)
@@ -172,6 +190,13 @@ parse_value (LlmSettings *self,
         return TRUE;
       return WRONG (N_("%s: [%s] %s = “%s” is no list of ids of models, DRAFT or MODEL:DRAFT, "
                        "separated by “;”"));
+    case KEY_PREFILL:
+      g_strfreev (*(GStrv *) field);
+      *(GStrv *) field = g_strsplit (text, ";", -1);
+      if (are_ways (*(GStrv *) field))
+        return TRUE;
+      return WRONG (N_("%s: [%s] %s = “%s” is no list of ways to compute prompts, auto, exact or w8a8, or "
+                       "MODEL:WAY, separated by “;”"));
     case KEY_KERNELS:
       if (*text == '\0' || llk_ops_find (text) != NULL)
         return set_string (field, text);
@@ -261,6 +286,7 @@ llm_settings_free (LlmSettings *self)
   g_free (self->metrics);
   g_strfreev (self->model_folders);
   g_strfreev (self->drafts);
+  g_strfreev (self->prefill);
   g_free (self->state_folder);
   g_free (self->cache_folder);
   g_free (self->system_cache_folder);

@@ -13,6 +13,9 @@
 
 G_BEGIN_DECLS
 
+/* Ways to compute prompts, in the order of LlmPrefill; ends with NULL. */
+extern const char *const llm_prefill_names[];
+
 /* Of applications and users for which none is set. */
 typedef struct
 {
@@ -32,6 +35,8 @@ typedef struct
 {
   char *model_file;        /* (nullable): one model to use before all others */
   GStrv model_folders;     /* in order of preference */
+  GStrv prefill;           /* (nullable): how prompts are computed: MODEL:WAY, or WAY for all; WAY is
+                            * a choice of the option prefill */
   gboolean takes_any_tokenizer; /* also models whose pre-tokenizer is unknown */
   GStrv drafts;            /* (nullable): draft models: MODEL:DRAFT, or DRAFT for all; by id */
   char *state_folder;      /* (nullable): NULL keeps nothing on disk */

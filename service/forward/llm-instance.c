@@ -11,7 +11,7 @@ llm_instance_new (const LlmInstanceConfig *config,
 {
   LlmInstance *self = g_new0 (LlmInstance, 1);
   const LlmPlanConfig plan = {
-    .kernels = config->kernels, .thresholds = llm_levels_get_thresholds (weights->levels),
+    .kernels = config->kernels, .w8 = config->w8, .thresholds = llm_levels_get_thresholds (weights->levels),
   };
 
   self->config = *config;

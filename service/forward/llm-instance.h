@@ -16,6 +16,7 @@ typedef struct
   LlmWorkerPool *pool;      /* (unowned) */
   const LlkOps *kernels;
   LlmLedger *ledger;        /* (unowned): counts all that the instance holds */
+  LlmBackend *w8;           /* (nullable) (unowned): for rows in W8A8 */
   gboolean is_exact;        /* the weights are those of the file, in floats */
   guint chunk_slots;        /* positions of a chunk */
   double kv_ratio;          /* bytes of a context, of its bytes with 8 bits; 0: floats, as

@@ -72,6 +72,7 @@ typedef struct
 {
   const LlkOps *kernels;     /* of the CPU */
   LlmBackend *device;        /* (nullable) (unowned): computes what it can run at less cost */
+  LlmBackend *w8;            /* (nullable) (unowned): computes what it can run of rows that are in W8A8 */
   gboolean is_split;         /* each product is a stage of its own, for drivers that run stages out
                               * of order; products of the same rows cost less together */
   LlmLora *const *adapters;  /* (nullable) (unowned): for the model; LlmRow.adapter is the place of

@@ -48,6 +48,8 @@ typedef struct
                          * with it, are of the same one, and with one it has no folder on storage */
   guint8 sparsity;      /* percent of the layers' weights that this row leaves out, by the plan's
                          * thresholds; 0: none */
+  gboolean is_w8;       /* its products are computed in W8A8, as the plan's backend does; all rows of
+                         * a step are so or none */
   gboolean wants_logits;
   gboolean is_counted;  /* density counts what it attends to (L3) */
   gboolean is_drafted;  /* it counts when llm_forward_accept() says so: a drafted token may be
@@ -64,28 +66,27 @@ llm_row_is_sampled (guint slot)
   return slot % LLM_ROWS_SAMPLED == LLM_ROWS_SAMPLED - 1;
 }
 
-/* What K and V of a row without adapter were computed with, in a byte: the arithmetic; and the
- * levels of the model's table that the sub-model lacks, 0 for the whole model, or the place of a
- * sparsity among the thresholds': no row has both. Rows whose bytes differ are not each other's.
- * The arithmetic's id is part of the identity of what is on storage (llm-instance.c), and so are
- * table and thresholds. */
+/* Of the arithmetic of products and attention: part of the identity of what is on storage
+ * (llm-instance.c). */
 #define LLM_ARITHMETIC 5
-#define LLM_ROW_SPARSE 128
+
+/* What K and V of a row without adapter were computed with, in six bits: the levels of the model's
+ * table that the sub-model lacks, 0 for the whole model, or the place of a sparsity among the
+ * thresholds': no row has both; and whether it was in W8A8. Rows whose states differ are not each
+ * other's. Table, thresholds and calibration are part of the identity of what is on storage. */
+#define LLM_ROW_SPARSE 16
+#define LLM_ROW_W8 32
 
 static inline guint8
 llm_row_state (guint n_lacking)
 {
-  return (guint8) (LLM_ARITHMETIC << 4 | n_lacking);
+  return (guint8) n_lacking;
 }
-
-/* In a byte, how a token of an earlier turn was computed, for whatever thresholds and table the
- * model has next time: percent of the model; or this, and percent that it left out. */
-#define LLM_LEVEL_SPARSE 128
 
 static inline guint8
 llm_row_state_sparse (guint place)
 {
-  return (guint8) (LLM_ROW_SPARSE | llm_row_state (place));
+  return (guint8) (LLM_ROW_SPARSE | place);
 }
 
 static inline gboolean
@@ -94,17 +95,16 @@ llm_row_state_is_sparse (guint8 state)
   return (state & LLM_ROW_SPARSE) != 0;
 }
 
+static inline gboolean
+llm_row_state_is_w8 (guint8 state)
+{
+  return (state & LLM_ROW_W8) != 0;
+}
+
 static inline guint
 llm_row_state_get_lacking (guint8 state)
 {
   return llm_row_state_is_sparse (state) ? 0 : state & 15;
-}
-
-/* Five bits without the arithmetic, 0 for all of the whole model. */
-static inline guint
-llm_row_state_get_key (guint8 state)
-{
-  return (state & 15) | (llm_row_state_is_sparse (state) ? 16 : 0);
 }
 
 static inline guint
@@ -112,6 +112,12 @@ llm_row_state_get_place (guint8 state)
 {
   return state & 15;
 }
+
+/* How a token of an earlier turn was computed, for whatever thresholds, table and calibration the
+ * model has next time: percent of the model; or this, and percent that it left out; and this, where
+ * it was in W8A8. */
+#define LLM_LEVEL_SPARSE 128
+#define LLM_LEVEL_W8 256
 
 typedef struct
 {

@@ -225,12 +225,22 @@ llm_step_add_attention (LlmStep            *self,
   op->attention = *attention;
 }
 
+/* Beside the CPU: what rows in W8A8 need, or what may be faster. */
+static LlmBackend *
+get_other (const LlmStep *self)
+{
+  return self->rows.is_w8 ? self->plan->config.w8 : self->plan->config.device;
+}
+
 static LlmBackend *
 choose_backend (LlmStep          *self,
                 const LlmOpShape *shape)
 {
-  LlmBackend *cpu = self->plan->cpu, *device = self->plan->config.device;
+  LlmBackend *cpu = self->plan->cpu, *device = get_other (self);
 
+  /* the numbers are its own, whatever it costs */
+  if (self->rows.is_w8)
+    return device->class->can_run (device, shape) ? device : cpu;
   if (device == NULL || device->is_lost || !device->class->can_run (device, shape)
       || device->class->cost_us (device, shape) >= cpu->class->cost_us (cpu, shape))
     return cpu;
@@ -302,7 +312,7 @@ llm_step_submit (LlmStep *self,
       of_device[n_device++] = &hold->ops[i];
 
   hold->phase++;
-  if (n_device > 0 && !give (self, self->plan->config.device, of_device, n_device, &reason)
+  if (n_device > 0 && !give (self, get_other (self), of_device, n_device, &reason)
       && !take_over (self, of_device, n_device, reason, error))
     return LLM_FAILED;
   if (n_cpu > 0 && !give (self, self->plan->cpu, of_cpu, n_cpu, error))

@@ -90,6 +90,13 @@ check_row (LlmStep        *self,
   if (row->sparsity > 0 && !has_sparsity (self->plan->config.thresholds, row->sparsity))
     return llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
                      "The model has no thresholds for a sparsity of %u percent", row->sparsity);
+  if (row->is_w8 && self->plan->config.w8 == NULL)
+    return llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
+                     "Row %u is in W8A8, for which the model has no backend", index);
+  if (row->is_w8 != batch->rows[0].is_w8)
+    return llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
+                     "Some rows of the step are in W8A8, and row %u is %s", index,
+                     row->is_w8 ? "" : "not");
   if (row->adapter > self->plan->config.n_adapters)
     return llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
                      "Row %u is for adapter %u of %u", index, row->adapter,
@@ -180,6 +187,7 @@ sort_rows (LlmStep *self)
   self->rows.n_used_levels = self->rows.levels[0] + 1u;
 
   self->rows.has_sparse_rows = FALSE;
+  self->rows.is_w8 = batch->rows[0].is_w8;
   self->rows.n_logits = 0;
   self->rows.n_done_rows = batch->n_rows;
   for (guint i = 0; i < batch->n_rows; i++)

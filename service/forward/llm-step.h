@@ -117,6 +117,7 @@ typedef struct
                                           * layer of the last stage that ran */
   guint groups_layer;
   gboolean has_sparse_rows;
+  gboolean is_w8;                        /* all are in W8A8 */
   guint level_rows[LLM_MAX_LEVELS];      /* rows that include each segment */
   guint n_used_levels;                   /* segments that any row includes */
   guint first_mass[LLM_BATCH_MAX_ROWS];  /* by sorted row, see LlmAttention */

@@ -99,7 +99,7 @@ llm_ledger_get_total (LlmLedger *self)
 guint64
 llm_ledger_get_used_backed (LlmLedger *self)
 {
-  return load (&self->held[LLM_LEDGER_BACKED]);
+  return subtract (load (&self->held[LLM_LEDGER_BACKED]), load (&self->held[LLM_LEDGER_SPARE]));
 }
 
 /* Other threads add and remove meanwhile. */
@@ -110,7 +110,7 @@ llm_ledger_get_anonymous (LlmLedger *self)
 
   for (guint i = 0; i < LLM_N_HOLDERS; i++)
     total += load (&self->held[i]);
-  return subtract (total, llm_ledger_get_used_backed (self));
+  return subtract (total, load (&self->held[LLM_LEDGER_BACKED]));
 }
 
 void

@@ -25,9 +25,11 @@ typedef enum
   /* Marks on what is counted already. BACKED: memory of files, which the kernel can reclaim by
    * itself and read again; it causes no memory pressure. ABSENT: what of it is not in memory now,
    * as the kernel says (part of LLM_HOLDER_WEIGHTS). Figures for users leave it out; budget and
-   * room include it, as it comes back when it is used. */
+   * room include it, as it comes back when it is used. SPARE: of BACKED, what is released before
+   * anything else, so that the room of others is counted as if it were not there. */
   LLM_LEDGER_BACKED = LLM_N_HOLDERS,
   LLM_LEDGER_ABSENT,
+  LLM_LEDGER_SPARE,
   LLM_N_LEDGER_ENTRIES,
 } LlmHolder;
 
@@ -48,7 +50,7 @@ void        llm_ledger_remove     (LlmLedger *self,
 guint64     llm_ledger_get        (LlmLedger *self,
                                    LlmHolder  holder);
 guint64     llm_ledger_get_total  (LlmLedger *self);
-/* File-backed bytes that requests use, absent ones included. */
+/* File-backed bytes that requests use, absent ones included; not what is spare. */
 guint64     llm_ledger_get_used_backed (LlmLedger *self);
 /* All other bytes: only the service can release them. */
 guint64     llm_ledger_get_anonymous (LlmLedger *self);

@@ -24,12 +24,16 @@
 /* What rows of a sub-model of @percent lack of the whole model. Where the table has no such level
  * any more, they are computed again with the next larger one. */
 static guint8
-find_state (const LlmInstance *instance,
-            guint              percent)
+find_state (const LlmRunner *runner,
+            guint            level)
 {
-  const LlmSubModels *table = instance->weights->sub_models;
-  const LlmThresholds *thresholds = instance->plan->config.thresholds;
+  const LlmSubModels *table = runner->instance->weights->sub_models;
+  const LlmThresholds *thresholds = runner->instance->plan->config.thresholds;
+  guint percent = level & (LLM_LEVEL_W8 - 1);
 
+  /* without the weights for W8A8 they are computed again exactly */
+  if (level >= LLM_LEVEL_W8 && llm_runner_has_w8 (runner))
+    return LLM_ROW_W8 | find_state (runner, percent);
   if (percent >= LLM_LEVEL_SPARSE)
     {
       guint place = thresholds != NULL
@@ -46,12 +50,12 @@ find_state (const LlmInstance *instance,
 static GByteArray *
 find_states (const LlmRequest *request)
 {
-  const GByteArray *levels = request->model.levels;
+  const GArray *levels = request->model.levels;
   GByteArray *states = g_byte_array_sized_new (request->prompt->len);
 
   g_byte_array_set_size (states, request->prompt->len);
   for (guint i = 0; levels != NULL && i < MIN (levels->len, states->len); i++)
-    states->data[i] = find_state (request->runner->instance, levels->data[i]);
+    states->data[i] = find_state (request->runner, g_array_index (levels, guint16, i));
   return states;
 }
 
@@ -372,6 +376,7 @@ llm_executor_begin_request (LlmExecutor *self,
 
       request->runner = runner;
       request->states = find_states (request);
+      llm_request_choose_prefill (request);
       llm_request_set_lacking (request,
                                table->n_levels - 1
                                  - llm_sub_models_find_level (table, request->model.sub_model));

@@ -60,6 +60,7 @@ add_runner (LlmExecutorFigures *figures,
   figures->stream.pass_bytes += stream.pass_bytes;
   figures->stream.ring_bytes += stream.ring_bytes;
   figures->stream.expert_bytes += stream.expert_bytes;
+  figures->w8_bytes += llm_runner_get_w8_bytes (runner);
   figures->scratch_bytes += llm_instance_get_scratch (runner->instance);
   figures->backed_bytes += weights->backed;
   figures->is_backed = figures->is_backed || runner->is_backed;

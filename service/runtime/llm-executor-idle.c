@@ -197,7 +197,7 @@ llm_executor_work (LlmExecutor *self)
       llm_executor_sweep_ids (self);
     }
   llm_executor_keep_all_weights (self);
-  if (llm_executor_read_ahead (self) || work_on_stores (self))
+  if (llm_executor_read_ahead (self) || llm_executor_read_w8_ahead (self) || work_on_stores (self))
     return TRUE;
 
   /* evicted chunks are written first, which is work again */

@@ -3,8 +3,8 @@
 /* The executor and what runs in it. Its thread owns all of it, except fields marked atomic, the
  * mailboxes and the board. Headers by subject: llm-executor-news.h (reports to main),
  * llm-executor-steps.h (a request from admission to its end), llm-executor-residency.h (what is in
- * memory), llm-executor-upkeep.h (what is done while nothing runs). The files, in the order in
- * which they may call each other: -post, -figures, -rows, -evict, -weights, -room, -store, -check,
+ * memory), llm-executor-upkeep.h (what is done while nothing runs), llm-executor-prefill.h (how prompts are computed). The files, in the order in
+ * which they may call each other: -post, -figures, -prefill, -rows, -evict, -weights, -room, -store, -check,
  * -end, -admission, -decode, -power, -step, -reclaim, -idle, and llm-executor.c. */
 
 #pragma once
@@ -14,6 +14,7 @@
 #include "forward/llm-instance.h"
 #include "runtime/llm-command.h"
 #include "runtime/llm-executor-news.h"
+#include "runtime/llm-executor-prefill.h"
 #include "runtime/llm-executor-residency.h"
 #include "runtime/llm-executor-steps.h"
 #include "runtime/llm-executor-upkeep.h"
@@ -47,6 +48,7 @@ struct _LlmRunner
   guint n_requests;         /* how many of the executor's requests are its own */
   gint64 served_us;         /* time of its steps, for the order among instances */
 
+  LlmRunnerPrefill prefill;
   LlmWeightCheck check;
   guint64 ahead;            /* dropped weights are read ahead up to here; G_MAXUINT64: up to
                              * ahead_end */

@@ -227,6 +227,7 @@ add_row (LlmQueueStep       *step,
     .sub_model = table->percent[table->n_levels - 1
                                 - llm_row_state_get_lacking (state)],
     .sparsity = find_sparsity (thresholds, state),
+    .is_w8 = llm_row_state_is_w8 (state),
     .wants_logits = wants_logits,
     .is_counted = is_new && llm_row_is_sampled (slot),
   };
@@ -251,6 +252,66 @@ set_node (LlmRow             *row,
     };
 }
 
+/* The state of the request's row @i: of @n_old that are computed again, then of the prompt or the
+ * answer. */
+static guint8
+get_next_state (const LlmRequest *request,
+                guint             i,
+                guint             n_old)
+{
+  LlmSession *session = request->session;
+  guint at = session->tokens->len + i - n_old;
+
+  if (i < n_old)
+    {
+      guint slot = g_array_index (request->executor->steps.missing, guint, i);
+
+      return session->states->data[llm_session_find_token (session, slot)];
+    }
+  return at < request->states->len ? request->states->data[at] : request->own_state;
+}
+
+static LlmStepKind
+get_next_kind (const LlmRequest *request,
+               guint             i,
+               guint             n_old)
+{
+  return llm_row_state_is_w8 (get_next_state (request, i, n_old)) ? LLM_STEP_W8 : LLM_STEP_EXACT;
+}
+
+/* How many of the next @n rows are in the same arithmetic as the first: a step has one. */
+static guint
+count_alike (const LlmRequest *request,
+             guint             n,
+             guint             n_old)
+{
+  LlmStepKind kind = get_next_kind (request, 0, n_old);
+  guint alike = 1;
+
+  while (alike < n && get_next_kind (request, alike, n_old) == kind)
+    alike++;
+  return alike;
+}
+
+/* Whether the request's next row may be in the step: one of another arithmetic has the next one. */
+static gboolean
+may_join (LlmRequest   *request,
+          LlmQueueStep *step,
+          LlmStepKind   wanted)
+{
+  guint n_missing;
+  LlmStepKind kind;
+
+  llm_request_count_left (request, &n_missing);
+  kind = get_next_kind (request, 0, n_missing);
+  if (step->rows->len > 0)
+    wanted = g_array_index (step->rows, LlmRow, 0).is_w8 ? LLM_STEP_W8 : LLM_STEP_EXACT;
+  if (wanted == LLM_STEP_ANY || kind == wanted)
+    return TRUE;
+  step->skipped = kind;
+  return FALSE;
+}
+
 /* Adds the rows of one request to the step: first those of positions whose K and V were lost, then
  * new ones, because each row sees those before it. */
 static gboolean
@@ -273,6 +334,7 @@ add_rows (LlmRequest   *request,
   if (decodes)
     n_left = budget->n_rows = propose (request, budget->n_rows);
   budget->n_rows = MIN (budget->n_rows, n_left);
+  budget->n_rows = count_alike (request, budget->n_rows, MIN (n_missing, budget->n_rows));
   n_old = MIN (n_missing, budget->n_rows);
   request->length_before = session->tokens->len;
   if (budget->n_rows > n_old && !extend_session (request, budget->n_rows - n_old, error))
@@ -388,13 +450,15 @@ count_rows_with_room (LlmRunner   *self,
   return llm_forward_count_rows (step->forward, room);
 }
 
-/* @n_rows: the limit, but each request gets at least one. */
+/* @n_rows: the limit, but each request gets at least one. @wanted: the arithmetic of all. */
 static void
 collect_rows (LlmQueueStep       *step,
               const LlmRowBudget *budgets,
               guint               n_budgets,
-              guint               n_rows)
+              guint               n_rows,
+              LlmStepKind         wanted)
 {
+  step->skipped = LLM_STEP_ANY;
   llm_queue_step_reset (step);
   for (guint i = 0; i < n_budgets; i++)
     {
@@ -411,6 +475,8 @@ collect_rows (LlmQueueStep       *step,
         llm_request_end (request, LLM_FINISH_STOP, NULL);
       else if (n_left > 1 && budget.entry->n_prompt == 0)
         llm_sched_entry_set_n_prompt (budget.entry, n_left);
+      else if (!may_join (request, step, wanted))
+        continue;
       else if (!add_rows (request, step, &budget, &no_room) && !make_way (request, step))
         llm_request_end (request, LLM_FINISH_FAILED, no_room);
     }
@@ -446,12 +512,16 @@ begin_step (LlmRunner          *self,
   LlmQueueStep *step = &self->steps[queue];
   g_autoptr(GError) error = NULL;
   guint n_rows = count_rows_with_room (self, step);
+  LlmStepKind wanted = step->skipped;
   gboolean is_tried_again;
 
   do
     {
       g_clear_error (&error);
-      collect_rows (step, budgets, n_budgets, n_rows);
+      collect_rows (step, budgets, n_budgets, n_rows, wanted);
+      /* those that waited for this arithmetic have ended */
+      if (step->n_budgets == 0 && step->skipped != LLM_STEP_ANY)
+        collect_rows (step, budgets, n_budgets, n_rows, LLM_STEP_ANY);
       if (step->n_budgets == 0)
         return FALSE;
 

@@ -65,6 +65,14 @@ take_sparsity (LlmRequest *request)
         llm_row_state_sparse (llm_thresholds_find (thresholds, request->result.sparsity));
 }
 
+/* Of the tokens that no earlier turn computed. */
+static guint8
+get_prompt_state (const LlmRequest *request,
+                  guint             lacking)
+{
+  return (guint8) (llm_row_state (lacking) | (request->result.is_w8 ? LLM_ROW_W8 : 0));
+}
+
 void
 llm_request_set_lacking (LlmRequest *request,
                          guint       lacking)
@@ -75,7 +83,8 @@ llm_request_set_lacking (LlmRequest *request,
 
   request->own_state = llm_row_state (lacking);
   request->model.level = table->n_levels - 1 - lacking;
-  memset (request->states->data + first, request->own_state, request->states->len - first);
+  memset (request->states->data + first, get_prompt_state (request, lacking),
+          request->states->len - first);
   request->result.sub_model = table->percent[request->model.level];
   take_sparsity (request);
   if (request->entry.scheduler != NULL)
@@ -185,7 +194,7 @@ count_known (LlmRequest *request,
   guint n;
 
   g_byte_array_append (states, request->states->data, request->states->len);
-  memset (states->data + first, llm_row_state (lacking), states->len - first);
+  memset (states->data + first, get_prompt_state (request, lacking), states->len - first);
   n = llm_session_count_common (request->session, request->prompt, states, n_max);
   return n == 0 && may_share ? llm_request_count_shareable (request, states, n_max) : n;
 }

@@ -19,11 +19,14 @@ runner_new (LlmExecutor *executor,
             LlmModel    *model,
             LlmWeights  *weights)
 {
+  LlmInstanceConfig config = executor->instance_config;
   LlmRunner *self = g_new0 (LlmRunner, 1);
 
   self->executor = executor;
   self->id = id;
-  self->instance = llm_instance_new (&executor->instance_config, model, weights);
+  llm_runner_init_prefill (self, weights, llm_model_get_hparams (model));
+  config.w8 = self->prefill.backend;
+  self->instance = llm_instance_new (&config, model, weights);
   /* The small part that is read from the model file itself is file-backed in any case. */
   self->is_backed = weights->backed > weights->bytes / 2;
   self->ahead = G_MAXUINT64;
@@ -44,6 +47,7 @@ runner_new (LlmExecutor *executor,
 static void
 runner_free (LlmRunner *self)
 {
+  gboolean keeps_cache = self->instance->weights->keeps_cache;
   LlmStreamFigures stream;
 
   llm_weights_get_stream_figures (self->instance->weights, &stream);
@@ -56,6 +60,7 @@ runner_free (LlmRunner *self)
   g_hash_table_unref (self->sessions);
   llm_scheduler_free (self->scheduler);
   llm_instance_free (self->instance);
+  llm_runner_clear_prefill (self, keeps_cache);
   g_free (self);
 }
 

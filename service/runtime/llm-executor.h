@@ -18,6 +18,7 @@
 #include "model/llm-model.h"
 #include "runtime/llm-request.h"
 #include "sched/llm-scheduler.h"
+#include "weights/llm-w8-weights.h"
 #include "weights/llm-weights.h"
 
 G_BEGIN_DECLS
@@ -87,6 +88,21 @@ void         llm_executor_set_model    (LlmExecutor  *self,
                                         LlmWeights   *weights,
                                         LlmReclaimDone done,
                                         gpointer      data);
+
+/* The weights of model @instance for prompts in W8A8 are prepared: (transfer full). Dropped where the
+ * model is another by now. */
+void         llm_executor_set_w8_weights (LlmExecutor  *self,
+                                        guint         instance,
+                                        LlmW8Weights *weights);
+/* Releases them all but those in use, see LlmReclaimer; the second reads them again, if they are no
+ * more than @bytes. Main thread. */
+void         llm_executor_give_w8      (gpointer      executor,
+                                        guint64       bytes,
+                                        gint64        deadline_us,
+                                        LlmReclaimDone done,
+                                        gpointer      data);
+void         llm_executor_take_w8      (LlmExecutor  *self,
+                                        guint64       bytes);
 
 /* Takes a reference; calls request->on_done once, at the end. */
 void         llm_executor_submit       (LlmExecutor  *self,
@@ -198,6 +214,7 @@ typedef struct
   guint64 scratch_bytes;
   guint64 idle_kv_bytes;    /* chunks that no request uses */
   guint64 busy_kv_bytes;    /* by preempting requests */
+  guint64 w8_bytes;         /* of weights for prompts in W8A8 */
   guint64 page_bytes;       /* of weights, in memory while nothing runs */
 
   guint64 tail_bytes;       /* of weights, behind the level that running requests use */

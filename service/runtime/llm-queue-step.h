@@ -13,6 +13,14 @@
 
 G_BEGIN_DECLS
 
+/* Arithmetic of all rows of a step. */
+typedef enum
+{
+  LLM_STEP_ANY,
+  LLM_STEP_EXACT,
+  LLM_STEP_W8,
+} LlmStepKind;
+
 typedef struct
 {
   LlmForward *forward;   /* (unowned): of the queue */
@@ -22,6 +30,7 @@ typedef struct
   guint n_budgets;
   LlmBatch batch;
   gboolean is_active;    /* under way */
+  LlmStepKind skipped;   /* of requests that had other rows than the last step: they come first */
   gboolean teaches;      /* its duration is a measurement of the cost of such steps */
   guint n_stages;        /* that have run */
   gint64 waited_us;      /* when it last had to wait for chunks or weights, 0: never */

@@ -51,7 +51,7 @@ llm_request_unref (LlmRequest *self)
   g_clear_pointer (&self->stream, llm_text_stream_free);
   g_free (self->answer.calls_marker);
   g_clear_pointer (&self->states, g_byte_array_unref);
-  g_clear_pointer (&self->model.levels, g_byte_array_unref);
+  g_clear_pointer (&self->model.levels, g_array_unref);
   g_string_free (self->output.text, TRUE);
   g_string_free (self->output.thoughts, TRUE);
   g_string_free (self->output.logprobs, TRUE);

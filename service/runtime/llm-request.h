@@ -65,6 +65,9 @@ typedef struct
   guint n_kept;          /* of the drafted tokens: made while an earlier step waited for weights */
   guint sub_model;       /* percent of the model that computed it; 0: nothing was computed */
   guint sparsity;        /* percent of the layers' weights that each row of its answer left out */
+  gboolean is_w8;        /* the prompt's new tokens were computed in W8A8 */
+  const char *exact_reason; /* (nullable) (unowned): why they were not; NULL where nothing was
+                          * computed */
   double kv_bits;        /* of a number of K and V of what the model saw, mean over the tokens; 0:
                           * nothing was computed */
   gboolean took_quantized; /* the session began with chunks that another session had quantized */
@@ -113,6 +116,14 @@ typedef struct
   guint n_system;        /* of the prompt's first tokens that stay when it slides */
 } LlmRequestWindow;
 
+/* How the tokens of a prompt are computed. */
+typedef enum
+{
+  LLM_PREFILL_AUTO,      /* in W8A8 where that is faster, and near enough to the other */
+  LLM_PREFILL_EXACT,     /* as all other tokens */
+  LLM_PREFILL_W8,        /* in W8A8 wherever the model is calibrated for it */
+} LlmPrefill;
+
 /* Which sub-model computes it. */
 typedef struct
 {
@@ -122,8 +133,10 @@ typedef struct
                           * as the model has thresholds for; the prompt's rows leave out none. 0:
                           * none; else it is of the whole model and has no drafts */
   guint level;           /* the largest in the table that its rows had so far */
-  GByteArray *levels;    /* (nullable) (owned): of the prompt's first tokens, which earlier turns
-                          * computed: percent of the model, or LLM_LEVEL_SPARSE and a sparsity */
+  GArray *levels;        /* (nullable) (owned) (element-type guint16): of the prompt's first tokens,
+                          * which earlier turns computed: percent of the model, or LLM_LEVEL_SPARSE
+                          * and a sparsity; and LLM_LEVEL_W8 */
+  LlmPrefill prefill;    /* how the prompt's other tokens are computed */
 } LlmRequestModel;
 
 /* How its tokens become an answer. */

@@ -127,7 +127,7 @@ make_keys (const gint32 *tokens,
   gint32 *keys = g_new (gint32, n);
 
   for (guint i = 0; i < n; i++)
-    keys[i] = tokens[i] ^ (gint32) (llm_row_state_get_key (states[i]) << 26);
+    keys[i] = tokens[i] ^ (gint32) ((guint32) states[i] << 26);
   return keys;
 }
 

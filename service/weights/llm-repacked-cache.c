@@ -262,39 +262,54 @@ make_in_memory (LlmRepackedPlan  *plan,
 }
 
 LlmRepacked *
+llm_repacked_cache_get_file (LlmRepackedCache  *self,
+                             LlmRepackedPlan   *plan,
+                             guint              n_threads,
+                             GError           **error)
+{
+  g_autofree char *name = llm_repacked_plan_get_name (plan);
+  LlmRepacked *repacked = NULL;
+
+  /* A model in memory can't be found again by its file. */
+  if (plan->source.inode == 0)
+    return NULL;
+  if (self->system_folder != NULL)
+    {
+      g_autofree char *system_path = g_build_filename (self->system_folder, name, NULL);
+
+      repacked = open_file (plan, system_path, TRUE);
+    }
+  plan->progress = self->progress;
+  if (repacked == NULL)
+    repacked = open_or_make_file (self, plan, n_threads, name, error);
+  plan->progress = NULL;
+  if (repacked != NULL)
+    llm_repacked_start (repacked);
+  return repacked;
+}
+
+LlmRepacked *
 llm_repacked_cache_get (LlmRepackedCache  *self,
                         LlmRepackedPlan   *plan,
                         guint              n_threads,
                         LlmLedger         *ledger,
                         GError           **error)
 {
-  g_autofree char *name = llm_repacked_plan_get_name (plan);
   g_autoptr(GError) local_error = NULL;
-  LlmRepacked *repacked = NULL;
+  LlmRepacked *repacked =
+    self != NULL ? llm_repacked_cache_get_file (self, plan, n_threads, &local_error) : NULL;
 
-  plan->progress = self != NULL ? self->progress : NULL;
-  /* A model in memory can't be found again by its file. */
-  if (self != NULL && plan->source.inode != 0)
+  if (repacked != NULL)
+    return repacked;
+  /* the folder is not the cause */
+  if (g_error_matches (local_error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_MODEL))
     {
-      if (self->system_folder != NULL)
-        {
-          g_autofree char *system_path = g_build_filename (self->system_folder, name, NULL);
-
-          repacked = open_file (plan, system_path, TRUE);
-        }
-      if (repacked == NULL)
-        repacked = open_or_make_file (self, plan, n_threads, name, &local_error);
-      /* the folder is not the cause */
-      if (g_error_matches (local_error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_MODEL))
-        {
-          plan->progress = NULL;
-          g_propagate_error (error, g_steal_pointer (&local_error));
-          return NULL;
-        }
+      g_propagate_error (error, g_steal_pointer (&local_error));
+      return NULL;
     }
-  if (repacked == NULL)
-    repacked = make_in_memory (plan, n_threads, self != NULL ? self->margin : 1, ledger, local_error,
-                               error);
+  plan->progress = self != NULL ? self->progress : NULL;
+  repacked = make_in_memory (plan, n_threads, self != NULL ? self->margin : 1, ledger, local_error,
+                             error);
   plan->progress = NULL;
   if (repacked != NULL)
     llm_repacked_start (repacked);
@@ -308,7 +323,7 @@ llm_repacked_cache_make (LlmRepackedCache  *self,
                          guint              n_threads,
                          GError           **error)
 {
-  g_autoptr(LlmRepackedPlan) plan = llm_repacked_plan_new (gguf, hparams, NULL, error);
+  g_autoptr(LlmRepackedPlan) plan = llm_repacked_plan_new (gguf, hparams, NULL, NULL, error);
   g_autoptr(LlmRepacked) repacked = NULL;
   g_autofree char *name = NULL;
   g_autofree char *path = NULL;

@@ -9,7 +9,7 @@
 #include "base/llm-fail.h"
 #include "base/llm-worker-pool.h"
 #include "io/llm-cache-folder.h"
-#include "kernels/llk-panel.h"
+#include "kernels/llk.h"
 
 /* How far ahead of the repacking the model file is read: enough to keep a disk busy while threads
  * work. */
@@ -18,6 +18,7 @@
 typedef struct
 {
   const LlmRepackedPlan *plan;
+  const LlkOps *kernels;   /* (unowned) */
   gsize panel_bytes;       /* of the largest panel */
 
   guint64 first, end;      /* bytes of the matrices that are packed */
@@ -27,6 +28,8 @@ typedef struct
   guint64 *checksums;
 
   guint8 *panels;          /* a panel for each worker */
+  gsize n_floats;          /* of sixteen outputs, the most, for W8A8 */
+  float *floats;           /* (nullable): so many for each worker */
   int saved_errno;         /* atomic: of the first write that failed, 0 before */
 } Run;
 
@@ -87,15 +90,42 @@ for_each_source (const Run *run,
     }
 }
 
+/* @floats has room for all inputs of sixteen outputs. */
+static void
+pack_w8 (const Run               *run,
+         const LlmRepackedMatrix *matrix,
+         guint64                  panel,
+         guint8                  *target,
+         float                   *floats)
+{
+  const LlmTensorPart *part = &matrix->part;
+  const LlmSegmentShape *shape = &matrix->shape;
+  guint first = (guint) panel * LLK_W8_OUTPUTS;
+  guint n = MIN (LLK_W8_OUTPUTS, shape->out_count - first);
+  const guint8 *rows = llm_file_map_get_data (run->plan->gguf->map) + part->offset
+                       + (shape->out_first + first) * part->row_bytes;
+
+  for (guint o = 0; o < n; o++)
+    run->kernels->vector->unpack (part->type, rows + o * part->row_bytes,
+                                  floats + (gsize) o * part->n_in, part->n_in);
+  llk_w8_pack (&matrix->w8, floats + shape->in_first, part->n_in, n, (int8_t *) target);
+}
+
 static void
 pack_outputs (const Run               *run,
               const LlmRepackedMatrix *matrix,
               guint64                  panel,
-              guint8                  *target)
+              guint8                  *target,
+              float                   *floats)
 {
   const LlmTensorPart *part = &matrix->part;
   const LlmSegmentShape *shape = &matrix->shape;
 
+  if (run->plan->is_w8)
+    {
+      pack_w8 (run, matrix, panel, target, floats);
+      return;
+    }
   llk_panel_pack (part->type, llm_file_map_get_data (run->plan->gguf->map) + part->offset,
                   part->row_bytes, part->n_in, shape->out_first + shape->out_count,
                   shape->out_first + panel * LLK_PANEL_OUTPUTS, shape->in_first, shape->in_count,
@@ -111,13 +141,14 @@ pack_panel (const Run               *run,
             guint64                  begin,
             guint64                  end,
             guint8                  *piece,
-            guint8                  *scratch)
+            guint8                  *scratch,
+            float                   *floats)
 {
   guint64 at = matrix->offset + panel * matrix->panel_bytes;
   gboolean is_whole = at >= begin && at + matrix->panel_bytes <= end;
   guint8 *target = is_whole ? piece + (at - begin) : scratch;
 
-  pack_outputs (run, matrix, panel, target);
+  pack_outputs (run, matrix, panel, target, floats);
   if (!is_whole)
     {
       guint64 from = MAX (at, begin);
@@ -131,7 +162,8 @@ static void
 pack_piece (const Run *run,
             guint      index,
             guint8    *piece,
-            guint8    *scratch)
+            guint8    *scratch,
+            float     *floats)
 {
   const LlmRepackedPlan *plan = run->plan;
   guint64 begin = index * LLM_REPACKED_PIECE;
@@ -149,7 +181,7 @@ pack_piece (const Run *run,
       if (matrix->offset > filled)
         memset (piece + (filled - begin), 0, matrix->offset - filled);
       for (guint64 panel = first; panel <= last; panel++)
-        pack_panel (run, matrix, panel, begin, end, piece, scratch);
+        pack_panel (run, matrix, panel, begin, end, piece, scratch, floats);
       filled = MIN (matrix->offset + (last + 1) * matrix->panel_bytes, end);
     }
   memset (piece + (filled - begin), 0, end - filled);
@@ -163,6 +195,7 @@ pack_pieces (guint    first,
 {
   Run *run = data;
   guint8 *scratch = run->panels + worker * run->panel_bytes;
+  float *floats = run->floats != NULL ? run->floats + worker * run->n_floats : NULL;
 
   for (guint i = get_first_piece (run) + first;
        i < get_first_piece (run) + end && g_atomic_int_get (&run->saved_errno) == 0; i++)
@@ -174,7 +207,7 @@ pack_pieces (guint    first,
 
       for_each_source (run, i + READ_AHEAD_PIECES, llm_file_map_prefetch);
       for_each_source (run, i, llm_file_map_populate);
-      pack_piece (run, i, piece, scratch);
+      pack_piece (run, i, piece, scratch, floats);
       if (run->plan->progress != NULL)
         __atomic_fetch_add (&run->plan->progress->done_bytes, size, __ATOMIC_RELAXED);
       if (run->memory != NULL)
@@ -196,8 +229,15 @@ run_all (Run      *run,
 
   n_threads = llm_worker_pool_get_n_threads (pool);
   for (guint i = 0; i < run->plan->matrices->len; i++)
-    run->panel_bytes = MAX (run->panel_bytes, get_matrix (run->plan, i)->panel_bytes);
+    {
+      const LlmRepackedMatrix *matrix = get_matrix (run->plan, i);
+
+      run->panel_bytes = MAX (run->panel_bytes, matrix->panel_bytes);
+      run->n_floats = MAX (run->n_floats, (gsize) matrix->part.n_in * LLK_W8_OUTPUTS);
+    }
   run->panels = g_aligned_alloc (n_threads, run->panel_bytes, LLK_PANEL_ALIGNMENT);
+  if (run->plan->is_w8)
+    run->floats = g_new (float, n_threads * run->n_floats);
   if (run->memory == NULL)
     run->buffers = g_aligned_alloc (n_threads, LLM_REPACKED_PIECE, LLK_PANEL_ALIGNMENT);
 
@@ -213,6 +253,7 @@ run_all (Run      *run,
 
   g_aligned_free (run->panels);
   g_aligned_free (run->buffers);
+  g_free (run->floats);
   if (llm_file_map_is_damaged (run->plan->gguf->map))
     return llm_gguf_fail (run->plan->gguf, error, LLMSVC_ERROR_INVALID_MODEL,
                           "the file was changed while it was in use: what was computed with it "
@@ -228,7 +269,7 @@ llm_repack_in_memory (const LlmRepackedPlan  *plan,
                       guint8                 *memory,
                       GError                **error)
 {
-  Run run = { .plan = plan, .first = first, .end = end, .memory = memory };
+  Run run = { .plan = plan, .kernels = llk_ops_best (), .first = first, .end = end, .memory = memory };
 
   return run_all (&run, n_threads, error);
 }
@@ -241,7 +282,8 @@ llm_repack_in_file (const LlmRepackedPlan  *plan,
                     guint64                *checksums,
                     GError                **error)
 {
-  Run run = { .plan = plan, .end = plan->bytes, .fd = fd, .checksums = checksums };
+  Run run = { .plan = plan, .kernels = llk_ops_best (), .end = plan->bytes, .fd = fd,
+              .checksums = checksums };
 
   if (!run_all (&run, n_threads, error))
     return FALSE;

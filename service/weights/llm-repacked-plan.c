@@ -90,8 +90,46 @@ hash_layout (LlkType type)
   return hash;
 }
 
+/* Likewise of what llk_w8_pack() makes. */
+static guint64
+hash_w8_layout (void)
+{
+  enum { N_IN = 2 * LLK_W8_INPUTS };
+  const guint16 hot_of[N_IN] = { [7] = 1 };
+  const LlkW8Matrix of = { N_IN, 3, 1, NULL, hot_of };
+  gsize bytes = llk_w8_panel_bytes (N_IN, 1);
+  int8_t *panel = g_aligned_alloc0 (1, bytes, LLK_PANEL_ALIGNMENT);
+  float rows[3 * N_IN];
+  guint64 hash;
+
+  for (guint i = 0; i < G_N_ELEMENTS (rows); i++)
+    rows[i] = (float) (i * 37 % 255) - 127;
+  llk_w8_pack (&of, rows, N_IN, 3, panel);
+  hash = XXH3_64bits (panel, bytes);
+  g_aligned_free (panel);
+  return hash;
+}
+
+/* As hot inputs say, where it is of a site. */
+static LlmRepackedMatrix
+make_w8 (const LlmCalibration  *calibration,
+         LlmRepackedMatrix      matrix)
+{
+  const LlmW8Site *site =
+    &calibration->sites[llm_w8_site_at (matrix.layer, llm_w8_kind_of (matrix.op))];
+  guint n_hot;
+
+  matrix.w8.hot_of = llm_w8_cut_hot (site, matrix.shape.in_first, matrix.shape.in_count, &n_hot);
+  matrix.w8.n_hot = n_hot;
+  matrix.w8.n_in = matrix.shape.in_count;
+  matrix.w8.n_out = matrix.shape.out_count;
+  matrix.panel_bytes = llk_w8_panel_bytes (matrix.w8.n_in, n_hot);
+  return matrix;
+}
+
 static void
 add_matrix (LlmRepackedPlan       *self,
+            const LlmCalibration  *calibration,
             LlmOperator            op,
             guint                  layer,
             guint                  segment,
@@ -109,6 +147,8 @@ add_matrix (LlmRepackedPlan       *self,
     .n_panels = (shape->out_count + LLK_PANEL_OUTPUTS - 1) / LLK_PANEL_OUTPUTS,
   };
 
+  if (calibration != NULL)
+    matrix = make_w8 (calibration, matrix);
   self->bytes += (guint64) matrix.n_panels * matrix.panel_bytes;
   g_array_append_val (self->matrices, matrix);
   self->places[(layer * LLM_N_OPS + op) * self->n_segments + segment] = self->matrices->len;
@@ -135,12 +175,27 @@ is_whole_panels (const LlmHparams    *hparams,
     }
 }
 
+/* With a calibration, only what is at a site with a scale. */
+static gboolean
+is_packed (const LlmCalibration *calibration,
+           LlmOperator           op,
+           guint                 layer)
+{
+  LlmW8Kind kind = llm_w8_kind_of (op);
+
+  if (!llm_operator_is_matrix (op) || llm_operator_is_looked_up (op))
+    return FALSE;
+  return calibration == NULL
+         || (kind != LLM_W8_N_KINDS && calibration->sites[llm_w8_site_at (layer, kind)].scale > 0);
+}
+
 /* Adds the part of @segment: operators before the layers, layer after layer, then those after the
  * last; not embeddings, which are read by rows from the model file. */
 static gboolean
 add_segment (LlmRepackedPlan     *self,
              const LlmHparams    *hparams,
              const LlmSubModels  *sub_models,
+             const LlmCalibration *calibration,
              guint                segment,
              const LlmTensorPart *embedding,
              GError             **error)
@@ -153,8 +208,7 @@ add_segment (LlmRepackedPlan     *self,
         LlmSegmentShape shape;
         LlmTensorPart part;
 
-        if (!llm_operator_is_at (hparams, op, place) || !llm_operator_is_matrix (op)
-            || llm_operator_is_looked_up (op))
+        if (!llm_operator_is_at (hparams, op, place) || !is_packed (calibration, op, own_layer))
           continue;
         if (!llm_operator_find (self->gguf, hparams, op, own_layer, &part, error))
           return FALSE;
@@ -162,7 +216,7 @@ add_segment (LlmRepackedPlan     *self,
         if (part.tensor == NULL || shape.in_count == 0 || shape.out_count == 0
             || !is_whole_panels (hparams, op, &part))
           continue;
-        add_matrix (self, op, own_layer, segment, &part, &shape);
+        add_matrix (self, calibration, op, own_layer, segment, &part, &shape);
         if (segment == 0 && part.tensor != embedding->tensor)
           {
             LlmRepackedRows rows = { part.offset, (guint64) part.row_bytes * part.n_out };
@@ -177,6 +231,7 @@ static gboolean
 add_segments (LlmRepackedPlan     *self,
               const LlmHparams    *hparams,
               const LlmSubModels  *sub_models,
+              const LlmCalibration *calibration,
               GError             **error)
 {
   LlmTensorPart embedding;
@@ -184,7 +239,7 @@ add_segments (LlmRepackedPlan     *self,
   if (!llm_operator_find (self->gguf, hparams, LLM_OP_TOKEN_EMBEDDING, 0, &embedding, error))
     return FALSE;
   for (guint segment = 0; segment < sub_models->n_levels; segment++)
-    if (!add_segment (self, hparams, sub_models, segment, &embedding, error))
+    if (!add_segment (self, hparams, sub_models, calibration, segment, &embedding, error))
       return FALSE;
   return TRUE;
 }
@@ -204,11 +259,19 @@ hash_levels (const LlmSubModels *sub_models)
 }
 
 static guint64
-hash_layouts (const LlmRepackedPlan *self)
+hash_layouts (const LlmRepackedPlan *self,
+              const LlmHparams      *hparams,
+              const LlmCalibration  *calibration)
 {
   guint64 hash = FORMAT_VERSION;
   gint64 last = -1;
 
+  if (calibration != NULL)
+    {
+      guint64 parts[] = { hash, hash_w8_layout (), llm_calibration_hash (calibration, hparams) };
+
+      return XXH3_64bits (parts, sizeof parts);
+    }
   for (guint i = 0; i < self->matrices->len; i++)
     {
       LlkType type = g_array_index (self->matrices, LlmRepackedMatrix, i).part.type;
@@ -231,10 +294,17 @@ get_head_bytes (const LlmRepackedPlan *self)
          self->n_pieces * sizeof (guint64);
 }
 
+static void
+clear_matrix (gpointer matrix)
+{
+  g_free ((gpointer) ((LlmRepackedMatrix *) matrix)->w8.hot_of);
+}
+
 LlmRepackedPlan *
 llm_repacked_plan_new (LlmGguf             *gguf,
                        const LlmHparams    *hparams,
                        const LlmSubModels  *sub_models,
+                       const LlmCalibration *calibration,
                        GError             **error)
 {
   g_autoptr(LlmRepackedPlan) self = g_new0 (LlmRepackedPlan, 1);
@@ -244,17 +314,19 @@ llm_repacked_plan_new (LlmGguf             *gguf,
     sub_models = whole = llm_sub_models_new_whole (hparams);
   g_atomic_ref_count_init (&self->ref_count);
   self->gguf = llm_gguf_ref (gguf);
+  self->is_w8 = calibration != NULL;
   self->matrices = g_array_new (FALSE, FALSE, sizeof (LlmRepackedMatrix));
+  g_array_set_clear_func (self->matrices, clear_matrix);
   self->rows = g_array_new (FALSE, FALSE, sizeof (LlmRepackedRows));
   self->n_segments = sub_models->n_levels;
   self->places = g_new0 (guint, (gsize) hparams->n_layers * LLM_N_OPS * self->n_segments);
-  if (!add_segments (self, hparams, sub_models, error))
+  if (!add_segments (self, hparams, sub_models, calibration, error))
     return NULL;
 
   self->n_pieces = (guint) ((self->bytes + LLM_REPACKED_PIECE - 1) / LLM_REPACKED_PIECE);
   self->data_offset = round_up (get_head_bytes (self), LLM_FILE_MAP_HUGE);
   self->file_bytes = self->data_offset + self->bytes;
-  self->layout = hash_layouts (self);
+  self->layout = hash_layouts (self, hparams, calibration);
   self->levels = hash_levels (sub_models);
   self->source_weights = llm_gguf_get_weights_hash (gguf);
   if (!llm_file_map_get_identity (gguf->map, &self->source))

@@ -3,9 +3,10 @@
 /*
  * Repacked weights: a model's matrices, cut into the segments of its sub-models and packed into
  * panels (kernels/llk-panel.h), segment after segment, in each in the order in which the forward
- * pass reads them: a sub-model is the beginning of the file. The plan says where each matrix is and
- * what the head of the file must be. It follows from the model file and the table of sub-models
- * alone; a file is valid when its head is the one of the plan, so its contents are never trusted.
+ * pass reads them: a sub-model is the beginning of the file. Or, for prompts in W8A8, into the panels
+ * of that (kernels/llk-w8.h), those of the model's sites alone. The plan says where each matrix is and
+ * what the head of the file must be. It follows from the model file, the table of sub-models and the
+ * calibration alone; a file is valid when its head is the one of the plan, so its contents are never trusted.
  *
  * The file: header, table of matrices, checksums of its pieces, zeros up to a multiple of a huge
  * page, then the segments, each at a multiple of 4 KiB, their matrices without gaps. Numbers are in
@@ -17,6 +18,7 @@
 
 #pragma once
 
+#include "model/llm-calibration.h"
 #include "weights/llm-repacked-cache.h"
 
 /* --- llm-repacked-plan.c --- */
@@ -34,6 +36,7 @@ typedef struct
   guint64 offset;       /* of the first panel, from the first matrix on */
   gsize panel_bytes;
   guint n_panels;
+  LlkW8Matrix w8;       /* of panels in W8A8: shape and hot inputs, which are (owned) */
 } LlmRepackedMatrix;
 
 /* Rows of the model file. */
@@ -62,14 +65,16 @@ typedef struct
   guint64 source_weights;   /* hash of a sample of its weights */
   guint64 layout;           /* fingerprint of the panels that this program packs */
   guint64 levels;           /* of the table of sub-models */
+  gboolean is_w8;           /* panels of W8A8 */
   LlmRepackProgress *progress; /* (nullable) (unowned): while the weights are loaded */
 } LlmRepackedPlan;
 
 /* @gguf must have passed llm_operator_check_all(). @sub_models: (nullable): NULL for the
- * whole model. */
+ * whole model. @calibration: (nullable): for W8A8. */
 LlmRepackedPlan *llm_repacked_plan_new   (LlmGguf               *gguf,
                                           const LlmHparams      *hparams,
                                           const LlmSubModels    *sub_models,
+                                          const LlmCalibration  *calibration,
                                           GError               **error) G_GNUC_WARN_UNUSED_RESULT;
 LlmRepackedPlan *llm_repacked_plan_ref   (LlmRepackedPlan       *self);
 void             llm_repacked_plan_unref (LlmRepackedPlan       *self);
@@ -211,8 +216,14 @@ void             llm_repacked_verify     (LlmRepacked           *self);
 
 /* --- llm-repacked-cache.c --- */
 
-/* Gets the weights of @plan: from a folder, or else packed now, into the folder or, if that fails,
- * into memory, where @ledger (nullable) has room. @self: (nullable): always memory. */
+/* (nullable): the weights of @plan from a folder, or else packed now, into the folder; NULL where
+ * no file can be kept, with @error set unless there is no folder. */
+LlmRepacked     *llm_repacked_cache_get_file (LlmRepackedCache  *self,
+                                          LlmRepackedPlan       *plan,
+                                          guint                  n_threads,
+                                          GError               **error);
+/* The same, but where that fails into memory, if @ledger (nullable) has room. @self: (nullable):
+ * always memory. */
 LlmRepacked     *llm_repacked_cache_get  (LlmRepackedCache      *self,
                                           LlmRepackedPlan       *plan,
                                           guint                  n_threads,

@@ -595,7 +595,7 @@ llm_weights_new_repacked (LlmGguf             *gguf,
   LlmRepacked *repacked = NULL;
 
   if (parts != NULL)
-    plan = llm_repacked_plan_new (gguf, hparams, sub_models, error);
+    plan = llm_repacked_plan_new (gguf, hparams, sub_models, NULL, error);
   if (plan != NULL)
     repacked = llm_repacked_cache_get (cache, plan, n_threads, ledger, error);
   return repacked != NULL ? new_weights (gguf, hparams, sub_models, g_steal_pointer (&parts),

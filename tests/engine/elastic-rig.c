@@ -142,6 +142,31 @@ add_thresholds (LlmTestGguf      *gguf,
   llm_test_gguf_add_floats (gguf, "llmsvc.active.losses", LLM_GGUF_FLOAT32, losses, 3);
 }
 
+/* Scales that leave some activations to shadows, a hot channel at each site, and a loss. */
+static void
+add_calibration (LlmTestGguf      *gguf,
+                 const LlmHparams *hparams,
+                 gboolean          is_lossy)
+{
+  static const float scales[LLM_W8_N_KINDS] = { 0.02f, 0.02f, 0.015f, 0.05f };
+  const float losses[] = { 2, is_lossy ? 2.1f : 2.001f, is_lossy ? 0.1f : 0.001f, 0.001f };
+  guint n = hparams->n_layers * LLM_W8_N_KINDS;
+  g_autofree float *all = g_new (float, n);
+  g_autofree guint *ones = g_new (guint, n);
+
+  for (guint i = 0; i < n; i++)
+    {
+      all[i] = scales[i % LLM_W8_N_KINDS];
+      ones[i] = 1;
+    }
+  llm_test_gguf_add_floats (gguf, "llmsvc.prefill.scales", LLM_GGUF_FLOAT32, all, n);
+  add_counts (gguf, "llmsvc.prefill.shadows", ones, n);
+  add_counts (gguf, "llmsvc.prefill.n_hot", ones, n);
+  add_counts (gguf, "llmsvc.prefill.hot", ones, n);
+  llm_test_gguf_add_floats (gguf, "llmsvc.prefill.losses", LLM_GGUF_FLOAT32, losses, 4);
+  llm_test_gguf_add_int (gguf, "llmsvc.prefill.scored", LLM_GGUF_UINT32, 20000);
+}
+
 /* @what: as set_up_elastic() has it. */
 static void
 write_companion (const char *folder,
@@ -149,6 +174,8 @@ write_companion (const char *folder,
 {
   gboolean is_active = g_strcmp0 (what, "active") == 0, is_both = g_strcmp0 (what, "both") == 0;
   gboolean is_untried = g_strcmp0 (what, "untried") == 0;
+  gboolean is_calibrated = what != NULL && g_str_has_prefix (what, "prefill");
+  gboolean is_cut = !is_active && (!is_calibrated || g_str_equal (what, "prefill-both"));
   g_autofree char *from = g_build_filename (folder, ELASTIC_MODEL, NULL);
   g_autofree char *path = g_build_filename (folder, COMPANION, NULL);
   g_autoptr(GError) error = NULL;
@@ -170,11 +197,13 @@ write_companion (const char *folder,
   llm_test_gguf_add_string (gguf, "general.architecture", "llama");
   llm_test_gguf_add_int (gguf, "llmsvc.companion.version", LLM_GGUF_UINT32, 1);
   llm_test_gguf_add_string (gguf, "llmsvc.companion.weights",
-                            what != NULL && !is_active && !is_both && !is_untried
+                            what != NULL && !is_active && !is_both && !is_untried && !is_calibrated
                               ? what : llm_model_get_weight_identity (model));
   if (is_active || is_both)
     add_thresholds (gguf, hparams);
-  if (!is_active)
+  if (is_calibrated)
+    add_calibration (gguf, hparams, g_str_equal (what, "prefill-lossy"));
+  if (is_cut)
     add_sub_models (gguf, model, table, groups, channels, !is_untried);
   bytes = llm_test_gguf_end (gguf);
   g_assert_true (g_file_set_contents (path, g_bytes_get_data (bytes, NULL),

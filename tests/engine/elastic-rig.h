@@ -26,7 +26,8 @@ void elastic_remove_chunks (Elastic *self);
 #define ELASTIC_SPARSITY 30
 #define ELASTIC_HIGH_SPARSITY 50
 /* @data: what is beside the model: NULL: a companion with sub-models; "active": one with activation
- * thresholds alone; "both"; "none"; "untried": sub-models that were tried with no tasks; or one of the
- * weights @data. */
+ * thresholds alone; "both"; "none"; "untried": sub-models that were tried with no tasks; "prefill": one
+ * that is calibrated for prompts in W8A8, alone; "prefill-both": beside sub-models; "prefill-lossy":
+ * with a loss; or one of the weights @data. */
 void set_up_elastic (Elastic *self, gconstpointer data);
 void tear_down_elastic (Elastic *self, gconstpointer data);

@@ -47,7 +47,7 @@ assert_settled (LlmConversation *conversation,
                 guint            first_message)
 {
   g_autoptr(GArray) tokens = g_array_new (FALSE, FALSE, sizeof (gint32));
-  g_autoptr(GByteArray) levels = g_byte_array_new ();
+  g_autoptr(GArray) levels = g_array_new (FALSE, FALSE, sizeof (guint16));
   guint first;
 
   g_assert_cmpint (llm_conversation_get_settled (conversation, identity, tokens, levels, &first),

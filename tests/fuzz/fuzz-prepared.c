@@ -35,7 +35,7 @@ get_good (void)
   bytes = llm_test_model_new (&model);
   gguf = llm_gguf_new_for_bytes (bytes, "fuzz.gguf", NULL);
   g_assert_true (llm_hparams_read (gguf, &hparams, NULL));
-  good.plan = llm_repacked_plan_new (gguf, &hparams, NULL, NULL);
+  good.plan = llm_repacked_plan_new (gguf, &hparams, NULL, NULL, NULL);
   g_assert_nonnull (good.plan);
   checksums = g_new0 (guint64, good.plan->n_pieces);
   head = llm_repacked_head_new (good.plan, checksums, 1, 1);

@@ -31,7 +31,7 @@ test_damaged_head (Fixture       *fixture,
   gsize size;
 
   g_assert_true (llm_hparams_read (gguf, &hparams, &error));
-  plan = llm_repacked_plan_new (gguf, &hparams, NULL, &error);
+  plan = llm_repacked_plan_new (gguf, &hparams, NULL, NULL, &error);
   g_assert_no_error (error);
   checksums = g_new0 (guint64, plan->n_pieces);
   checksums[0] = 42;
@@ -77,8 +77,8 @@ test_other_order (Fixture       *fixture,
   LlmHparams hparams;
 
   g_assert_true (llm_hparams_read (gguf, &hparams, &error));
-  plan = llm_repacked_plan_new (gguf, &hparams, NULL, &error);
-  other = llm_repacked_plan_new (gguf, &hparams, NULL, &error);
+  plan = llm_repacked_plan_new (gguf, &hparams, NULL, NULL, &error);
+  other = llm_repacked_plan_new (gguf, &hparams, NULL, NULL, &error);
   g_assert_no_error (error);
   checksums = g_new0 (guint64, plan->n_pieces);
 
@@ -221,7 +221,7 @@ test_disk_full (Fixture       *fixture,
 
   g_assert_cmpint (fd, >=, 0);
   g_assert_true (llm_hparams_read (gguf, &hparams, &error));
-  plan = llm_repacked_plan_new (gguf, &hparams, NULL, &error);
+  plan = llm_repacked_plan_new (gguf, &hparams, NULL, NULL, &error);
   g_assert_no_error (error);
   checksums = g_new0 (guint64, plan->n_pieces);
   g_assert_false (llm_repack_in_file (plan, 2, fd, "/tmp/a folder/a file", checksums, &error));
@@ -324,7 +324,7 @@ test_verify (Fixture       *fixture,
   LlmHparams hparams;
 
   g_assert_true (llm_hparams_read (gguf, &hparams, &error));
-  plan = llm_repacked_plan_new (gguf, &hparams, NULL, &error);
+  plan = llm_repacked_plan_new (gguf, &hparams, NULL, NULL, &error);
   g_assert_no_error (error);
   file = llm_repacked_cache_make (cache, gguf, &hparams, 2, &error);
   g_assert_no_error (error);

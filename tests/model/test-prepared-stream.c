@@ -214,7 +214,7 @@ age (Rig *rig)
   const char *reason;
   gsize size;
 
-  plan = llm_repacked_plan_new (rig->loaded.gguf, &rig->loaded.hparams, NULL, &error);
+  plan = llm_repacked_plan_new (rig->loaded.gguf, &rig->loaded.hparams, NULL, NULL, &error);
   g_assert_true (g_file_get_contents (rig->file, &bytes, &size, NULL));
   g_assert_true (llm_repacked_head_check (plan, (const guint8 *) bytes, size, &old, &reason));
   head = llm_repacked_head_new (plan, old.checksums, old.modified_s, 1);
@@ -283,7 +283,7 @@ test_sums (Fixture       *fixture,
 
   llm_test_model_write (&large_model, fixture->model);
   load_segments (&loaded, fixture->model, IN_FILE, 3, 64, cache);
-  plan = llm_repacked_plan_new (loaded.gguf, &loaded.hparams, loaded.table, &error);
+  plan = llm_repacked_plan_new (loaded.gguf, &loaded.hparams, loaded.table, NULL, &error);
   file = find_file (fixture->cache);
   g_assert_true (g_file_get_contents (file, &bytes, &size, NULL));
   g_assert_true (llm_repacked_head_check (plan, (const guint8 *) bytes, size, &head, &reason));

@@ -163,7 +163,7 @@ test_other_model (Fixture       *fixture,
     LlmHparams hparams;
 
     g_assert_true (llm_hparams_read (gguf, &hparams, &error));
-    plan = llm_repacked_plan_new (gguf, &hparams, NULL, &error);
+    plan = llm_repacked_plan_new (gguf, &hparams, NULL, NULL, &error);
     g_assert_no_error (error);
     name = llm_repacked_plan_get_name (plan);
     second = g_build_filename (folder, name, NULL);

@@ -191,7 +191,7 @@ make_plan (LlmGguf          *gguf,
 {
   g_autoptr(LlmSubModels) table = llm_test_levels_new (hparams, n_levels, 64, is_uneven);
   g_autoptr(GError) error = NULL;
-  LlmRepackedPlan *plan = llm_repacked_plan_new (gguf, hparams, table, &error);
+  LlmRepackedPlan *plan = llm_repacked_plan_new (gguf, hparams, table, NULL, &error);
 
   g_assert_no_error (error);
   return plan;

@@ -161,6 +161,6 @@ llm_call_continue_turn (LlmCall          *call,
   g_clear_pointer (&turn->identity, g_free);
   g_clear_pointer (&turn->counted_by, g_free);
   turn->is_closed = FALSE;
-  turn->sparsity = turn->n_sparse = 0;
+  turn->sparsity = turn->n_sparse = turn->n_w8 = 0;
   return turn;
 }

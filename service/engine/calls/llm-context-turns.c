@@ -30,11 +30,11 @@ llm_context_set_levels (LlmContext *self,
   g_autoptr(GArray) settled = g_array_new (FALSE, FALSE, sizeof (gint32));
   guint first;
 
-  request->model.levels = g_byte_array_new ();
+  request->model.levels = g_array_new (FALSE, FALSE, sizeof (guint16));
   llm_conversation_get_settled (self->conversation, identity, settled, request->model.levels,
                                 &first);
   /* a turn is of one sub-model, also when its answer is continued */
-  g_byte_array_set_size (request->model.levels, llm_call_count_settled (call, identity));
+  g_array_set_size (request->model.levels, llm_call_count_settled (call, identity));
 }
 
 static void

@@ -97,7 +97,8 @@ llm_engine_fill_request (LlmEngine      *self,
 
   if (!fill_slo (request, options, default_slo, error)
       || !llm_engine_choose_sub_model (self, request, options, error)
-      || !llm_engine_choose_sparsity (self, request, options, error))
+      || !llm_engine_choose_sparsity (self, request, options, error)
+      || !llm_engine_choose_prefill (self, request, options, error))
     return FALSE;
   if (deadline_ms > 0)
     request->deadline_us = request->arrived_us + (gint64) deadline_ms * 1000;

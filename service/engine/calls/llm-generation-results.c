@@ -122,6 +122,9 @@ make_results (LlmGeneration          *self,
   g_variant_dict_insert (&dict, "sub-model", "u", result->sub_model);
   g_variant_dict_insert (&dict, "active", "u", result->sparsity);
   g_variant_dict_insert (&dict, "prompt-level", "u", 100);
+  g_variant_dict_insert (&dict, "prefill", "s", result->is_w8 ? "w8a8" : "exact");
+  if (result->exact_reason != NULL)
+    g_variant_dict_insert (&dict, "prefill-reason", "s", result->exact_reason);
   g_variant_dict_insert (&dict, "ignored", "^as", llm_call_options_get_ignored (call->options));
   if (call->masks != NULL && llm_mask_table_get_grammar (call->masks)->unheld != NULL)
     g_variant_dict_insert (&dict, "unheld", "^as",
@@ -231,6 +234,7 @@ make_turn (LlmGeneration          *self,
       turn->sub_model = result->sub_model;
       turn->n_sparse = result->sparsity > 0 ? result->tokens->len : 0;
       turn->sparsity = turn->n_sparse > 0 ? result->sparsity : 0;
+      turn->n_w8 = result->is_w8 ? prompt->len - n_settled : 0;
       turn->n_tokens = turn->tokens->len;
       turn->is_whole = n_settled == 0;
       turn->n_total = prompt->len + result->tokens->len;

@@ -282,6 +282,7 @@ look_at_memory (gpointer data)
 static void
 add_reclaimers (LlmEngine *self)
 {
+  llm_engine_add_prefill_reclaimer (self);
   llm_executor_add_idle_reclaimers (self->executor);
   llm_engine_add_text_reclaimer (self);
   llm_constraint_cache_add_reclaimer (self->use.constraints);

@@ -234,6 +234,8 @@ take_model (LlmEngine *self,
   llm_executor_set_model (self->executor, 0, self->use.model, g_steal_pointer (&load->weights),
                           NULL,
                           NULL);
+  llm_engine_forget_prefill (self);
+  llm_engine_prepare_prefill (self);
   self->counters.model_loads++;
   self->use.idle_since_us = llm_clock_now_us ();
   if (load->select != NULL)
@@ -527,6 +529,7 @@ llm_engine_unload (LlmEngine     *self,
     }
   g_clear_pointer (&self->use.model, llm_model_unref);
   llm_engine_take_levels (self, NULL, NULL);
+  llm_engine_forget_prefill (self);
   if (self->drafts.draft_id != NULL)
     llm_engine_drop_draft (self);
   llm_constraint_cache_set_model (self->use.constraints, NULL);

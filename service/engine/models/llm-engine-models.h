@@ -81,6 +81,21 @@ void           llm_engine_keep_level            (LlmEngine            *self);
 void           llm_engine_set_lowered           (LlmEngine            *self,
                                                  LlmMemoryLowered      lowered);
 
+/* llm-engine-prefill.c: prompts in W8A8 */
+/* Prepares the weights for them, in a thread of its own, where the model is calibrated and memory has
+ * room for them beside all else; unless that is done. */
+void           llm_engine_prepare_prefill       (LlmEngine            *self);
+/* The model in use is another one. */
+void           llm_engine_forget_prefill        (LlmEngine            *self);
+/* Registers these weights as reclaimable: first of all. */
+void           llm_engine_add_prefill_reclaimer (LlmEngine            *self);
+/* By the option `prefill`, or the configuration. Fails with UNSUPPORTED where the call asks for
+ * W8A8 and the model is not calibrated. */
+gboolean       llm_engine_choose_prefill        (LlmEngine            *self,
+                                                 LlmRequest           *request,
+                                                 LlmCallOptions       *options,
+                                                 GError              **error);
+
 /* llm-engine-script.c: a script replies instead of a model */
 void           llm_engine_script_start          (LlmEngine            *self);
 void           llm_engine_script_stop           (LlmEngine            *self);

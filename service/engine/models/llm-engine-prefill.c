@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * Prompts in W8A8: which calls want it, and the weights for it, which are prepared beside those of the
+ * model and are the first memory that goes.
+ */
+
+#define G_LOG_DOMAIN "llm-engine"
+
+#include "base/llm-fail.h"
+#include "common/llmsvc-error.h"
+#include "engine/models/llm-engine-models.h"
+#include "memory/llm-memory-policy.h"
+
+/* --- what a call wants --- */
+
+static LlmPrefill
+find_way (const char *name,
+          gsize       length)
+{
+  for (guint i = 0; llm_prefill_names[i] != NULL; i++)
+    if (strlen (llm_prefill_names[i]) == length && strncmp (name, llm_prefill_names[i], length) == 0)
+      return (LlmPrefill) i;
+  return LLM_PREFILL_AUTO;
+}
+
+/* Of the model in use: what is set for it goes before what is set for all. */
+static LlmPrefill
+get_configured (const LlmEngine *self)
+{
+  LlmPrefill of_all = LLM_PREFILL_AUTO;
+
+  for (guint i = 0; self->settings->prefill != NULL && self->settings->prefill[i] != NULL; i++)
+    {
+      const char *entry = self->settings->prefill[i];
+      const char *colon = strrchr (entry, ':');
+      gsize n = colon != NULL ? (gsize) (colon - entry) : 0;
+
+      if (colon == NULL)
+        of_all = find_way (entry, strlen (entry));
+      else if (n == strlen (self->use.active->id) && strncmp (entry, self->use.active->id, n) == 0)
+        return find_way (colon + 1, strlen (colon + 1));
+    }
+  return of_all;
+}
+
+static const LlmCalibration *
+get_calibration (const LlmEngine *self)
+{
+  return self->use.companion != NULL ? self->use.companion->calibration : NULL;
+}
+
+gboolean
+llm_engine_choose_prefill (LlmEngine       *self,
+                           LlmRequest      *request,
+                           LlmCallOptions  *options,
+                           GError         **error)
+{
+  const char *name = llm_call_options_get_string (options, LLMSVC_OPTION_PREFILL, NULL);
+
+  if (self->settings->script != NULL || self->use.active == NULL)
+    return TRUE;
+  request->model.prefill = name != NULL ? find_way (name, strlen (name)) : get_configured (self);
+  if (request->model.prefill != LLM_PREFILL_W8)
+    return TRUE;
+  if (name != NULL && self->use.companion == NULL && self->use.levels_error != NULL)
+    return llm_fail (error, LLMSVC_ERROR_UNSUPPORTED,
+                     "prefill: the companion of the model “%s” can't be used: %s; leave the option out",
+                     self->use.active->id, self->use.levels_error->message);
+  if (name != NULL && get_calibration (self) == NULL)
+    return llm_fail (error, LLMSVC_ERROR_UNSUPPORTED,
+                     "prefill: the model “%s” is not calibrated for prompts with 8 bits; run “llmsvc-tool "
+                     "calibrate -m %s TEXT”, or leave the option out", self->use.active->id,
+                     self->use.active->path);
+  llm_engine_prepare_prefill (self);
+  return TRUE;
+}
+
+/* --- the weights --- */
+
+/* Beside the work of calls, all weights and a reserve, in what the service may hold, the machine has
+ * and its group has. */
+static gboolean
+has_room (const LlmEngine *self,
+          guint64          bytes)
+{
+  const LlmGovernorState *state = llm_governor_get_state (self->memory.governor);
+  const LlmMemoryReading *reading = &state->reading;
+  const LlmModelInfo *info = self->use.active;
+  guint64 weights = bytes + llm_ledger_get_used_backed (self->ledger);
+  guint64 anonymous = MAX (llm_ledger_get_anonymous (self->ledger), info->footprint.work);
+  guint64 reserve = llm_memory_policy_get_reserve (reading->total, TRUE, reading->swap_free > 0);
+  guint64 group_reserve = llm_memory_policy_get_reserve (reading->group.limit, FALSE, FALSE);
+
+  if (state->allowed > 0 && weights + anonymous > state->allowed)
+    return FALSE;
+  if (reading->group.limit > 0
+      && weights + 2 * group_reserve > llm_group_usage_get_room (&reading->group))
+    return FALSE;
+  return weights + 2 * reserve <= reading->available;
+}
+
+/* Prepares them on a thread, which reads nothing of the engine but the settings and the ledger. */
+typedef struct
+{
+  LlmModel *model;         /* (owned) */
+  LlmCompanion *companion; /* (owned) */
+  LlmW8Weights *weights;   /* (nullable) (owned) */
+} Preparation;
+
+static void
+preparation_free (Preparation *preparation)
+{
+  llm_model_unref (preparation->model);
+  llm_companion_unref (preparation->companion);
+  g_clear_pointer (&preparation->weights, llm_w8_weights_free);
+  g_free (preparation);
+}
+
+static const LlmSubModels *
+get_table (const LlmCompanion *companion)
+{
+  return companion->has_sub_models ? companion->sub_models : NULL;
+}
+
+static void
+prepare (GTask        *task,
+         gpointer      source,
+         gpointer      data,
+         GCancellable *cancellable)
+{
+  const LlmEngine *self = source;
+  const LlmSettings *settings = self->settings;
+  Preparation *preparation = data;
+  g_autoptr(LlmRepackedCache) cache =
+    llm_repacked_cache_new (settings->cache_folder, settings->shares_cache,
+                            settings->system_cache_folder, settings->cache_limit);
+  GError *error = NULL;
+
+  /* one thread: calls go on meanwhile */
+  preparation->weights =
+    llm_w8_weights_new (llm_model_get_gguf (preparation->model),
+                        llm_model_get_hparams (preparation->model),
+                        get_table (preparation->companion), preparation->companion->calibration,
+                        cache, 1, self->ledger, &error);
+  if (preparation->weights != NULL)
+    g_task_return_boolean (task, TRUE);
+  else
+    g_task_return_error (task, error);
+}
+
+static void
+on_prepared (GObject      *source,
+             GAsyncResult *result,
+             gpointer      data)
+{
+  LlmEngine *self = (LlmEngine *) source;
+  Preparation *preparation = g_task_get_task_data (G_TASK (result));
+  g_autoptr(GError) error = NULL;
+
+  self->prefill.is_preparing = FALSE;
+  if (!g_task_propagate_boolean (G_TASK (result), &error))
+    g_message ("Prompts are computed exactly: %s", error->message);
+  else if (preparation->model == self->use.model)
+    llm_executor_set_w8_weights (self->executor, 0, g_steal_pointer (&preparation->weights));
+}
+
+/* (out) of the prepared file; FALSE where there is nothing to prepare, or it is done. */
+static gboolean
+find_bytes (LlmEngine *self,
+            guint64   *bytes)
+{
+  const LlmCalibration *calibration = get_calibration (self);
+
+  if (calibration == NULL || self->use.model == NULL || self->settings->is_exact
+      || self->settings->cache_folder == NULL || self->prefill.is_preparing
+      || self->prefill.model == self->use.model || get_configured (self) == LLM_PREFILL_EXACT)
+    return FALSE;
+  *bytes = llm_w8_weights_measure (llm_model_get_gguf (self->use.model),
+                                   llm_model_get_hparams (self->use.model),
+                                   get_table (self->use.companion), calibration, NULL);
+  return *bytes > 0;
+}
+
+void
+llm_engine_prepare_prefill (LlmEngine *self)
+{
+  g_autoptr(GTask) task = NULL;
+  Preparation *preparation;
+  guint64 bytes;
+
+  if (!find_bytes (self, &bytes) || !has_room (self, bytes))
+    return;
+  preparation = g_new0 (Preparation, 1);
+  preparation->model = llm_model_ref (self->use.model);
+  preparation->companion = llm_companion_ref (self->use.companion);
+  self->prefill.model = llm_model_ref (self->use.model);
+  self->prefill.is_preparing = TRUE;
+  task = g_task_new (self, NULL, on_prepared, NULL);
+  g_task_set_task_data (task, preparation, (GDestroyNotify) preparation_free);
+  g_task_run_in_thread (task, prepare);
+}
+
+void
+llm_engine_forget_prefill (LlmEngine *self)
+{
+  g_clear_pointer (&self->prefill.model, llm_model_unref);
+}
+
+/* --- as memory --- */
+
+static guint64
+get_bytes (gpointer holder)
+{
+  return llm_engine_get_figures (holder).w8_bytes;
+}
+
+static void
+give (gpointer       holder,
+      guint64        bytes,
+      gint64         deadline_us,
+      LlmReclaimDone done,
+      gpointer       data)
+{
+  LlmEngine *self = holder;
+
+  llm_executor_give_w8 (self->executor, bytes, deadline_us, done, data);
+}
+
+/* Memory is there again: what was released is read, what was never prepared is. */
+static void
+take (gpointer holder,
+      guint64  bytes)
+{
+  LlmEngine *self = holder;
+
+  llm_engine_prepare_prefill (self);
+  if (self->prefill.model != NULL && !self->prefill.is_preparing
+      && llm_engine_get_figures (self).w8_bytes == 0)
+    llm_executor_take_w8 (self->executor, bytes);
+}
+
+void
+llm_engine_add_prefill_reclaimer (LlmEngine *self)
+{
+  const LlmReclaimer reclaimer = {
+    "prompt-weights", LLM_RECLAIM_FREE, get_bytes, give, take, .holder = self,
+  };
+
+  llm_ledger_add_reclaimer (self->ledger, &reclaimer);
+}

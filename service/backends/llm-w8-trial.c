@@ -2,92 +2,59 @@
 
 #include "backends/llm-w8-trial.h"
 
-#include "base/llm-clock.h"
+#define N_ROWS 32
+#define N_TURNS 4
 
-#define N_ROWS 64
-#define N_PANELS 8
-#define N_TURNS 5
-
-typedef struct
-{
-  const LlkOps *kernels;
-  const LlkProduct *product;   /* (unowned): of the packed weights */
-  const LlkW8Matrix *w8;
-  LlkMatrix packed;
-  gsize n_panels, n_in;
-  float *x, *y;                /* (owned) */
-  guint8 *rows;                /* (owned) */
-  gpointer scratch;            /* (owned) */
-} Trial;
-
-G_STATIC_ASSERT (LLK_PANEL_OUTPUTS == LLK_W8_OUTPUTS);
-
-/* Returns its microseconds. */
+/* Microseconds of one run. */
 static double
-run_w8 (Trial *self)
+measure (LlmBackend *backend,
+         LlmOp      *op)
 {
-  gsize bytes = llk_w8_row_bytes (self->n_in);
-  gint64 begin = g_get_monotonic_time ();
+  gint64 begin_us = g_get_monotonic_time ();
 
-  for (guint r = 0; r < N_ROWS; r++)
-    self->kernels->w8->quantize (self->x + r * self->n_in, self->n_in, 1 / (float) LLK_W8_LIMIT,
-                                 (gpointer) (self->rows + r * bytes));
-  self->kernels->w8->multiply (self->w8, 0, self->n_panels, (gpointer) self->rows, N_ROWS, self->y,
-                               N_PANELS * LLK_W8_OUTPUTS, FALSE);
-  return (double) (g_get_monotonic_time () - begin);
-}
-
-static double
-run_packed (Trial *self)
-{
-  gsize bytes = llk_activation_bytes (self->product->activation, self->n_in);
-  gint64 begin = g_get_monotonic_time ();
-
-  for (guint r = 0; r < N_ROWS; r++)
-    self->kernels->product->prepare (self->product->activation, self->x + r * self->n_in,
-                                     self->n_in, self->n_in, self->rows + r * bytes);
-  self->product->multiply (&self->packed, 0, self->n_panels, self->rows, N_ROWS, self->y,
-                           N_PANELS * LLK_W8_OUTPUTS, FALSE, self->scratch);
-  return (double) (g_get_monotonic_time () - begin);
+  if (!backend->class->submit (backend, &op, 1, NULL))
+    return G_MAXDOUBLE;
+  return (double) MAX (g_get_monotonic_time () - begin_us, 1);
 }
 
 double
-llm_w8_trial (const LlkOps        *kernels,
-              const LlmWeightView *view,
-              const LlkW8Matrix   *w8)
+llm_w8_trial (LlmBackend          *w8,
+              const LlkOps        *kernels,
+              LlmWorkerPool       *pool,
+              LlmOperator          op,
+              guint                layer,
+              const LlmWeightView *view)
 {
-  const LlkPiece piece = { view->data, view->in_count, N_ROWS };
-  gsize n_out = MIN (MIN (view->out_count, w8->n_out), N_PANELS * LLK_W8_OUTPUTS);
-  Trial self = {
-    .kernels = kernels, .w8 = w8, .n_in = view->in_count,
-    .n_panels = (n_out + LLK_W8_OUTPUTS - 1) / LLK_W8_OUTPUTS,
-    .packed = { view->type, view->in_count, n_out, &piece, 1 },
+  const guint n_rows = N_ROWS, n_threads = llm_worker_pool_get_n_threads (pool);
+  const gsize scratch_bytes = llm_matmul_get_scratch (kernels, view->in_count, N_ROWS);
+  const gsize row_bytes = llm_matmul_get_row_bytes (view->in_count);
+  g_autoptr(LlmBackend) cpu = llm_backend_cpu_new (kernels);
+  g_autofree float *x = g_new (float, N_ROWS * (gsize) view->in_count);
+  g_autofree float *y = g_new (float, N_ROWS * (gsize) view->out_count);
+  LlmHost host = {
+    .pool = pool, .scratch = g_aligned_alloc (n_threads, scratch_bytes, 64),
+    .scratch_bytes = scratch_bytes, .prepared = g_aligned_alloc (N_ROWS, row_bytes, 64),
+    .row_bytes = row_bytes,
+  };
+  LlmOp made = {
+    .shape = { LLM_BACKEND_PRODUCT, view->type, view->layout, view->in_count, view->out_count,
+               N_ROWS, op, layer },
+    .rows = { x, view->in_count },
+    .product = { view, &n_rows, 1, y, view->out_count, FALSE },
+    .host = &host,
   };
   double least = G_MAXDOUBLE, least_w8 = G_MAXDOUBLE;
 
-  if (view->layout == LLM_LAYOUT_PANELS)
-    self.product = kernels->product->find (view->type);
-  if (self.product == NULL)
-    return 0;
-  self.x = g_new (float, N_ROWS * self.n_in);
-  self.y = g_new (float, N_ROWS * N_PANELS * LLK_W8_OUTPUTS);
-  self.rows = g_aligned_alloc (N_ROWS, MAX (llk_w8_row_bytes (self.n_in),
-                                            llk_activation_bytes (self.product->activation,
-                                                                  self.n_in)), 64);
-  self.scratch = g_aligned_alloc (self.product->scratch + 64, 1, 64);
-  for (gsize i = 0; i < N_ROWS * self.n_in; i++)
-    self.x[i] = (float) (i * 37 % 255) / 127 - 1;
-  for (guint i = 0; i <= N_TURNS; i++)
+  for (gsize i = 0; i < N_ROWS * (gsize) view->in_count; i++)
+    x[i] = (float) (i * 37 % 255) / 127 - 1;
+  for (guint i = 0; i < N_TURNS; i++)
     {
-      double packed_us = run_packed (&self), w8_us = run_w8 (&self);
+      double cpu_us = measure (cpu, &made), w8_us = measure (w8, &made);
 
-      /* the first turn reads both into the cache */
-      least = i > 0 ? MIN (least, packed_us) : least;
-      least_w8 = i > 0 ? MIN (least_w8, w8_us) : least_w8;
+      least = MIN (least, cpu_us);
+      least_w8 = MIN (least_w8, w8_us);
     }
-  g_free (self.x);
-  g_free (self.y);
-  g_aligned_free (self.rows);
-  g_aligned_free (self.scratch);
-  return least / MAX (least_w8, 1);
+  g_aligned_free (host.scratch);
+  g_aligned_free (host.prepared);
+  return least / least_w8;
 }

@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * Whether products in W8A8 are faster on this machine than the service's others: both multiply the
- * same few outputs of a model with rows of a prompt, in turns. Any thread.
+ * Whether products in W8A8 are faster on this machine than the CPU's others: both multiply a matrix of
+ * the model with rows of a prompt, in turns. The executor's thread.
  */
 
 #pragma once
 
-#include "kernels/llk.h"
-#include "weights/llm-weights.h"
+#include "forward/llm-backend.h"
 
-/* How many times as long as W8A8 the products of @view take, rows prepared; on one thread, in about
- * a millisecond. 0 where @view has no packed weights. @w8: the same matrix. */
-double llm_w8_trial (const LlkOps        *kernels,
-                     const LlmWeightView *view,
-                     const LlkW8Matrix   *w8);
+/* How many times as long as in @w8 the products of @view take; some milliseconds. @view: of the
+ * operator @op in @layer, whole or its first segment, which @w8 can run. */
+double llm_w8_trial (LlmBackend          *w8,
+                     const LlkOps        *kernels,
+                     LlmWorkerPool       *pool,
+                     LlmOperator          op,
+                     guint                layer,
+                     const LlmWeightView *view);

@@ -95,8 +95,7 @@ check_row (LlmStep        *self,
                      "Row %u is in W8A8, for which the model has no backend", index);
   if (row->is_w8 != batch->rows[0].is_w8)
     return llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
-                     "Some rows of the step are in W8A8, and row %u is %s", index,
-                     row->is_w8 ? "" : "not");
+                     "All rows of a step are in W8A8 or none; row %u is unlike the first", index);
   if (row->adapter > self->plan->config.n_adapters)
     return llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
                      "Row %u is for adapter %u of %u", index, row->adapter,

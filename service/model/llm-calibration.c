@@ -90,7 +90,8 @@ read_hot (LlmCalibration    *self,
 
       if ((gsize) counts[at] > n - first)
         return llm_gguf_fail (gguf, error, LLMSVC_ERROR_INVALID_MODEL,
-                              "%s has %zu items, fewer than " KEY ("n_hot") " says", KEY ("hot"), n);
+                              "%s has %zu items, fewer than %s says", KEY ("hot"), n,
+                              KEY ("n_hot"));
       if (counts[at] > 0)
         self->sites[at].hot_of = self->hot[at] = g_new0 (guint16, size);
       for (guint i = 0; i < counts[at]; i++)

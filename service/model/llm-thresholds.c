@@ -5,7 +5,6 @@
 #include "common/llmsvc-error.h"
 
 #include <float.h>
-#include <math.h>
 #include <xxhash.h>
 
 static gboolean

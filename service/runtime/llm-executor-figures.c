@@ -42,6 +42,17 @@ llm_kv_counters_add (LlmKvCounters       *sum,
     to[i] += from[i];
 }
 
+guint64
+llm_runner_get_w8_bytes (const LlmRunner *self)
+{
+  if (self->prefill.weights == NULL || !llm_w8_weights_are_held (self->prefill.weights))
+    return 0;
+  LLM_EACH (const LlmRequest, request, self->executor->requests)
+    if (request->runner == self && request->result.is_w8 && request->entry.n_prompt > 0)
+      return 0;
+  return llm_w8_weights_get_bytes (self->prefill.weights);
+}
+
 static void
 add_runner (LlmExecutorFigures *figures,
             LlmRunner          *runner)

@@ -93,42 +93,28 @@ llm_request_choose_prefill (LlmRequest *request)
 
 /* --- the weights --- */
 
-guint64
-llm_runner_get_w8_bytes (const LlmRunner *self)
-{
-  if (self->prefill.weights == NULL || !llm_w8_weights_are_held (self->prefill.weights))
-    return 0;
-  LLM_EACH (const LlmRequest, request, self->executor->requests)
-    if (request->runner == self && request->result.is_w8 && request->entry.n_prompt > 0)
-      return 0;
-  return llm_w8_weights_get_bytes (self->prefill.weights);
-}
-
-/* Both forms of the first matrix that has both. */
+/* Of the first matrix that has both forms; floats are slower in any case. */
 static double
 try_speed (LlmRunner *self)
 {
-  static const LlmOperator ops[] = { LLM_OP_FFN_UP, LLM_OP_QUERY };
+  static const LlmOperator ops[] = { LLM_OP_QUERY, LLM_OP_FFN_UP };
   const LlmInstance *instance = self->instance;
+  const LlmActivation none = { 0 };
 
-  for (guint layer = 0; layer < instance->hparams->n_layers; layer++)
-    for (guint i = 0; i < G_N_ELEMENTS (ops); i++)
-      {
-        const LlmActivation none = { 0 };
-        LlmWeightView view = { 0 };
-        LlkW8Matrix matrix;
-        double speedup;
+  for (guint i = 0; i < G_N_ELEMENTS (ops); i++)
+    {
+      LlmWeightView view = { 0 };
+      LlkW8Matrix matrix;
+      double speedup;
 
-        if (!llm_w8_weights_find (self->prefill.weights, ops[i], layer, 0, &matrix)
-            || llm_weights_acquire (instance->weights, ops[i], layer, 0, &none, &view, NULL)
-                 != LLM_READY)
-          continue;
-        speedup = llm_w8_trial (instance->config.kernels, &view, &matrix);
-        llm_weights_release (instance->weights, &view);
-        if (speedup > 0)
-          return speedup;
-      }
-  /* floats are slower in any case */
+      if (!llm_w8_weights_find (self->prefill.weights, ops[i], 0, 0, &matrix)
+          || llm_weights_acquire (instance->weights, ops[i], 0, 0, &none, &view, NULL) != LLM_READY)
+        continue;
+      speedup = llm_w8_trial (self->prefill.backend, instance->config.kernels,
+                              instance->config.pool, ops[i], 0, &view);
+      llm_weights_release (instance->weights, &view);
+      return speedup;
+    }
   return 1;
 }
 

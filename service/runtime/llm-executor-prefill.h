@@ -28,7 +28,8 @@ void        llm_runner_clear_prefill (LlmRunner        *self,
                                       gboolean          keeps_cache);
 /* Whether rows can be computed in W8A8: the weights are prepared. */
 gboolean    llm_runner_has_w8        (const LlmRunner  *self);
-/* Bytes of its prepared weights in memory; 0 while a prompt uses them. */
+/* Bytes of its prepared weights in memory; 0 while a prompt uses them. In
+ * llm-executor-figures.c. */
 guint64     llm_runner_get_w8_bytes  (const LlmRunner  *self);
 /* Decides it for the prompt's tokens that no earlier turn computed: result.is_w8. By the number of
  * tokens and the model alone where the weights are there, not by what is cached. */

@@ -11,6 +11,7 @@
 #include "common/llmsvc-error.h"
 #include "model/llm-companion.h"
 #include "tool-model.h"
+#include "tool/llm-own-text.h"
 #include "tool/llm-w8-lab.h"
 
 #define N_CTX 512
@@ -24,7 +25,8 @@
 static int n_windows = 4, n_scored = N_SCORED;
 
 static const GOptionEntry entries[] = {
-  TOOL_MODEL_ENTRIES,
+  { "model", 'm', 0, G_OPTION_ARG_FILENAME, &tool_model_options.path, N_("The GGUF file"), N_("FILE") },
+  { "threads", 0, 0, G_OPTION_ARG_INT, &tool_model_options.threads, N_("Threads that compute"), "N" },
   { "windows", 0, 0, G_OPTION_ARG_INT, &n_windows,
     N_("Pieces of 512 tokens at the text's beginning that scales are found on (4)"), "N" },
   { "scored", 0, 0, G_OPTION_ARG_INT, &n_scored,
@@ -171,23 +173,54 @@ print (const LlmCalibration *calibration)
   printf ("divergence from the exact model: %.5f\n", calibration->loss.divergence);
   printf ("products in floats: %.3f %%\n", 100 * calibration->loss.shadow_share);
   if (!llm_calibration_is_near (calibration))
-    printf (_("This is more than %.3g %% of perplexity or a divergence of %.3g: prompts are computed so "
-              "only where a call asks for it\n"), 100 * LLM_CALIBRATION_MAX_GROWTH,
+    printf (_("Perplexity grows by more than %.3g %%, or the divergence is above %.3g: prompts are computed "
+              "so only where a call asks for it\n"), 100 * LLM_CALIBRATION_MAX_GROWTH,
             LLM_CALIBRATION_MAX_DIVERGENCE);
 }
 
+static void
+on_tokens (guint n)
+{
+  tool_progress (_("drawing text from the model, %u tokens"), n);
+}
+
+/* (transfer full): drawn with the service's arithmetic, which is faster than the exact one. */
+static GArray *
+draw_text (GError **error)
+{
+  g_autoptr(ToolModel) model = NULL;
+  LlmOwnText own;
+
+  tool_model_options.is_exact = tool_model_options.is_f32 = FALSE;
+  model = tool_model_open (error);
+  if (model == NULL)
+    return NULL;
+  own = (LlmOwnText) {
+    .forward = model->forward, .store = model->store, .hparams = model->hparams,
+    .tokenizer = model->tokenizer, .n_ctx = MIN (N_CTX, model->hparams->n_ctx),
+    .n_windows = (guint) (n_windows + n_scored),
+  };
+  return llm_own_text_draw (&own, on_tokens, error);
+}
+
+/* @path: (nullable): NULL for text that the model draws. */
 static gboolean
 run_on (const char  *path,
         GError     **error)
 {
-  g_autofree char *text = tool_read (path, error);
-  g_autoptr(ToolModel) model = text != NULL ? tool_model_open (error) : NULL;
-  g_autoptr(GArray) tokens = NULL;
+  g_autofree char *text = path != NULL ? tool_read (path, error) : NULL;
+  g_autoptr(GArray) tokens = path == NULL ? draw_text (error) : NULL;
+  g_autoptr(ToolModel) model = NULL;
   g_autoptr(LlmCalibration) calibration = NULL;
 
+  if (text == NULL && tokens == NULL)
+    return FALSE;
+  tool_model_options.is_exact = tool_model_options.is_f32 = TRUE;
+  model = tool_model_open (error);
   if (model == NULL)
     return FALSE;
-  tokens = tool_model_encode (model, text, TRUE);
+  if (tokens == NULL)
+    tokens = tool_model_encode (model, text, TRUE);
   calibration = calibrate (model, tokens, error);
   tool_progress (NULL);
   if (calibration == NULL)
@@ -206,13 +239,13 @@ run (char **arguments)
     return tool_fail_usage (fault);
   if (n_windows < 1 || n_scored < 1)
     return tool_fail_usage (_("--windows and --scored need a number from 1 on"));
-  tool_model_options.is_exact = tool_model_options.is_f32 = TRUE;
   return run_on (arguments[0], &error) ? TOOL_OK : tool_fail (error);
 }
 
 const ToolCommand tool_calibrate = {
-  "calibrate", N_("Prepare a model's prompts for computing with 8 bits"), N_("TEXT"),
+  "calibrate", N_("Prepare a model's prompts for computing with 8 bits"), N_("[TEXT]"),
   N_("Finds the scales with which the service computes the model's prompts in 8 bits on the beginning of "
      "TEXT, a file of text like that which the model will read, measures on the rest what that costs, and "
-     "writes both into the model's companion."), 1, entries, run,
+     "writes both into the model's companion. Without TEXT the model draws one itself."),
+  TOOL_AT_MOST_ONE, entries, run,
 };

@@ -12,8 +12,7 @@ import sys
 PROGRAMS = ("service/llmsvcd", "service/tool/llmsvc-tool")
 # Prompts in W8A8 and their dispatch over two processors, measured by llmsvc-bench w8a8 and dispatch:
 # until the service computes prompts so.
-WAITING = {"llm-backend-q8.c", "llm-backend-w8.c", "llm-backend-watch.c", "llm-chunk-run.c",
-           "llm-dispatch.c", "llm-w8-form.c", "llm-w8-site.c"}
+WAITING = {"llm-backend-q8.c", "llm-chunk-run.c", "llm-dispatch.c"}
 
 
 def read_symbols(path, *options):

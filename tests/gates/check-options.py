@@ -35,7 +35,7 @@ def read_xml():
             continue
         body = options.group(1)
         methods[name.group(1)] = {
-            key: (kind, tuple(re.findall(r"`([a-z-]+)`", rest)) if rest else None)
+            key: (kind, tuple(re.findall(r"`([a-z0-9-]+)`", rest)) if rest else None)
             for key, kind, rest in KEY.findall(body)
         }
         other = AS_FOR.search(body)

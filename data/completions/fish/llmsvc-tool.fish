@@ -60,6 +60,12 @@ __llmsvc_tool_option accuracy kv 'Treat context memory between calls as this pol
 __llmsvc_tool_option accuracy kv-ratio 'Percent of what it takes with 8 bits' --exclusive
 __llmsvc_tool_option accuracy kv-bits '8, 4, 3 or 2 bits for all of it' --exclusive --arguments '8 4 3 2'
 
+__llmsvc_tool_command calibrate "Prepare a model's prompts for computing with 8 bits"
+__llmsvc_tool_option calibrate model 'The GGUF file' --short-option m --require-parameter --force-files
+__llmsvc_tool_option calibrate threads 'Threads that compute' --exclusive
+__llmsvc_tool_option calibrate windows 'Pieces of 512 tokens that scales are found on' --exclusive
+__llmsvc_tool_option calibrate scored 'Pieces of 512 tokens that the loss is measured on' --exclusive
+
 __llmsvc_tool_command divergence 'Measure what packing context memory changes, or the arithmetic'
 __llmsvc_tool_option divergence model 'The GGUF file' --short-option m --require-parameter --force-files
 __llmsvc_tool_option divergence lora 'Apply this adapter (LoRA) to it' --require-parameter --force-files

@@ -70,7 +70,7 @@ llm_engine_choose_prefill (LlmEngine       *self,
   if (name != NULL && get_calibration (self) == NULL)
     return llm_fail (error, LLMSVC_ERROR_UNSUPPORTED,
                      "prefill: the model “%s” is not calibrated for prompts with 8 bits; run “llmsvc-tool "
-                     "calibrate -m %s TEXT”, or leave the option out", self->use.active->id,
+                     "calibrate -m %s”, or leave the option out", self->use.active->id,
                      self->use.active->path);
   llm_engine_prepare_prefill (self);
   return TRUE;

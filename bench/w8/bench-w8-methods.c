@@ -115,7 +115,7 @@ bench_w8_table_new (const LlmW8Lab         *lab,
         continue;
       if (method != BENCH_W8_PRUNED)
         self->sites[at] = (LlmW8Site) {
-          calibration->scales[method == BENCH_W8_SHADOW][at], method == BENCH_W8_SHADOW,
+          calibration->scales[TRUE][at], method == BENCH_W8_SHADOW,
           calibration->hot[at],
         };
       if (method == BENCH_W8_NAIVE)

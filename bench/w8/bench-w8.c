@@ -108,6 +108,7 @@ comparison_open (Comparison  *self,
     .hparams = self->engine->hparams, .weights = self->engine->weights, .store = self->store,
     .pool = self->engine->pool, .kernels = self->engine->kernels,
     .n_ctx = MIN (N_CTX, self->engine->hparams->n_ctx), .n_windows = (guint) opt_windows,
+    .n_scored = MIN (N_CTX, self->engine->hparams->n_ctx) / 2 - 1,
     .bos = tokenizer->adds_bos ? tokenizer->bos : -1,
   };
   return self->store != NULL;
@@ -124,8 +125,7 @@ static void
 print_calibration (const LlmW8Findings *calibration)
 {
   for (guint kind = 0; kind < LLM_W8_N_KINDS; kind++)
-    printf ("quantile of %s: %g, without shadow %g\n", llm_w8_kind_get_name (kind),
-            calibration->quantiles[TRUE][kind], calibration->quantiles[FALSE][kind]);
+    printf ("quantile of %s: %g\n", llm_w8_kind_get_name (kind), calibration->quantiles[kind]);
   printf ("shadow divergence: %.6f\nshadow loss: %+.3f %%\nshadow share: %.4f %%\n"
           "pruned sites: %u of %u\npruned divergence: %.6f\npruned loss: %+.3f %%\n",
           calibration->shadow.divergence,

@@ -11,7 +11,7 @@ typedef enum
   BENCH_W8_SMOOTH,    /* like SmoothQuant: inputs and weights made as large as each other, one scale */
   BENCH_W8_ROWS,      /* like LLM.int8(): a scale for each row, large channels in floats */
   BENCH_W8_NAIVE,     /* one scale, up to the largest activation */
-  BENCH_W8_CLIPPED,   /* one scale, up to the calibration's quantile */
+  BENCH_W8_CLIPPED,   /* one scale, up to the quantile of the next one */
   BENCH_W8_SHADOW,    /* and what is beyond in floats */
   BENCH_W8_PRUNED,    /* and that only at the sites that need it */
   BENCH_W8_N_METHODS,

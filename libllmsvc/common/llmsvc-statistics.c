@@ -71,6 +71,10 @@ static const LlmsvcStatisticInfo statistics[] = {
     N_("prompt tokens in these steps"),
     "Tokens of prompts computed (prefill), including calls under way."
   },
+  [LLMSVC_STATISTIC_PREFILL_W8A8_TOKENS] = {
+    "prefill-w8a8-tokens", COUNTER, NUMBER, LLMSVC_STATISTICS_TOKENS, N_("of them with 8 bits"),
+    "Tokens of prompts computed in W8A8."
+  },
   [LLMSVC_STATISTIC_GENERATED_TOKENS] = {
     "generated-tokens", COUNTER, NUMBER, LLMSVC_STATISTICS_TOKENS,
     N_("generated tokens in these steps"), "Tokens generated (decode), including calls under way."
@@ -314,6 +318,15 @@ static const LlmsvcStatisticInfo statistics[] = {
   [LLMSVC_STATISTIC_GIVEN_WEIGHTS_BYTES] = {
     "given-weights-bytes", COUNTER, BYTES, LLMSVC_STATISTICS_MEMORY, N_("released of weights"),
     "Weights released.", "given", "step=weights"
+  },
+  [LLMSVC_STATISTIC_GIVEN_PROMPT_WEIGHTS_BYTES] = {
+    "given-prompt-weights-bytes", COUNTER, BYTES, LLMSVC_STATISTICS_MEMORY,
+    N_("released of weights for prompts"), "Weights for prompts in W8A8 released.", "given",
+    "step=prompt-weights"
+  },
+  [LLMSVC_STATISTIC_PROMPT_WEIGHTS_BYTES] = {
+    "prompt-weights-bytes", GAUGE, BYTES, LLMSVC_STATISTICS_MEMORY, N_("weights for prompts"),
+    "Weights for prompts in W8A8, the first to be released."
   },
   [LLMSVC_STATISTIC_STREAMING_BYTES] = {
     "streaming-bytes", GAUGE, BYTES, LLMSVC_STATISTICS_STREAM, N_("read for each step now"),

@@ -87,7 +87,7 @@ is_asked (const Reclaim      *self,
   gboolean is_backed = reclaimer->is_backed != NULL && reclaimer->is_backed (reclaimer->holder);
 
   return reclaimer->cost == self->cost
-         && (scope == LLM_RECLAIM_ALL || is_backed == (scope == LLM_RECLAIM_BACKED))
+         && (scope == LLM_RECLAIM_ALL || self->cost == LLM_RECLAIM_FREE || is_backed == (scope == LLM_RECLAIM_BACKED))
          && reclaimer->get_held (reclaimer->holder) > 0;
 }
 

@@ -16,7 +16,7 @@ G_BEGIN_DECLS
 /* Cost of a reclaim for the callers that use the memory, cheapest first. */
 typedef enum
 {
-  LLM_RECLAIM_FREE,    /* no call is slower */
+  LLM_RECLAIM_FREE,    /* no call waits for it: asked whatever kind of memory is short */
   LLM_RECLAIM_CHEAP,   /* some work again later, a call starts later */
   LLM_RECLAIM_COSTLY,  /* much work again later: the model is loaded again */
   LLM_N_RECLAIM_COSTS,

@@ -594,6 +594,7 @@ finish_step (LlmRunner   *self,
 
   llm_figure_board_count_step (&executor->news.board, step->rows->len,
                                queue != LLM_QUEUE_DECODE ? step->rows->len : 0,
+                               g_array_index (step->rows, LlmRow, 0).is_w8,
                                n_multiplied - step->n_multiplied);
   step->n_multiplied = n_multiplied;
   llm_scheduler_end_step (self->scheduler, queue, step->budgets, step->n_budgets, step->teaches);

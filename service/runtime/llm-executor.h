@@ -203,6 +203,7 @@ typedef struct
   guint64 n_steps;          /* since the start */
   guint64 n_rows;
   guint64 n_prompt;         /* of them those of prefill */
+  guint64 n_prompt_w8;      /* of these in W8A8 */
   guint64 n_generated;      /* generated tokens */
   guint64 n_multiplied;     /* products of two numbers that steps which ended computed */
   LlmKvCounters kv;

@@ -44,6 +44,7 @@ llm_figure_board_show (LlmFigureBoard           *self,
   shown.n_steps = self->figures.n_steps;
   shown.n_rows = self->figures.n_rows;
   shown.n_prompt = self->figures.n_prompt;
+  shown.n_prompt_w8 = self->figures.n_prompt_w8;
   shown.n_generated = self->figures.n_generated;
   shown.n_multiplied = self->figures.n_multiplied;
   self->figures = shown;
@@ -64,12 +65,14 @@ void
 llm_figure_board_count_step (LlmFigureBoard *self,
                              guint           n_rows,
                              guint           n_prompt,
+                             gboolean        is_w8,
                              guint64         n_multiplied)
 {
   g_mutex_lock (&self->lock);
   self->figures.n_steps++;
   self->figures.n_rows += n_rows;
   self->figures.n_prompt += n_prompt;
+  self->figures.n_prompt_w8 += is_w8 ? n_rows : 0;
   self->figures.n_multiplied += n_multiplied;
   g_mutex_unlock (&self->lock);
 }

@@ -29,10 +29,11 @@ void llm_figure_board_show        (LlmFigureBoard           *self,
 /* Any thread. */
 void llm_figure_board_get         (LlmFigureBoard           *self,
                                    LlmExecutorFigures       *figures);
-/* A step of @n_rows, of them @n_prompt prompt tokens. */
+/* A step of @n_rows, of them @n_prompt prompt tokens; with @is_w8 all are. */
 void llm_figure_board_count_step  (LlmFigureBoard           *self,
                                    guint                     n_rows,
                                    guint                     n_prompt,
+                                   gboolean                  is_w8,
                                    guint64                   n_multiplied);
 void llm_figure_board_count_token (LlmFigureBoard           *self);
 

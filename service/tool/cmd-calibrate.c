@@ -17,6 +17,8 @@
 #define N_CTX 512
 /* Steps of the search have many rows. */
 #define MIN_ROWS 4
+/* Tokens of a window that the search scores: their logits take most of its time. */
+#define N_SEARCHED 64
 /* Windows that are scored: 20,000 tokens. */
 #define N_SCORED 80
 /* What pruning may cost on the text that it was chosen on. */
@@ -101,7 +103,7 @@ calibrate (ToolModel     *model,
     .hparams = model->hparams, .weights = model->weights, .store = model->store,
     .pool = model->pool, .kernels = llk_ops_best (), .tokens = tool_model_tokens (tokens),
     .n_tokens = tokens->len, .n_ctx = MIN (N_CTX, model->hparams->n_ctx),
-    .n_windows = (guint) n_windows,
+    .n_scored = N_SEARCHED, .n_windows = (guint) n_windows,
     .bos = model->tokenizer->adds_bos ? model->tokenizer->bos : -1,
   };
   guint n_first = (guint) n_windows * lab.n_ctx;
@@ -120,6 +122,7 @@ calibrate (ToolModel     *model,
   lab.tokens += n_first;
   lab.n_tokens -= n_first;
   lab.n_windows = (guint) n_scored;
+  lab.n_scored = lab.n_ctx / 2 - 1;
   return measure_loss (&lab, calibration, error) ? g_steal_pointer (&calibration) : NULL;
 }
 

@@ -23,16 +23,17 @@ llm_w8_lab_count_windows (const LlmW8Lab *lab)
   return MIN (lab->n_windows, lab->n_tokens / lab->n_ctx);
 }
 
+/* The first slot of a window that is scored. */
 static guint
-count_scored (const LlmW8Lab *lab)
+get_first (const LlmW8Lab *lab)
 {
-  return lab->n_ctx - 1 - lab->n_ctx / 2;
+  return lab->n_ctx - 1 - lab->n_scored;
 }
 
 gsize
 llm_w8_lab_get_reference_size (const LlmW8Lab *lab)
 {
-  return (gsize) llm_w8_lab_count_windows (lab) * count_scored (lab) * lab->hparams->n_vocab;
+  return (gsize) llm_w8_lab_count_windows (lab) * lab->n_scored * lab->hparams->n_vocab;
 }
 
 static double
@@ -65,7 +66,7 @@ add_score (guint        slot,
   window->score->nll += get_nll (logits, n_vocab, window->tokens[slot + 1]);
   if (window->reference == NULL)
     return;
-  reference = window->reference + (gsize) (slot - lab->n_ctx / 2) * n_vocab;
+  reference = window->reference + (gsize) (slot - get_first (lab)) * n_vocab;
   if (window->is_reference)
     memcpy (reference, logits, n_vocab * sizeof *logits);
   else
@@ -99,10 +100,10 @@ llm_w8_lab_score (const LlmW8Lab  *lab,
 
       if (reference != NULL)
         window.reference =
-          reference + (gsize) w * count_scored (lab) * lab->hparams->n_vocab;
+          reference + (gsize) w * lab->n_scored * lab->hparams->n_vocab;
       if (lab->bos >= 0)
         input[0] = lab->bos;
-      if (!llm_measure_call (forward, lab->store, seq, input, lab->n_ctx, FALSE, lab->n_ctx / 2,
+      if (!llm_measure_call (forward, lab->store, seq, input, lab->n_ctx, FALSE, get_first (lab),
                              add_score, &window, error))
         return FALSE;
     }

@@ -10,7 +10,8 @@
 #include "backends/llm-backend-w8.h"
 #include "tool/llm-measure.h"
 
-/* A model and a text; all of it (unowned). Windows as llm_perplexity_run() has them. */
+/* A model and a text; all of it (unowned). Windows as llm_perplexity_run() has them, which scores
+ * n_ctx / 2 - 1 tokens of each. */
 typedef struct
 {
   const LlmHparams *hparams;
@@ -21,6 +22,7 @@ typedef struct
   const gint32 *tokens;
   guint n_tokens;
   guint n_ctx;                  /* of a window */
+  guint n_scored;               /* of these, at the end, whose next token is known */
   guint n_windows;              /* at most */
   gint32 bos;                   /* -1 for none */
 } LlmW8Lab;
@@ -70,7 +72,7 @@ typedef struct
   guint16 **hot;                /* (owned): those with the largest maxima, as LlmW8Site has them */
   double *importances;          /* what the divergence grows by without the site's shadow */
 
-  double quantiles[2][LLM_W8_N_KINDS]; /* of magnitudes, that these scales reach */
+  double quantiles[LLM_W8_N_KINDS]; /* of magnitudes, that the latter reach */
   double shadow_share;          /* products of floats beside those of int8, with all shadows */
   guint n_pruned;               /* sites without a shadow: the most that the limit allows */
   double exact_nll;

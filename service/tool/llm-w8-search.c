@@ -17,6 +17,9 @@
 /* Of so many channels one is hot. */
 #define HOT_PART 64
 
+/* Quantiles on either side that are tried for one kind of site. */
+#define NEAR 1
+
 static const double quantiles[] = { 0.99, 0.995, 0.998, 0.999, 0.9995, 0.9999, 0.99995, 1 };
 
 typedef struct
@@ -124,7 +127,8 @@ set_scales (Run      *run,
 
       if (of != LLM_W8_N_KINDS && of != kind)
         continue;
-      made->quantiles[has_shadow][kind] = quantile;
+      if (has_shadow)
+        made->quantiles[kind] = quantile;
       made->sites[at] = (LlmW8Site) {
         llm_backend_watch_get_quantile (run->watch, at / LLM_W8_N_KINDS, kind, quantile)
           / LLK_W8_LIMIT,
@@ -134,25 +138,26 @@ set_scales (Run      *run,
     }
 }
 
-/* The quantile with the least loss × cost, of one kind of site or of all, with all shadows or with
- * none. */
+/* Takes the quantile of the places from @first to @last with the least loss × cost, of one kind of site
+ * or of all, with all shadows; returns its place, @best where none is better. @least: of the price. */
 static gboolean
 choose_quantile (Run      *run,
                  LlmW8Kind of,
-                 gboolean  has_shadow,
+                 guint     first,
+                 guint     last,
+                 guint    *best,
                  double   *least,
                  GError  **error)
 {
   LlmW8Findings *made = run->made;
-  double best = made->quantiles[has_shadow][of % LLM_W8_N_KINDS];
 
-  for (guint i = 0; i < G_N_ELEMENTS (quantiles); i++)
+  for (guint i = first; i <= last; i++)
     {
       LlmW8Counts before = llm_backend_w8_get_counts (run->backend), after;
       LlmW8Score result;
       double share, price;
 
-      set_scales (run, of, quantiles[i], has_shadow);
+      set_scales (run, of, quantiles[i], TRUE);
       if (!score (run, run->backend, &result, error))
         return FALSE;
       after = llm_backend_w8_get_counts (run->backend);
@@ -162,30 +167,35 @@ choose_quantile (Run      *run,
       if (price >= *least)
         continue;
       *least = price;
-      best = quantiles[i];
-      if (!has_shadow)
-        continue;
+      *best = i;
       made->shadow_share = share;
       made->shadow = result;
     }
-  set_scales (run, of, best, has_shadow);
+  set_scales (run, of, quantiles[*best], TRUE);
   return TRUE;
 }
 
-/* One for all first, then each kind for itself: where the others lose most, what one does can't be
- * seen. */
+/* One for all first, then each kind for itself near it: where the others lose most, what one does can't
+ * be seen. Without a shadow the scale reaches all that calibration saw. */
 static gboolean
-choose_scales (Run       *run,
-               gboolean   has_shadow,
-               GError   **error)
+choose_scales (Run     *run,
+               GError **error)
 {
+  const guint end = G_N_ELEMENTS (quantiles) - 1;
   double least = HUGE_VAL;
+  guint best = end;
 
-  if (!choose_quantile (run, LLM_W8_N_KINDS, has_shadow, &least, error))
+  set_scales (run, LLM_W8_N_KINDS, 1, FALSE);
+  if (!choose_quantile (run, LLM_W8_N_KINDS, 0, end, &best, &least, error))
     return FALSE;
   for (guint kind = 0; kind < LLM_W8_N_KINDS; kind++)
-    if (!choose_quantile (run, kind, has_shadow, &least, error))
-      return FALSE;
+    {
+      guint of_kind = best;
+
+      if (!choose_quantile (run, kind, best - MIN (best, NEAR), MIN (best + NEAR, end), &of_kind,
+                            &least, error))
+        return FALSE;
+    }
   return TRUE;
 }
 
@@ -305,8 +315,7 @@ llm_w8_lab_search (const LlmW8Lab  *lab,
   made->importances = g_new0 (double, made->n_sites);
   config.sites = made->sites;
   backend = run.backend = llm_backend_w8_new (lab->kernels, &config);
-  if (!watch (&run, error) || !choose_scales (&run, FALSE, error)
-      || !choose_scales (&run, TRUE, error)
+  if (!watch (&run, error) || !choose_scales (&run, error)
       || !measure_importances (&run, error) || !prune (&run, max_loss, error))
     return NULL;
   return g_steal_pointer (&made);

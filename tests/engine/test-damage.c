@@ -391,6 +391,10 @@ static const BadValue bad_values[] = {
   { "UPDATE turns SET sparsity = 50, n_sparse = -1" OF_ONE, USABLE },
   { "UPDATE turns SET sparsity = 500, n_sparse = 1" OF_ONE, USABLE },
   { "UPDATE turns SET sparsity = 'x', n_sparse = x'ff'" OF_ONE, USABLE },
+  { "UPDATE turns SET n_w8 = 1" OF_ONE, USABLE },
+  { "UPDATE turns SET n_w8 = 100000" OF_ONE, USABLE },
+  { "UPDATE turns SET n_w8 = -1" OF_ONE, USABLE },
+  { "UPDATE turns SET n_w8 = x'ff'" OF_ONE, USABLE },
   { "UPDATE turns SET n_tokens = -1" OF_ONE, USABLE },
   { "UPDATE turns SET n_tokens = 1e300" OF_ONE, USABLE },
   { "UPDATE turns SET tokens = 'text'" OF_ONE, USABLE },
@@ -850,7 +854,7 @@ test_version_3 (Fixture      *fixture,
   g_clear_object (&context);
   restart (fixture, "ALTER TABLE turns DROP COLUMN sub_model;"
                     "ALTER TABLE turns DROP COLUMN sparsity; ALTER TABLE turns DROP COLUMN n_sparse;"
-                    "PRAGMA user_version = 3");
+                    "ALTER TABLE turns DROP COLUMN n_w8; PRAGMA user_version = 3");
   context = open_context (fixture, "notes", "{}", NULL);
   answer = begin_ask (fixture, context, NEXT, GREEDY);
   WAIT_FOR (answer->is_finished);
@@ -858,7 +862,7 @@ test_version_3 (Fixture      *fixture,
   g_assert_cmpuint (count_messages (context), ==, 4);
   g_clear_object (&context);
   stop_engine (&fixture->engine);
-  g_assert_cmpint (get_number (fixture, "PRAGMA user_version"), ==, 5);
+  g_assert_cmpint (get_number (fixture, "PRAGMA user_version"), ==, 6);
   g_assert_cmpint (get_number (fixture, "SELECT count (*) FROM turns WHERE tokens NOT NULL"
                                " AND sub_model IS NULL AND sparsity IS NULL"), ==, 2);
 

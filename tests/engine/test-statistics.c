@@ -802,6 +802,27 @@ run_lowered (Fixture           *fixture,
   tear_down_elastic (&elastic, NULL);
 }
 
+static void
+run_prefill (Fixture           *fixture,
+             const char *const *keys)
+{
+  Elastic elastic = { .has_cache = TRUE };
+
+  set_up_elastic (&elastic, "prefill");
+  for (guint i = 0; i < MAX_ATTEMPTS * MAX_ATTEMPTS
+                    && get_statistic (elastic.fixture.engine, "prefill-w8a8-tokens") == 0; i++)
+    {
+      g_free (complete (&elastic.fixture, "Hello", "{'max-tokens': <uint32 1>, 'prefill': <'w8a8'>}"));
+      iterate ();
+    }
+  wait_above (&elastic.fixture, "prefill-w8a8-tokens", 0);
+  wait_above (&elastic.fixture, "prompt-weights-bytes", 0);
+  trim (&elastic.fixture, "low");
+  wait_above (&elastic.fixture, "given-prompt-weights-bytes", 0);
+  g_assert_cmpuint (get_statistic (elastic.fixture.engine, "prompt-weights-bytes"), ==, 0);
+  tear_down_elastic (&elastic, NULL);
+}
+
 /* --- --- */
 
 static const Case cases[] = {
@@ -842,6 +863,8 @@ static const Case cases[] = {
   { "lowered", run_lowered,
     { "lowered-classes", "lowered-calls", "held-sub-model", "unused-tail-bytes",
       "given-tail-bytes" } },
+  { "prefill", run_prefill,
+    { "prefill-w8a8-tokens", "prompt-weights-bytes", "given-prompt-weights-bytes" } },
   { "group", run_group, { "group-limit-bytes", "group-usage-bytes" } },
   { "streaming", run_streaming, { "streaming-bytes", "streamed-bytes", "stream-ring-bytes" } },
   { "experts", run_experts, { "expert-uses", "expert-hits", "expert-room-bytes" } },

@@ -126,6 +126,7 @@ test_version (void)
     { "DROP TABLE traits; PRAGMA user_version = 3", "traits.context" },
     { "DROP INDEX contexts_copy", "contexts_copy" },
     { "ALTER TABLE turns DROP COLUMN n_sparse", "turns.n_sparse" },
+    { "PRAGMA user_version = 5", "turns.n_w8" },
     { "ALTER TABLE contexts ADD COLUMN more TEXT", "contexts.more" },
     { "PRAGMA journal_mode = DELETE; PRAGMA user_version = 2", "traits.context" },
     { "PRAGMA user_version = 99", "99" },

@@ -45,6 +45,8 @@ guint               llmsvc_answer_get_sub_model     (LlmsvcAnswer *self);
 LLMSVC_AVAILABLE_IN_0_1
 double              llmsvc_answer_get_kv_bits       (LlmsvcAnswer *self);
 LLMSVC_AVAILABLE_IN_0_1
+const char         *llmsvc_answer_get_prefill       (LlmsvcAnswer *self);
+LLMSVC_AVAILABLE_IN_0_1
 gboolean            llmsvc_answer_get_shared_quantized (LlmsvcAnswer *self);
 LLMSVC_AVAILABLE_IN_0_1
 double              llmsvc_answer_get_ttft_ms       (LlmsvcAnswer *self);

@@ -217,6 +217,13 @@ tell_results (LlmsvcAnswer *answer)
       harmless = g_strdup_printf (_("%s; KV cache of %.1f bits"), before,
                                   llmsvc_answer_get_kv_bits (answer));
     }
+  if (is_verbose && g_str_equal (llmsvc_answer_get_prefill (answer), "w8a8"))
+    {
+      g_autofree char *before = g_steal_pointer (&harmless);
+
+      /* Translators: likewise */
+      harmless = g_strdup_printf (_("%s; prompt with 8 bits"), before);
+    }
   line = g_strconcat ("[", harmless, "]", NULL);
   fitted = llmctl_output_fit_lines (line, STDERR_FILENO);
   is_dim = llmctl_output_has_colour (STDERR_FILENO);

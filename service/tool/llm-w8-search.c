@@ -68,16 +68,26 @@ get_loss (const Run        *run,
 }
 
 static gboolean
+score_on (Run             *run,
+          const LlmW8Lab  *lab,
+          LlmBackend      *device,
+          LlmW8Score      *result,
+          GError         **error)
+{
+  if (!llm_w8_lab_score (lab, device, run->reference, device == run->watch, result, error))
+    return FALSE;
+  if (run->on_run != NULL)
+    run->on_run (++run->n_runs);
+  return TRUE;
+}
+
+static gboolean
 score (Run         *run,
        LlmBackend  *device,
        LlmW8Score  *result,
        GError     **error)
 {
-  if (!llm_w8_lab_score (run->lab, device, run->reference, device == run->watch, result, error))
-    return FALSE;
-  if (run->on_run != NULL)
-    run->on_run (++run->n_runs);
-  return TRUE;
+  return score_on (run, run->lab, device, result, error);
 }
 
 static gboolean
@@ -208,22 +218,28 @@ set_shadow (LlmW8Findings *made,
   made->sites[at] = (LlmW8Site) { made->scales[has_shadow][at], has_shadow, made->hot[at] };
 }
 
+/* On one window: they are many, and only their order counts. */
 static gboolean
 measure_importances (Run     *run,
                      GError **error)
 {
   LlmW8Findings *made = run->made;
+  LlmW8Lab one = *run->lab;
+  LlmW8Score with_all;
 
+  one.n_windows = 1;
+  if (!score_on (run, &one, run->backend, &with_all, error))
+    return FALSE;
   for (guint at = 0; at < made->n_sites; at++)
     if (made->scales[TRUE][at] > 0)
       {
         LlmW8Score result;
 
         set_shadow (made, at, FALSE);
-        if (!score (run, run->backend, &result, error))
+        if (!score_on (run, &one, run->backend, &result, error))
           return FALSE;
         set_shadow (made, at, TRUE);
-        made->importances[at] = result.divergence - made->shadow.divergence;
+        made->importances[at] = result.divergence - with_all.divergence;
       }
   return TRUE;
 }

@@ -22,6 +22,7 @@ static const struct
   { "cli", "llmctl beside busctl and gdbus" },
   { "load", "from activation to the first token, what two services share" },
   { "contexts", "what it costs to switch contexts, by policy" },
+  { "prompts", "prompts of tasks, computed exactly and in W8A8" },
   { "draft", "drafts: methods beside plain decoding, also of a model larger than memory" },
   { "levels", "calls of sub-models: their part of the whole model's time, and its forecast" },
   { "slo", "calls that meet their latency targets, as the load rises" },

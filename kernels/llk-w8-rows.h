@@ -121,35 +121,29 @@ find_line (const LlkW8Matrix *w,
   return panel + input / 4 * 64;
 }
 
+/* Of the outputs of a panel, wherever they lie: the compiler makes of them what the set has. */
+typedef float W8Floats __attribute__ ((vector_size (64), aligned (4), may_alias));
+typedef int32_t W8Ints __attribute__ ((vector_size (64), aligned (4), may_alias));
+typedef uint32_t W8Words __attribute__ ((vector_size (64), aligned (4), may_alias));
+
 static inline void
 add_one_beyond (const LlkW8Matrix *w,
                 const int8_t      *panel,
                 const float       *scales,
                 const LlkW8Beyond *it,
-                float *restrict    sums,
-                float *restrict    floats)
+                W8Floats          *sums,
+                W8Floats          *floats)
 {
   const void *line = find_line (w, panel, scales, it->input);
 
   if (w->hot_of != NULL && w->hot_of[it->input] != 0)
-    {
-      float hot[W8_N];
-
-      memcpy (hot, line, sizeof hot);
-      for (size_t o = 0; o < W8_N; o++)
-        floats[o] += it->value * hot[o];
-    }
+    *floats += it->value * *(const W8Floats *) line;
   else
     {
-      const unsigned shift = 24 - 8 * (it->input % 4);
-      uint32_t bytes[W8_N];
-      int32_t q[W8_N];
+      /* the byte of the input, with its sign */
+      const W8Words high = *(const W8Words *) line << (24 - 8 * (it->input % 4));
 
-      memcpy (bytes, line, sizeof bytes);
-      for (size_t o = 0; o < W8_N; o++)
-        q[o] = (int32_t) (bytes[o] << shift) >> 24;
-      for (size_t o = 0; o < W8_N; o++)
-        sums[o] += it->value * (float) q[o];
+      *sums += it->value * __builtin_convertvector ((W8Ints) high >> 24, W8Floats);
     }
 }
 
@@ -183,19 +177,17 @@ add_beyond_w8 (const LlkW8Matrix        *w,
       for (size_t r = 0; r < n_rows; r++)
         {
           float *to = y + r * y_stride + at * W8_N;
-          float sums[W8_N] = { 0 }, floats[W8_N] = { 0 };
+          W8Floats sums = { 0 }, floats = { 0 };
 
           if (r + W8_AHEAD < n_rows)
             fetch_beyond (w, panel, scales, beyond[r + W8_AHEAD], n_beyond[r + W8_AHEAD]);
           if (n_beyond[r] == 0)
             continue;
           for (uint32_t i = 0; i < n_beyond[r]; i++)
-            add_one_beyond (w, panel, scales, &beyond[r][i], sums, floats);
-          for (size_t o = 0; o < W8_N; o++)
-            sums[o] = sums[o] * scales[o] + floats[o];
+            add_one_beyond (w, panel, scales, &beyond[r][i], &sums, &floats);
+          sums = sums * *(const W8Floats *) scales + floats;
           if (n == W8_N)
-            for (size_t o = 0; o < W8_N; o++)
-              to[o] += sums[o];
+            *(W8Floats *) to += sums;
           else
             for (size_t o = 0; o < n; o++)
               to[o] += sums[o];

@@ -197,4 +197,4 @@ multiply_gated_w8 (const LlkW8Matrix *gate,
 }
 
 #define W8_OPS \
-  { quantize_w8, find_beyond_w8, multiply_w8, add_beyond_w8, multiply_gated_w8, finish_w8 }
+  { quantize_w8, add_hot_w8, find_beyond_w8, multiply_w8, add_beyond_w8, multiply_gated_w8, finish_w8 }

@@ -106,56 +106,84 @@ count_outputs (const LlkW8Matrix *w,
   return w->n_out - panel * W8_N < W8_N ? w->n_out - panel * W8_N : W8_N;
 }
 
-/* Rows from here on have their lines fetched ahead: they lie anywhere in a panel. */
-#define W8_AHEAD 8
-
-/* In @panel, whose scales are @scales. */
-static inline const void *
-find_line (const LlkW8Matrix *w,
-           const int8_t      *panel,
-           const float       *scales,
-           uint32_t           input)
-{
-  if (w->hot_of != NULL && w->hot_of[input] != 0)
-    return scales + w->hot_of[input] * W8_N;
-  return panel + input / 4 * 64;
-}
-
 /* Of the outputs of a panel, wherever they lie: the compiler makes of them what the set has. */
 typedef float W8Floats __attribute__ ((vector_size (64), aligned (4), may_alias));
 typedef int32_t W8Ints __attribute__ ((vector_size (64), aligned (4), may_alias));
 typedef uint32_t W8Words __attribute__ ((vector_size (64), aligned (4), may_alias));
 
+/* Of one row: the first @n outputs. */
 static inline void
-add_one_beyond (const LlkW8Matrix *w,
-                const int8_t      *panel,
-                const float       *scales,
-                const LlkW8Beyond *it,
-                W8Floats          *sums,
-                W8Floats          *floats)
+add_outputs (float          *to,
+             size_t          n,
+             const W8Floats *sums)
 {
-  const void *line = find_line (w, panel, scales, it->input);
-
-  if (w->hot_of != NULL && w->hot_of[it->input] != 0)
-    *floats += it->value * *(const W8Floats *) line;
+  if (n == W8_N)
+    *(W8Floats *) to += *sums;
   else
-    {
-      /* the byte of the input, with its sign */
-      const W8Words high = *(const W8Words *) line << (24 - 8 * (it->input % 4));
+    for (size_t o = 0; o < n; o++)
+      to[o] += (*sums)[o];
+}
 
-      *sums += it->value * __builtin_convertvector ((W8Ints) high >> 24, W8Floats);
+/* Rows whose sums go on beside each other: each waits for its own last addition. */
+#define W8_HOT_ROWS 4
+
+static void
+add_hot_w8 (const LlkW8Matrix *w,
+            size_t             first,
+            size_t             n_panels,
+            const float       *hot,
+            size_t             n_rows,
+            float             *y,
+            size_t             y_stride)
+{
+  for (size_t at = first; at < first + n_panels && w->n_hot > 0; at++)
+    {
+      const size_t n = count_outputs (w, at);
+      const float *lines = llk_w8_panel_scales (get_w8_panel (w, at), w->n_in) + W8_N;
+
+      for (size_t row = 0; row < n_rows; row += W8_HOT_ROWS)
+        {
+          const size_t n_block = n_rows - row < W8_HOT_ROWS ? n_rows - row : W8_HOT_ROWS;
+          const float *x[W8_HOT_ROWS];
+          W8Floats sums[W8_HOT_ROWS] = { 0 };
+
+          for (size_t r = 0; r < W8_HOT_ROWS; r++)
+            x[r] = hot + (row + (r < n_block ? r : 0)) * w->n_hot;
+          for (size_t k = 0; k < w->n_hot; k++)
+            {
+              const W8Floats line = *(const W8Floats *) (lines + k * W8_N);
+
+              for (size_t r = 0; r < W8_HOT_ROWS; r++)
+                sums[r] += x[r][k] * line;
+            }
+          for (size_t r = 0; r < n_block; r++)
+            add_outputs (y + (row + r) * y_stride + at * W8_N, n, &sums[r]);
+        }
     }
 }
 
+/* Rows from here on have their lines fetched ahead: they lie anywhere in a panel. */
+#define W8_AHEAD 8
+
 static inline void
-fetch_beyond (const LlkW8Matrix *w,
-              const int8_t      *panel,
-              const float       *scales,
+fetch_beyond (const int8_t      *panel,
               const LlkW8Beyond *beyond,
               uint32_t           n_beyond)
 {
   for (uint32_t i = 0; i < n_beyond; i++)
-    __builtin_prefetch (find_line (w, panel, scales, beyond[i].input));
+    __builtin_prefetch (panel + beyond[i].input / 4 * 64);
+}
+
+static inline void
+add_one_beyond (const int8_t      *panel,
+                const LlkW8Beyond *it,
+                W8Floats          *sums)
+{
+  /* the byte of the input, with its sign */
+  const W8Words high = *(const W8Words *) (panel + it->input / 4 * 64)
+                       << (24 - 8 * (it->input % 4));
+
+  *sums += it->value * __builtin_convertvector ((W8Ints) high >> 24, W8Floats);
 }
 
 static void
@@ -176,21 +204,16 @@ add_beyond_w8 (const LlkW8Matrix        *w,
 
       for (size_t r = 0; r < n_rows; r++)
         {
-          float *to = y + r * y_stride + at * W8_N;
-          W8Floats sums = { 0 }, floats = { 0 };
+          W8Floats sums = { 0 };
 
           if (r + W8_AHEAD < n_rows)
-            fetch_beyond (w, panel, scales, beyond[r + W8_AHEAD], n_beyond[r + W8_AHEAD]);
+            fetch_beyond (panel, beyond[r + W8_AHEAD], n_beyond[r + W8_AHEAD]);
           if (n_beyond[r] == 0)
             continue;
           for (uint32_t i = 0; i < n_beyond[r]; i++)
-            add_one_beyond (w, panel, scales, &beyond[r][i], &sums, &floats);
-          sums = sums * *(const W8Floats *) scales + floats;
-          if (n == W8_N)
-            *(W8Floats *) to += sums;
-          else
-            for (size_t o = 0; o < n; o++)
-              to[o] += sums[o];
+            add_one_beyond (panel, &beyond[r][i], &sums);
+          sums = sums * *(const W8Floats *) scales;
+          add_outputs (y + r * y_stride + at * W8_N, n, &sums);
         }
     }
 }

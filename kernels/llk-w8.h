@@ -5,7 +5,8 @@
  * known beforehand, and one exact sum over all inputs. There are no groups with scales of their own,
  * so that nothing but products of bytes is in the inner loop, and no pass over a row looks for its
  * maximum. For prompts, whose rows are many. What the scale of a row does not reach is multiplied in
- * floats with the same int8 weights, panel by panel while it lies in the cache.
+ * floats with the same int8 weights, panel by panel while it lies in the cache; what is far beyond it
+ * in most rows, as floats with floats.
  *
  * All sets of instructions give the same bits.
  */
@@ -26,8 +27,8 @@
  * the other, each of sixteen times 64 bytes: byte 4 o + i of line j is input 4 j + i of output o. So
  * a tile is what a matrix unit loads, a line what a vector's dot product takes, and every reader
  * goes through memory in order. Behind the tiles are sixteen floats, the scales of the outputs, and
- * then as many for each hot input: its weights as floats, for what add_beyond() adds, where single
- * values are so large that half a step of a weight is much of the output. */
+ * then as many for each hot input: its weights as floats. Values of hot inputs are so large that one
+ * scale can't serve them and the others: they are multiplied in floats (add_hot()), and their q are 0. */
 typedef struct
 {
   size_t n_in, n_out;
@@ -72,6 +73,12 @@ typedef struct
    * @scale is positive. Returns how many values are beyond: |x × (1 / scale)| > 127. */
   size_t (*quantize) (const float *x, size_t n, float scale, LlkW8Row *row);
 
+  /* Adds what rows have at hot inputs: y[r * y_stride + o] += the sum of value × weight over these, in
+   * their order, from 0; each "×" and "+" is rounded to float. @hot: [rows × n_hot]. For the same
+   * outputs as multiply(). */
+  void (*add_hot)    (const LlkW8Matrix *w, size_t first, size_t n_panels, const float *hot,
+                      size_t n_rows, float *y, size_t y_stride);
+
   /* Of the values that quantize() counts as beyond, x - scale × 127 × sign (x), by rising input.
    * @beyond has room for as many. Returns how many there are. */
   size_t (*find_beyond) (const float *x, size_t n, float scale, LlkW8Beyond *beyond);
@@ -82,10 +89,9 @@ typedef struct
   void (*multiply)   (const LlkW8Matrix *w, size_t first, size_t n_panels, const LlkW8Row *rows,
                       size_t n_rows, float *y, size_t y_stride, bool is_added);
 
-  /* Adds what rows have beyond their q: y[r * y_stride + o] += s × output's scale + t, where s is the
-   * sum of value × weight's q, and t of value × weight over the hot inputs, of the
-   * @n_beyond[r] of @beyond[r] in their order, from 0; each "×" and "+" is rounded to float. For the
-   * same outputs as multiply(). */
+  /* Adds what rows have beyond their q: y[r * y_stride + o] += s × output's scale, where s is the sum of
+   * value × weight's q of the @n_beyond[r] of @beyond[r] in their order, from 0; each "×" and "+" is
+   * rounded to float. For the same outputs as multiply(). */
   void (*add_beyond) (const LlkW8Matrix *w, size_t first, size_t n_panels,
                       const LlkW8Beyond *const *beyond, const uint32_t *n_beyond, size_t n_rows,
                       float *y, size_t y_stride);

@@ -81,18 +81,15 @@ keep_floats (const LlmW8Lab         *lab,
              BenchW8Table            *table)
 {
   guint n = llm_w8_kind_get_size (at % LLM_W8_N_KINDS, lab->hparams);
-  guint8 *is_float = table->is_float[at] = g_new0 (guint8, n);
 
   guint16 *hot_of = table->hot[at] = g_new0 (guint16, n);
   guint16 n_hot = 0;
 
   for (guint i = 0; i < n; i++)
-    {
-      is_float[i] = calibration->maxima[at][i] > FLOAT_CHANNEL;
-      hot_of[i] = is_float[i] ? ++n_hot : 0;
-    }
+    if (calibration->maxima[at][i] > FLOAT_CHANNEL)
+      hot_of[i] = ++n_hot;
   table->sites[at].hot_of = hot_of;
-  table->methods[at] = (LlmW8Method) { .is_dynamic = TRUE, .is_float = is_float };
+  table->methods[at].is_dynamic = TRUE;
 }
 
 BenchW8Table *
@@ -107,7 +104,6 @@ bench_w8_table_new (const LlmW8Lab         *lab,
   self->sites = g_memdup2 (calibration->sites, n * sizeof *self->sites);
   self->methods = g_new0 (LlmW8Method, n);
   self->factors = g_new0 (float *, n);
-  self->is_float = g_new0 (guint8 *, n);
   self->hot = g_new0 (guint16 *, n);
   for (guint at = 0; at < n; at++)
     {
@@ -118,6 +114,8 @@ bench_w8_table_new (const LlmW8Lab         *lab,
           calibration->scales[TRUE][at], method == BENCH_W8_SHADOW,
           calibration->hot[at],
         };
+      if (method == BENCH_W8_NAIVE || method == BENCH_W8_SMOOTH)
+        self->sites[at].hot_of = NULL;
       if (method == BENCH_W8_NAIVE)
         self->sites[at].scale = calibration->largest[at] / LLK_W8_LIMIT;
       else if (method == BENCH_W8_ROWS)
@@ -137,11 +135,9 @@ bench_w8_table_free (BenchW8Table *self)
   for (guint at = 0; at < self->n_sites; at++)
     {
       g_free (self->factors[at]);
-      g_free (self->is_float[at]);
       g_free (self->hot[at]);
     }
   g_free (self->factors);
-  g_free (self->is_float);
   g_free (self->hot);
   g_free (self->methods);
   g_free (self->sites);

@@ -20,7 +20,6 @@ struct _BenchW8Prefill
 {
   guint n_sites;
   LlmW8Site *sites;        /* (owned) */
-  guint16 **hot;           /* (owned) [n_sites]: (nullable) (owned) */
   LlmBackend *backend;     /* (owned) */
   LlmPlan *plan;           /* (owned) */
   LlmForward *forward;     /* (owned) */
@@ -35,9 +34,6 @@ bench_w8_prefill_free (BenchW8Prefill *self)
   g_clear_pointer (&self->forward, llm_forward_free);
   g_clear_pointer (&self->plan, llm_plan_unref);
   g_clear_pointer (&self->backend, llm_backend_free);
-  for (guint at = 0; at < self->n_sites; at++)
-    g_free (self->hot[at]);
-  g_free (self->hot);
   g_free (self->sites);
   g_free (self);
 }
@@ -71,7 +67,7 @@ find_scales (BenchW8Prefill *self,
              BenchEngine    *engine,
              gboolean        has_shadow)
 {
-  g_autoptr(LlmBackend) watch = llm_backend_watch_new (engine->kernels, engine->hparams);
+  g_autoptr(LlmBackend) watch = llm_backend_watch_new (engine->kernels, engine->hparams, NULL);
   g_autoptr(LlmPlan) plan = NULL;
   g_autoptr(LlmForward) forward = new_forward (engine, watch, &plan);
   guint n = 0;
@@ -79,17 +75,13 @@ find_scales (BenchW8Prefill *self,
   run_prompt (engine, forward);
   self->n_sites = engine->hparams->n_layers * LLM_W8_N_KINDS;
   self->sites = g_new0 (LlmW8Site, self->n_sites);
-  self->hot = g_new0 (guint16 *, self->n_sites);
   for (guint at = 0; at < self->n_sites; at++)
     {
       guint layer = at / LLM_W8_N_KINDS, kind = at % LLM_W8_N_KINDS;
-      const float *maxima = llm_backend_watch_get_maxima (watch, layer, kind);
       float largest = llm_backend_watch_get_quantile (watch, layer, kind,
                                                       has_shadow ? QUANTILE : 1);
 
-      if (maxima != NULL && has_shadow)
-        self->hot[at] = llm_w8_find_hot (maxima, llm_w8_kind_get_size (kind, engine->hparams));
-      self->sites[at] = (LlmW8Site) { largest / LLK_W8_LIMIT, has_shadow, self->hot[at] };
+      self->sites[at] = (LlmW8Site) { largest / LLK_W8_LIMIT, has_shadow };
       n += largest > 0;
     }
   return n;

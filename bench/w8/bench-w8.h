@@ -24,8 +24,7 @@ typedef struct
   LlmW8Site *sites;        /* (owned), as what follows */
   LlmW8Method *methods;
   float **factors;
-  guint8 **is_float;
-  guint16 **hot;               /* of these channels, as LlmW8Site has them */
+  guint16 **hot;           /* channels that stay floats, as LlmW8Site has them */
 } BenchW8Table;
 
 BenchW8Table *bench_w8_table_new  (const LlmW8Lab         *lab,

@@ -82,5 +82,5 @@ multiply_gated (const LlkW8Matrix *gate,
       }
 }
 
-const LlkW8Ops llk_portable_w8 = { quantize_w8, find_beyond_w8, multiply, add_beyond_w8,
-                                   multiply_gated, finish_w8 };
+const LlkW8Ops llk_portable_w8 = { quantize_w8, add_hot_w8, find_beyond_w8, multiply,
+                                   add_beyond_w8, multiply_gated, finish_w8 };

@@ -32,6 +32,9 @@ typedef struct
   guint32 *n_shadows;        /* (owned) [n_rows] */
   guint32 *most_shadows;     /* (owned) [n_rows]: that there is room for */
   guint *n_beyond;           /* (owned) [n_rows] */
+  guint16 *hot_inputs;       /* (owned) [n_hot]: of the matrix that is multiplied now */
+  float *hot;                /* (owned) [n_rows × n_hot]: what the rows have there */
+  gsize n_hot_values;        /* there is room for */
   guint n_rows;              /* there is room for */
 } W8Backend;
 
@@ -98,31 +101,56 @@ add_shadows (W8Backend *self,
   return self->shadows[r] + first;
 }
 
-/* What a method makes of a value: a channel that stays floats is a shadow as a whole, and 0. */
 static float
-change_value (W8Backend         *self,
-              guint              r,
-              const LlmW8Method *method,
-              guint              i,
-              float              x)
-{
-  if (method->factors != NULL)
-    x /= method->factors[i];
-  if (method->is_float == NULL || !method->is_float[i])
-    return x;
-  *add_shadows (self, r, 1) = (LlkW8Beyond) { i, x };
-  return 0;
-}
-
-static float
-find_largest (const float *x,
-              guint        n)
+find_largest (const float   *x,
+              const guint16 *hot_of,
+              gsize          n)
 {
   float largest = 0;
 
-  for (guint i = 0; i < n; i++)
-    largest = fabsf (x[i]) > largest ? fabsf (x[i]) : largest;
+  for (gsize i = 0; i < n; i++)
+    if ((hot_of == NULL || hot_of[i] == 0) && fabsf (x[i]) > largest)
+      largest = fabsf (x[i]);
   return largest;
+}
+
+/* Takes hot inputs out of the row: they are floats. */
+static void
+take_hot (W8Backend   *self,
+          const Work  *work,
+          guint        r,
+          const float *x,
+          LlkW8Row    *row)
+{
+  gsize n_hot = work->matrix.n_hot;
+
+  for (gsize i = 0; i < n_hot; i++)
+    {
+      guint16 input = self->hot_inputs[i];
+
+      self->hot[r * n_hot + i] = x[input];
+      row->sum -= row->q[input];
+      row->q[input] = 0;
+    }
+}
+
+/* What is beyond the scale, but for hot inputs. */
+static void
+find_shadows (W8Backend   *self,
+              const Work  *work,
+              guint        r,
+              const float *x,
+              float        scale)
+{
+  const guint16 *hot_of = work->matrix.hot_of;
+  LlkW8Beyond *to = add_shadows (self, r, self->n_beyond[r]);
+  guint n = (guint) self->kernels->w8->find_beyond (x, work->matrix.n_in, scale, to);
+  guint n_kept = 0;
+
+  for (guint i = 0; i < n; i++)
+    if (hot_of == NULL || hot_of[to[i].input] == 0)
+      to[n_kept++] = to[i];
+  self->n_shadows[r] = n_kept;
 }
 
 static void
@@ -137,25 +165,22 @@ quantize_row (const Work *work,
   LlkW8Row *row = (gpointer) (self->rows + r * self->row_bytes);
 
   self->n_shadows[r] = 0;
-  if (method->factors != NULL || method->is_float != NULL)
+  if (method->factors != NULL)
     {
       for (guint i = 0; i < work->matrix.n_in; i++)
-        changed[i] = change_value (self, r, method, i, x[i]);
+        changed[i] = x[i] / method->factors[i];
       x = changed;
     }
   if (method->is_dynamic)
     {
-      float largest = find_largest (x, work->matrix.n_in);
+      float largest = find_largest (x, work->matrix.hot_of, work->matrix.n_in);
 
       scale = largest > 0 ? largest / LLK_W8_LIMIT : 1;
     }
   self->n_beyond[r] = (guint) self->kernels->w8->quantize (x, work->matrix.n_in, scale, row);
   if (self->n_beyond[r] > 0 && work->site->has_shadow)
-    {
-      LlkW8Beyond *to = add_shadows (self, r, self->n_beyond[r]);
-
-      self->kernels->w8->find_beyond (x, work->matrix.n_in, scale, to);
-    }
+    find_shadows (self, work, r, x, scale);
+  take_hot (self, work, r, x, row);
 }
 
 static void
@@ -165,16 +190,34 @@ quantize_rows (guint    first,
                gpointer data)
 {
   const Work *work = data;
-  g_autofree float *changed = work->method.factors != NULL || work->method.is_float != NULL
-                                ? g_new (float, work->matrix.n_in) : NULL;
+  g_autofree float *changed =
+    work->method.factors != NULL ? g_new (float, work->matrix.n_in) : NULL;
 
   for (guint r = first; r < end; r++)
     quantize_row (work, r, changed);
 }
 
+/* Which inputs are hot, and room for what the rows have there. */
+static void
+find_hot (W8Backend         *self,
+          const LlkW8Matrix *matrix,
+          guint              n_rows)
+{
+  gsize n_values = matrix->n_hot * n_rows;
+
+  self->hot_inputs = g_renew (guint16, self->hot_inputs, matrix->n_hot);
+  for (gsize i = 0; matrix->hot_of != NULL && i < matrix->n_in; i++)
+    if (matrix->hot_of[i] != 0)
+      self->hot_inputs[matrix->hot_of[i] - 1] = (guint16) i;
+  if (n_values <= self->n_hot_values)
+    return;
+  self->n_hot_values = n_values;
+  self->hot = g_renew (float, self->hot, n_values);
+}
+
 static void
 make_room (W8Backend *self,
-           guint      n_in,
+           gsize      n_in,
            guint      n_rows)
 {
   self->row_bytes = llk_w8_row_bytes (n_in);
@@ -202,6 +245,7 @@ prepare_rows (Work *work)
   W8Backend *self = work->self;
 
   make_room (self, work->matrix.n_in, work->n_rows);
+  find_hot (self, &work->matrix, work->n_rows);
   llm_worker_pool_run (work->op->host->pool, work->n_rows,
                        MAX (1, MIN_VALUES / MAX (work->matrix.n_in, 1)), quantize_rows, work);
   for (guint r = 0; r < work->n_rows; r++)
@@ -232,6 +276,7 @@ multiply_units (guint    first,
 
   kernels->multiply (&work->matrix, panel, n, (gpointer) work->self->rows, work->n_rows, y,
                      product->y_stride, work->is_added);
+  kernels->add_hot (&work->matrix, panel, n, work->self->hot, work->n_rows, y, product->y_stride);
   kernels->add_beyond (&work->matrix, panel, n, (const LlkW8Beyond *const *) work->self->shadows,
                        work->self->n_shadows, work->n_rows, y, product->y_stride);
 }
@@ -247,6 +292,12 @@ find_matrix (Work  *work,
 
   if (self->weights != NULL)
     return llm_w8_weights_find (self->weights, shape->op, shape->layer, segment, &work->matrix);
+  /* a search tries a site with hot channels and without */
+  if (*form != NULL && ((*form)->matrix.n_hot > 0) != (work->site->hot_of != NULL))
+    {
+      self->bytes -= (*form)->bytes;
+      g_clear_pointer (form, llm_w8_form_free);
+    }
   if (*form == NULL)
     {
       *form = llm_w8_form_new (self->kernels, &work->op->product.pieces[0], work->method.factors,
@@ -263,7 +314,7 @@ run_piece (Work *work)
   W8Backend *self = work->self;
   const LlmHost *host = work->op->host;
   guint64 n_products = (guint64) work->n_rows * work->matrix.n_in * work->matrix.n_out;
-  guint64 n_shadows = 0;
+  guint64 n_shadows = (guint64) work->n_rows * work->matrix.n_hot;
 
   llm_worker_pool_run (host->pool,
                        (guint) (count_panels (&work->matrix) + UNIT_PANELS - 1) / UNIT_PANELS, 1,
@@ -382,7 +433,7 @@ static guint64
 get_bytes (LlmBackend *backend)
 {
   W8Backend *self = (W8Backend *) backend;
-  guint64 bytes = self->bytes + self->rows_bytes;
+  guint64 bytes = self->bytes + self->rows_bytes + self->n_hot_values * sizeof (float);
 
   for (guint r = 0; r < self->n_rows; r++)
     bytes += self->most_shadows[r] * sizeof (LlkW8Beyond);
@@ -404,6 +455,8 @@ free_backend (LlmBackend *backend)
   g_free (self->n_shadows);
   g_free (self->most_shadows);
   g_free (self->n_beyond);
+  g_free (self->hot_inputs);
+  g_free (self->hot);
   llm_backend_free (self->cpu);
   g_free (self);
 }

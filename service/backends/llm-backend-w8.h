@@ -3,8 +3,9 @@
 /*
  * Products in W8A8: of prompts, where rows are many. Weights come from the model's prepared file
  * (llm-w8-weights.h); without one, whole matrices are made into their int8 form when they are first
- * multiplied, and held beside what the view shows. What a row has beyond the scale of its site is a
- * sparse row of floats (a shadow), multiplied with the same int8 weights and added. A row's bits
+ * multiplied, and held beside what the view shows. Hot channels are floats. What a row has beyond the
+ * scale of its site elsewhere is a sparse row of floats (a shadow), multiplied with the same int8
+ * weights and added. A row's bits
  * depend on nothing but the row. Everything is done in submit(). The executor's thread.
  *
  * Besides, what others do with int8 and outliers, to be compared with: rows with scales of their
@@ -21,7 +22,6 @@
 typedef struct
 {
   gboolean is_dynamic;          /* each row's scale is its own largest magnitude */
-  const guint8 *is_float;       /* (nullable) (unowned): channels that are not made int8 */
   const float *factors;         /* (nullable) (unowned): what inputs are divided by, and their
                                  * weights multiplied */
 } LlmW8Method;

@@ -22,6 +22,7 @@ typedef struct
 {
   LlmBackend parent;
   LlmBackend *cpu;     /* (owned) */
+  const LlmW8Site *of;  /* (nullable) (unowned) */
   guint n_layers;
   Watched **sites;     /* (owned) [n_layers × LLM_W8_N_KINDS]: (nullable) (owned) */
 } WatchBackend;
@@ -42,9 +43,10 @@ prepare (LlmBackend       *backend,
 }
 
 static void
-watch (Watched     *site,
-       const float *x,
-       guint        n)
+watch (Watched       *site,
+       const guint16 *hot_of,
+       const float   *x,
+       guint          n)
 {
   for (guint i = 0; i < n; i++)
     {
@@ -54,9 +56,11 @@ watch (Watched     *site,
       memcpy (&bits, &magnitude, sizeof bits);
       if (!isfinite (x[i]))
         continue;
+      site->maxima[i] = MAX (site->maxima[i], magnitude);
+      if (hot_of != NULL && hot_of[i] != 0)
+        continue;
       site->bins[bits >> BIN_SHIFT]++;
       site->n++;
-      site->maxima[i] = MAX (site->maxima[i], magnitude);
       site->largest = MAX (site->largest, magnitude);
     }
 }
@@ -73,8 +77,8 @@ submit (LlmBackend   *backend,
   for (guint i = 0; i < n_ops; i++)
     {
       const LlmOp *op = ops[i];
-      Watched **site =
-        &self->sites[llm_w8_site_at (op->shape.layer, llm_w8_kind_of (op->shape.op))];
+      guint at = llm_w8_site_at (op->shape.layer, llm_w8_kind_of (op->shape.op));
+      Watched **site = &self->sites[at];
 
       if (*site == NULL)
         {
@@ -82,7 +86,7 @@ submit (LlmBackend   *backend,
           (*site)->maxima = g_new0 (float, op->shape.n_in);
         }
       for (guint r = 0; r < op->shape.n_rows && op->rows.values != values; r++)
-        watch (*site, op->rows.values + r * op->rows.stride, op->shape.n_in);
+        watch (*site, self->of != NULL ? self->of[at].hot_of : NULL, op->rows.values + r * op->rows.stride, op->shape.n_in);
       values = op->rows.values;
     }
   return self->cpu->class->submit (self->cpu, ops, n_ops, error);
@@ -146,12 +150,14 @@ static const LlmBackendClass watch_class = {
 
 LlmBackend *
 llm_backend_watch_new (const LlkOps     *kernels,
-                       const LlmHparams *hparams)
+                       const LlmHparams *hparams,
+                       const LlmW8Site  *sites)
 {
   WatchBackend *self = g_new0 (WatchBackend, 1);
 
   self->parent = (LlmBackend) { .class = &watch_class, .name = "watch", .has_cpu_bits = TRUE };
   self->cpu = llm_backend_cpu_new (kernels);
+  self->of = sites;
   self->n_layers = hparams->n_layers;
   self->sites = g_new0 (Watched *, (gsize) hparams->n_layers * LLM_W8_N_KINDS);
   return &self->parent;

@@ -10,9 +10,10 @@
 #include "model/llm-w8-site.h"
 #include "forward/llm-backend.h"
 
-/* @kernels: (unowned). */
+/* @kernels: (unowned). @sites: (nullable) (unowned): whose hot channels are left out of the shares. */
 LlmBackend  *llm_backend_watch_new        (const LlkOps     *kernels,
-                                           const LlmHparams *hparams);
+                                           const LlmHparams *hparams,
+                                           const LlmW8Site  *sites);
 /* The largest magnitude of each channel so far: [n_channels] of the kind; NULL for a site that no
  * row came to. */
 const float *llm_backend_watch_get_maxima (LlmBackend       *self,

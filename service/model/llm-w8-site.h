@@ -25,7 +25,7 @@ typedef struct
   float scale;              /* of activations; 0: its products are not computed in int8 */
   gboolean has_shadow;      /* what the scale does not reach is added in floats */
   const guint16 *hot_of;    /* (nullable) (unowned): of each channel, 1 + its place among the hot ones,
-                             * whose weights are held as floats, too; 0: not hot */
+                             * which are multiplied in floats; 0: not hot */
 } LlmW8Site;
 
 /* LLM_W8_N_KINDS for an operator at none. */

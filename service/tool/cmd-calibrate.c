@@ -21,8 +21,8 @@
 #define N_SEARCHED 64
 /* Windows that are scored, exactly, too, which takes most of the time: 4,080 tokens. */
 #define N_SCORED 16
-/* What pruning may cost on the text that it was chosen on. */
-#define MAX_LOSS 0.003
+/* The divergence that pruning may lead to on the text that it was chosen on. */
+#define MAX_LOSS 0.004
 
 static int n_windows = 4, n_scored = N_SCORED;
 
@@ -59,7 +59,7 @@ take_findings (const LlmW8Findings *findings,
     {
       made->sites[at] = findings->sites[at];
       made->sites[at].hot_of = NULL;
-      if (findings->hot[at] == NULL || !findings->sites[at].has_shadow)
+      if (findings->hot[at] == NULL)
         continue;
       made->sites[at].hot_of = made->hot[at] =
         g_memdup2 (findings->hot[at],

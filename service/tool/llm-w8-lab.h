@@ -79,7 +79,7 @@ typedef struct
   LlmW8Score shadow, pruned;    /* with all shadows, and with those that are left */
 } LlmW8Findings;
 
-/* @max_loss: what perplexity may grow by for pruning, 0.01 for 1 %, and what the divergence may be. @on_run (nullable): called after
+/* @max_loss: what the divergence may be for pruning. @on_run (nullable): called after
  * each run over the text. Fails for a model without such sites. */
 LlmW8Findings *llm_w8_lab_search        (const LlmW8Lab   *lab,
                                            double            max_loss,

@@ -11,9 +11,15 @@
 #include "common/llmsvc-error.h"
 #include "kernels/llk.h"
 
-/* What a product of floats costs of a sparse row, in products of int8 on dot products or tiles. */
-#define FLOAT_COST 16
+/* What a product of floats costs, in products of int8 on dot products: of a shadow, which lies anywhere,
+ * and of a hot channel, where each row has one. */
+#define FLOAT_COST 24
+#define HOT_COST 4
 #define MIN_ROWS 4
+/* What the divergence may be for it to be cheap. The perplexity of a short text is uncertain by more than
+ * what is looked for; the divergence from the exact model is not, and is what the loss grows by where the
+ * model is right about its text. */
+#define TARGET 0.004
 /* Of so many channels one is hot. */
 #define HOT_PART 64
 
@@ -26,7 +32,8 @@ typedef struct
 {
   const LlmW8Lab *lab;
   LlmW8Findings *made;
-  LlmBackend *watch, *backend;
+  LlmBackend *watch, *cold, *backend;   /* of all channels, and of those that are not hot */
+  gboolean has_hot;        /* in the scales that are tried */
   float *reference;        /* (owned): exact logits */
   void (*on_run) (guint n);
   guint n_runs;
@@ -56,15 +63,6 @@ llm_w8_find_hot (const float *maxima,
     if (maxima[i] > least)
       hot_of[i] = ++n_hot;
   return hot_of;
-}
-
-/* The loss of the text's tokens is uncertain by more than what is looked for; the divergence from the
- * exact model is not, and is what the loss grows by where the model is right about its text. */
-static double
-get_loss (const Run        *run,
-          const LlmW8Score *score)
-{
-  return MAX (score->divergence, score->nll - run->made->exact_nll);
 }
 
 static gboolean
@@ -113,13 +111,14 @@ watch (Run     *run,
           guint n_channels = llm_w8_kind_get_size (kind, hparams);
 
           made->maxima[at] = g_memdup2 (maxima, n_channels * sizeof *maxima);
-          made->hot[at] = llm_w8_find_hot (maxima, n_channels);
+          made->sites[at].hot_of = made->hot[at] = llm_w8_find_hot (maxima, n_channels);
         }
       n += maxima != NULL && made->largest[at] > 0;
     }
-  return n > 0
-         || llm_fail (error, LLMSVC_ERROR_UNSUPPORTED,
-                      "This model has none of the products that are computed with 8 bits");
+  if (n > 0)
+    return score_on (run, run->lab, run->cold, &exact, error);
+  return llm_fail (error, LLMSVC_ERROR_UNSUPPORTED,
+                   "This model has none of the products that are computed with 8 bits");
 }
 
 /* Of one kind of site; of all for LLM_W8_N_KINDS. */
@@ -140,16 +139,29 @@ set_scales (Run      *run,
       if (has_shadow)
         made->quantiles[kind] = quantile;
       made->sites[at] = (LlmW8Site) {
-        llm_backend_watch_get_quantile (run->watch, at / LLM_W8_N_KINDS, kind, quantile)
-          / LLK_W8_LIMIT,
-        has_shadow, made->hot[at],
+        llm_backend_watch_get_quantile (run->has_hot ? run->cold : run->watch,
+                                        at / LLM_W8_N_KINDS, kind, quantile) / LLK_W8_LIMIT,
+        has_shadow, run->has_hot ? made->hot[at] : NULL,
       };
       made->scales[has_shadow][at] = made->sites[at].scale;
     }
 }
 
-/* Takes the quantile of the places from @first to @last with the least loss × cost, of one kind of site
- * or of all, with all shadows; returns its place, @best where none is better. @least: of the price. */
+/* What the scales that are tried cost beside products of int8, of which @share are in floats; much more
+ * where the divergence is above the target, the further the more. */
+static double
+get_price (const Run        *run,
+           const LlmW8Score *result,
+           double            share)
+{
+  double hot = run->has_hot ? 1.0 / HOT_PART : 0;
+  double cost = HOT_COST * hot + FLOAT_COST * MAX (share - hot, 0);
+
+  return cost + MAX (result->divergence / TARGET - 1, 0) + result->divergence / 1000;
+}
+
+/* Takes the quantile of the places from @first to @last with the least price, of one kind of site or of
+ * all, with all shadows; returns its place, @best where none is better. @least: of the price. */
 static gboolean
 choose_quantile (Run      *run,
                  LlmW8Kind of,
@@ -173,7 +185,7 @@ choose_quantile (Run      *run,
       after = llm_backend_w8_get_counts (run->backend);
       share = (double) (after.n_shadow_products - before.n_shadow_products)
               / (double) MAX (after.n_products - before.n_products, 1);
-      price = result.divergence * (1 + FLOAT_COST * share);
+      price = get_price (run, &result, share);
       if (price >= *least)
         continue;
       *least = price;
@@ -185,19 +197,36 @@ choose_quantile (Run      *run,
   return TRUE;
 }
 
-/* One for all first, then each kind for itself near it: where the others lose most, what one does can't
+static void
+forget_hot (LlmW8Findings *made)
+{
+  for (guint at = 0; at < made->n_sites; at++)
+    g_clear_pointer (&made->hot[at], g_free);
+}
+
+/* One for all first, with hot channels if they pay, then each kind for itself near it: where the others lose most, what one does can't
  * be seen. Without a shadow the scale reaches all that calibration saw. */
 static gboolean
 choose_scales (Run     *run,
                GError **error)
 {
   const guint end = G_N_ELEMENTS (quantiles) - 1;
-  double least = HUGE_VAL;
-  guint best = end;
+  double least = HUGE_VAL, least_hot;
+  guint best = end, best_hot = end;
 
-  set_scales (run, LLM_W8_N_KINDS, 1, FALSE);
   if (!choose_quantile (run, LLM_W8_N_KINDS, 0, end, &best, &least, error))
     return FALSE;
+  least_hot = least;
+  run->has_hot = TRUE;
+  if (!choose_quantile (run, LLM_W8_N_KINDS, 0, end, &best_hot, &least_hot, error))
+    return FALSE;
+  run->has_hot = least_hot < least;
+  least = least_hot;
+  best = run->has_hot ? best_hot : best;
+  if (!run->has_hot)
+    forget_hot (run->made);
+  set_scales (run, LLM_W8_N_KINDS, 1, FALSE);
+  set_scales (run, LLM_W8_N_KINDS, quantiles[best], TRUE);
   for (guint kind = 0; kind < LLM_W8_N_KINDS; kind++)
     {
       guint of_kind = best;
@@ -291,7 +320,7 @@ prune (Run     *run,
 
       if (!score_pruned (run, order, middle, &result, error))
         return FALSE;
-      if (get_loss (run, &result) <= log1p (max_loss))
+      if (result.divergence <= max_loss)
         {
           low = middle;
           made->pruned = result;
@@ -312,11 +341,11 @@ llm_w8_lab_search (const LlmW8Lab  *lab,
                   GError         **error)
 {
   g_autoptr(LlmW8Findings) made = g_new0 (LlmW8Findings, 1);
-  g_autoptr(LlmBackend) watcher = llm_backend_watch_new (lab->kernels, lab->hparams);
-  g_autoptr(LlmBackend) backend = NULL;
+  g_autoptr(LlmBackend) watcher = llm_backend_watch_new (lab->kernels, lab->hparams, NULL);
+  g_autoptr(LlmBackend) cold = NULL, backend = NULL;
   LlmW8Config config = { .hparams = lab->hparams, .min_rows = MIN_ROWS };
   g_autofree float *reference = g_try_new (float, llm_w8_lab_get_reference_size (lab));
-  Run run = { lab, made, watcher, NULL, reference, on_run, 0 };
+  Run run = { lab, made, watcher, .reference = reference, .on_run = on_run };
 
   if (reference == NULL && llm_w8_lab_count_windows (lab) > 0)
     return llm_fail_null (error, LLMSVC_ERROR_NO_MEMORY,
@@ -330,6 +359,7 @@ llm_w8_lab_search (const LlmW8Lab  *lab,
   made->hot = g_new0 (guint16 *, made->n_sites);
   made->importances = g_new0 (double, made->n_sites);
   config.sites = made->sites;
+  cold = run.cold = llm_backend_watch_new (lab->kernels, lab->hparams, made->sites);
   backend = run.backend = llm_backend_w8_new (lab->kernels, &config);
   if (!watch (&run, error) || !choose_scales (&run, error)
       || !measure_importances (&run, error) || !prune (&run, max_loss, error))

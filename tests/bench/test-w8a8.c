@@ -76,7 +76,9 @@ test_outliers (void)
       g_assert_cmpfloat (get_cell (run.out, "\nshadow  ", 2), <, 0.007);
       g_assert_cmpfloat (get_cell (run.out, "\nshadow  ", 3), >, 0);
       g_assert_cmpfloat (get_cell (run.out, "\nnaive  ", 3), ==, 0);
-      g_assert_cmpfloat (get_cell (run.out, "\nclipped  ", 3), ==, 0);
+      /* hot channels are floats in both */
+      g_assert_cmpfloat (get_cell (run.out, "\nclipped  ", 3), <=,
+                         get_cell (run.out, "\nshadow  ", 3));
       if (i == 1)
         g_assert_cmpfloat (get_cell (run.out, "\nnaive  ", 2), >,
                            10 * get_cell (run.out, "\nshadow  ", 2));

@@ -271,17 +271,10 @@ test_beyond (gconstpointer data)
   {
     g_autofree LlkW8Beyond *found = g_new (LlkW8Beyond, p.n_rows * p.n_in);
     g_autofree LlkW8Beyond *same = g_new (LlkW8Beyond, p.n_rows * p.n_in);
-    g_autofree guint16 *hot_of = g_new0 (guint16, p.n_in);
     const LlkW8Beyond *beyond[6];
     guint32 n_beyond[6];
     g_autofree float *y = NULL, *expected = NULL;
 
-    /* every third input has its weights as floats */
-    for (gsize i = 0; i < p.n_in; i++)
-      hot_of[i] = i % 3 == 0 ? (guint16) (1 + i / 3) : 0;
-    p.matrix.hot_of = hot_of;
-    p.matrix.n_hot = (p.n_in + 2) / 3;
-    pack (&p);
     quantize (&p, ops, scale);
     y = multiply (&p, ops, FALSE);
     expected = multiply (&p, portable, FALSE);
@@ -323,13 +316,58 @@ test_beyond (gconstpointer data)
               double x = p.x[r * p.n_in + i], within = CLAMP (x, -1.5, 1.5);
               double w = (double) scales[o % 16] * panel[i / 4 * 64 + 4 * (o % 16) + i % 4];
 
-              sum += within * w + (x - within) * (i % 3 == 0 ? (double) p.w[o * p.n_in + i] : w);
+              sum += within * w + (x - within) * w;
             }
           /* half a step of each activation */
           g_assert_cmpfloat_with_epsilon (sum, (double) y[r * p.n_out + o], 0.1);
         }
   }
   clear_problem (&p);
+}
+
+/* Hot inputs are multiplied as floats with floats, added to what multiply() gives: with the same bits on
+ * all sets, for any number of rows. */
+static void
+test_hot (gconstpointer data)
+{
+  const LlkOps *ops = data, *portable = llk_ops_portable ();
+  static const gsize row_counts[] = { 1, 3, 4, 6, 9 };
+
+  for (gsize i = 0; i < G_N_ELEMENTS (row_counts); i++)
+    {
+      g_autofree guint16 *hot_of = g_new0 (guint16, 200);
+      g_autofree float *hot = g_new (float, row_counts[i] * 67);
+      g_autofree float *y = NULL, *before = NULL, *expected = NULL;
+      Problem p;
+
+      init_problem (&p, 200, 83, row_counts[i], 41);
+      for (gsize k = 0; k < p.n_in; k++)
+        hot_of[k] = k % 3 == 0 ? (guint16) (1 + k / 3) : 0;
+      p.matrix.hot_of = hot_of;
+      p.matrix.n_hot = 67;
+      pack (&p);
+      for (gsize k = 0; k < row_counts[i] * 67; k++)
+        hot[k] = 30 * p.x[k % (p.n_in * p.n_rows)];
+      quantize (&p, ops, 3 / 127.0f);
+      y = multiply (&p, ops, FALSE);
+      before = multiply (&p, portable, FALSE);
+      expected = multiply (&p, portable, FALSE);
+      assert_same (y, expected, p.n_rows * p.n_out);
+      ops->w8->add_hot (&p.matrix, 0, 2, hot, p.n_rows, y, p.n_out);
+      ops->w8->add_hot (&p.matrix, 2, p.n_panels - 2, hot, p.n_rows, y, p.n_out);
+      portable->w8->add_hot (&p.matrix, 0, p.n_panels, hot, p.n_rows, expected, p.n_out);
+      assert_same (y, expected, p.n_rows * p.n_out);
+      for (gsize r = 0; r < p.n_rows; r++)
+        for (gsize o = 0; o < p.n_out; o++)
+          {
+            double sum = (double) before[r * p.n_out + o];
+
+            for (gsize k = 0; k < 67; k++)
+              sum += (double) hot[r * 67 + k] * (double) p.w[o * p.n_in + 3 * k];
+            g_assert_cmpfloat_with_epsilon (sum, (double) y[r * p.n_out + o], 0.01);
+          }
+      clear_problem (&p);
+    }
 }
 
 /* Gated: the definition's bytes, and those that floats give. */
@@ -398,6 +436,7 @@ main (int    argc,
     { "not-a-number", test_not_a_number },
     { "gated", test_gated },
     { "beyond", test_beyond },
+    { "hot", test_hot },
   };
 
   g_test_init (&argc, &argv, NULL);

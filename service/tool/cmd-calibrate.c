@@ -126,23 +126,43 @@ calibrate (ToolModel     *model,
   return measure_loss (&lab, calibration, error) ? g_steal_pointer (&calibration) : NULL;
 }
 
-/* Into the companion beside the model's file, which keeps what else it has. */
+/* Before anything takes minutes: whether the companion can be written, and what is there is one. @made:
+ * (out) (nullable) (transfer full). */
+static gboolean
+open_companion (LlmCompanion **made,
+                GError       **error)
+{
+  g_autoptr(LlmModel) model = llm_model_open (tool_model_options.path, error);
+  g_autofree char *path = NULL, *folder = NULL;
+  g_autoptr(GError) cause = NULL;
+
+  if (model == NULL)
+    return FALSE;
+  path = llm_companion_get_path (llm_model_get_gguf (model)->path);
+  folder = g_path_get_dirname (path);
+  *made = llm_companion_open (model, &cause);
+  if (cause != NULL)
+    g_propagate_error (error, g_steal_pointer (&cause));
+  else if (access (folder, W_OK) < 0)
+    return llm_fail (error, LLMSVC_ERROR_STORAGE,
+                     "“%s” can't be written: calibrate a copy of the model in a folder of yours, or do it "
+                     "as who may write there", path);
+  else
+    return TRUE;
+  return FALSE;
+}
+
+/* Into the companion beside the model's file, which keeps what else it has. @companion: (nullable): what
+ * is there. */
 static gboolean
 save (LlmModel              *model,
+      LlmCompanion          *companion,
       const LlmCalibration  *calibration,
       GError               **error)
 {
   g_autofree char *path = llm_companion_get_path (llm_model_get_gguf (model)->path);
   g_autoptr(LlmGgufWriter) writer = llm_gguf_writer_new ();
-  g_autoptr(LlmCompanion) companion = NULL;
-  g_autoptr(GError) cause = NULL;
 
-  companion = llm_companion_open (model, &cause);
-  if (cause != NULL)
-    {
-      g_propagate_error (error, g_steal_pointer (&cause));
-      return FALSE;
-    }
   if (companion != NULL)
     llm_gguf_writer_copy (writer, companion->gguf, LLM_CALIBRATION_PREFIX);
   else
@@ -211,11 +231,18 @@ static gboolean
 run_on (const char  *path,
         GError     **error)
 {
-  g_autofree char *text = path != NULL ? tool_read (path, error) : NULL;
-  g_autoptr(GArray) tokens = path == NULL ? draw_text (error) : NULL;
+  g_autoptr(LlmCompanion) companion = NULL;
+  g_autofree char *text = NULL;
+  g_autoptr(GArray) tokens = NULL;
   g_autoptr(ToolModel) model = NULL;
   g_autoptr(LlmCalibration) calibration = NULL;
 
+  if (!open_companion (&companion, error))
+    return FALSE;
+  if (path != NULL)
+    text = tool_read (path, error);
+  else
+    tokens = draw_text (error);
   if (text == NULL && tokens == NULL)
     return FALSE;
   tool_model_options.is_exact = tool_model_options.is_f32 = TRUE;
@@ -229,7 +256,7 @@ run_on (const char  *path,
   if (calibration == NULL)
     return FALSE;
   print (calibration);
-  return save (model->model, calibration, error);
+  return save (model->model, companion, calibration, error);
 }
 
 static int

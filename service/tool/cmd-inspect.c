@@ -193,6 +193,30 @@ print_thresholds (const Verdict *self)
             100 * (double) thresholds->kept[i][3]);
 }
 
+/* What prompts in W8A8 lose. */
+static void
+print_calibration (const Verdict *self)
+{
+  const LlmCalibration *calibration = self->companion != NULL ? self->companion->calibration : NULL;
+
+  if (calibration == NULL)
+    return;
+  printf ("prefill: %s\n  perplexity  divergence  in floats  tokens scored\n"
+          "  %+8.2f %%     %.5f    %5.2f %%  %13" G_GUINT64_FORMAT "\n", self->companion->gguf->path,
+          100 * llm_calibration_get_growth (calibration), calibration->loss.divergence,
+          100 * calibration->loss.shadow_share, calibration->loss.n_scored);
+}
+
+static GVariant *
+list_calibration (const LlmCalibration *calibration)
+{
+  return g_variant_new_parsed ("{'perplexity-growth': <%d>, 'divergence': <%d>, 'in-floats': <%d>, "
+                               "'scored': <%t>, 'is-near': <%b>}",
+                               100 * llm_calibration_get_growth (calibration),
+                               calibration->loss.divergence, 100 * calibration->loss.shadow_share,
+                               calibration->loss.n_scored, llm_calibration_is_near (calibration));
+}
+
 static GVariant *
 list_thresholds (const LlmThresholds *thresholds)
 {
@@ -245,6 +269,7 @@ print_verdict (const Verdict *self)
     printf ("usable: with raw prompts only: %s\n", self->error->message);
   print_sub_models (self);
   print_thresholds (self);
+  print_calibration (self);
   return TOOL_OK;
 }
 
@@ -304,6 +329,9 @@ print_json (const Verdict *self)
   if (self->companion != NULL && self->companion->thresholds != NULL)
     g_variant_builder_add (&builder, "{sv}", "active",
                            list_thresholds (self->companion->thresholds));
+  if (self->companion != NULL && self->companion->calibration != NULL)
+    g_variant_builder_add (&builder, "{sv}", "prefill",
+                           list_calibration (self->companion->calibration));
   if (self->companion_error != NULL)
     g_variant_builder_add_parsed (&builder, "{'companion-reason', <%s>}",
                                   self->companion_error->message);

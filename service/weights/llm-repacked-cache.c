@@ -261,6 +261,39 @@ make_in_memory (LlmRepackedPlan  *plan,
   return llm_repacked_new_in_memory (plan, n_threads, error);
 }
 
+/* @name: of the file. */
+static LlmRepacked *
+open_system_file (LlmRepackedCache *self,
+                  LlmRepackedPlan  *plan,
+                  const char       *name)
+{
+  g_autofree char *path = NULL;
+
+  if (self->system_folder == NULL)
+    return NULL;
+  path = g_build_filename (self->system_folder, name, NULL);
+  return open_file (plan, path, TRUE);
+}
+
+LlmRepacked *
+llm_repacked_cache_find (LlmRepackedCache *self,
+                         LlmRepackedPlan  *plan)
+{
+  g_autofree char *name = llm_repacked_plan_get_name (plan);
+  g_autofree char *path = self->folder != NULL ? g_build_filename (self->folder, name, NULL) : NULL;
+  LlmRepacked *repacked = NULL;
+
+  if (plan->source.inode != 0)
+    repacked = open_system_file (self, plan, name);
+  if (repacked == NULL && plan->source.inode != 0 && path != NULL)
+    repacked = open_file (plan, path, self->is_shared);
+  if (repacked == NULL)
+    return NULL;
+  llm_repacked_set_dropped (repacked, TRUE);
+  llm_repacked_start (repacked);
+  return repacked;
+}
+
 LlmRepacked *
 llm_repacked_cache_get_file (LlmRepackedCache  *self,
                              LlmRepackedPlan   *plan,
@@ -273,12 +306,7 @@ llm_repacked_cache_get_file (LlmRepackedCache  *self,
   /* A model in memory can't be found again by its file. */
   if (plan->source.inode == 0)
     return NULL;
-  if (self->system_folder != NULL)
-    {
-      g_autofree char *system_path = g_build_filename (self->system_folder, name, NULL);
-
-      repacked = open_file (plan, system_path, TRUE);
-    }
+  repacked = open_system_file (self, plan, name);
   plan->progress = self->progress;
   if (repacked == NULL)
     repacked = open_or_make_file (self, plan, n_threads, name, error);

@@ -216,6 +216,10 @@ void             llm_repacked_verify     (LlmRepacked           *self);
 
 /* --- llm-repacked-cache.c --- */
 
+/* (nullable): the weights of @plan from a folder, if they are there; nothing of them is read ahead until
+ * llm_repacked_set_dropped() says that they are used. */
+LlmRepacked     *llm_repacked_cache_find (LlmRepackedCache      *self,
+                                          LlmRepackedPlan       *plan);
 /* (nullable): the weights of @plan from a folder, or else packed now, into the folder; NULL where
  * no file can be kept, with @error set unless there is no folder. */
 LlmRepacked     *llm_repacked_cache_get_file (LlmRepackedCache  *self,

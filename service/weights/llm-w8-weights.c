@@ -58,6 +58,32 @@ llm_w8_weights_measure (LlmGguf               *gguf,
   return plan != NULL ? plan->bytes : 0;
 }
 
+/* Takes @repacked. */
+static LlmW8Weights *
+new_for_file (LlmRepacked *repacked,
+              LlmLedger   *ledger)
+{
+  LlmW8Weights *self = g_new0 (LlmW8Weights, 1);
+
+  self->repacked = repacked;
+  self->ledger = ledger != NULL ? llm_ledger_ref (ledger) : NULL;
+  return self;
+}
+
+LlmW8Weights *
+llm_w8_weights_find_file (LlmGguf               *gguf,
+                          const LlmHparams      *hparams,
+                          const LlmSubModels    *sub_models,
+                          const LlmCalibration  *calibration,
+                          LlmRepackedCache      *cache,
+                          LlmLedger             *ledger)
+{
+  g_autoptr(LlmRepackedPlan) plan = make_plan (gguf, hparams, sub_models, calibration, NULL);
+  LlmRepacked *repacked = plan != NULL ? llm_repacked_cache_find (cache, plan) : NULL;
+
+  return repacked != NULL ? new_for_file (repacked, ledger) : NULL;
+}
+
 LlmW8Weights *
 llm_w8_weights_new (LlmGguf               *gguf,
                     const LlmHparams      *hparams,
@@ -80,9 +106,7 @@ llm_w8_weights_new (LlmGguf               *gguf,
     return llm_fail_null (error, LLMSVC_ERROR_STORAGE,
                           "No prepared copy of the weights could be kept: %s",
                           cause != NULL ? cause->message : "no folder is set for copies");
-  self = g_new0 (LlmW8Weights, 1);
-  self->repacked = repacked;
-  self->ledger = ledger != NULL ? llm_ledger_ref (ledger) : NULL;
+  self = new_for_file (repacked, ledger);
   count (self, TRUE);
   return self;
 }

@@ -25,6 +25,14 @@ LlmW8Weights *llm_w8_weights_new       (LlmGguf              *gguf,
                                         guint                 n_threads,
                                         LlmLedger            *ledger,
                                         GError              **error) G_GNUC_WARN_UNUSED_RESULT;
+/* (nullable): of a file that is there already; NULL where there is none. Nothing of it is held until
+ * llm_w8_weights_take(). */
+LlmW8Weights *llm_w8_weights_find_file (LlmGguf              *gguf,
+                                        const LlmHparams     *hparams,
+                                        const LlmSubModels   *sub_models,
+                                        const LlmCalibration *calibration,
+                                        LlmRepackedCache     *cache,
+                                        LlmLedger            *ledger);
 /* Releases the memory, page cache included unless @keeps_cache. */
 void          llm_w8_weights_end       (LlmW8Weights         *self,
                                         gboolean              keeps_cache);

@@ -174,8 +174,6 @@ converse (Elastic    *self,
       g_autoptr(Answer) answer = NULL;
 
       g_assert_no_error (error);
-      if (restarts)
-        await_weights (self);
       answer = begin_ask (&self->fixture, context, i % 2 == 0 ? LONG : SHORT, options);
       text = describe (answer, is_w8 ? "w8a8" : "exact");
       /* what was computed so is used as it is, but for the last token, which is not computed */
@@ -253,6 +251,33 @@ test_reclaimed (Elastic       *self,
   g_assert_cmpstr (after, ==, before);
 }
 
+/* What an earlier service computed so is used at once, though nothing was prepared in this one yet: the
+ * file is found with the model. */
+static void
+test_restarted (Elastic       *self,
+                gconstpointer  data)
+{
+  guint n_before;
+
+  await_weights (self);
+  {
+    g_autoptr(LlmContext) context = open_context (&self->fixture, "a", "{'create': <true>}", NULL);
+    g_autoptr(Answer) answer = begin_ask (&self->fixture, context, LONG, "{" QUIET ", " W8 "}");
+
+    g_free (describe (answer, "w8a8"));
+    n_before = result_uint (answer, "prompt-tokens");
+  }
+  stop_engine (&self->fixture.engine);
+  self->fixture.engine = elastic_start (self);
+  {
+    g_autoptr(LlmContext) context = open_context (&self->fixture, "a", "{}", NULL);
+    g_autoptr(Answer) answer = begin_ask (&self->fixture, context, SHORT, "{" QUIET ", " W8 "}");
+
+    g_free (describe (answer, "w8a8"));
+    g_assert_cmpuint (result_uint (answer, "cached-tokens"), >=, n_before - 16);
+  }
+}
+
 static void
 test_without (Elastic       *self,
               gconstpointer  data)
@@ -281,6 +306,7 @@ main (int   argc,
   ADD ("turns-of-a-sub-model", "prefill-both", test_turns);
   ADD ("shared", "prefill", test_shared);
   ADD ("reclaimed", "prefill", test_reclaimed);
+  ADD ("restarted", "prefill", test_restarted);
   ADD ("without", "none", test_without);
 
   return g_test_run ();

@@ -416,7 +416,20 @@ test_weights (void)
       llm_w8_weights_free (g_steal_pointer (&made));
       g_assert_cmpuint (llm_ledger_get_total (ledger), ==, 0);
 
-      /* from the file that was made; of other scales there is another one */
+      /* from the file that was made; nothing of it is held before it is used */
+      made = llm_w8_weights_find_file (llm_model_get_gguf (model), hparams, table, calibration, cache,
+                                       ledger);
+      g_assert_nonnull (made);
+      g_assert_false (llm_w8_weights_are_held (made));
+      g_assert_cmpuint (llm_ledger_get_total (ledger), ==, 0);
+      check_all (made, model, table, calibration);
+      llm_w8_weights_take (made);
+      g_assert_cmpuint (llm_ledger_get_total (ledger), ==, bytes);
+      llm_w8_weights_free (g_steal_pointer (&made));
+      /* of other scales there is another one */
+      calibration->sites[0].scale /= 2;
+      g_assert_null (llm_w8_weights_find_file (llm_model_get_gguf (model), hparams, table, calibration,
+                                               cache, ledger));
       made = prepare (model, table, calibration, cache, ledger);
       check_all (made, model, table, calibration);
     }

@@ -141,6 +141,7 @@ typedef struct
   GTask *select;           /* (nullable) (owned): the call of SelectModel to answer */
   LlmModel *model;         /* (nullable) (owned) */
   LlmWeights *weights;     /* (nullable) (owned) */
+  LlmW8Weights *w8;        /* (nullable) (owned): for prompts, where they are prepared already */
   GError *levels_error;    /* (nullable) (owned): why its companion can't be used */
 } Load;
 
@@ -166,6 +167,7 @@ load_free (Load *load)
   llm_model_info_unref (load->info);
   g_clear_object (&load->select);
   g_clear_pointer (&load->model, llm_model_unref);
+  g_clear_pointer (&load->w8, llm_w8_weights_free);
   g_clear_pointer (&load->weights, llm_weights_free);
   g_clear_error (&load->levels_error);
   g_free (load);
@@ -204,6 +206,10 @@ run_load (GTask        *task,
                         ? llm_weights_new_mapped (gguf, hparams, table, self->ledger, &error)
                         : llm_weights_new_repacked (gguf, hparams, table, cache,
                                                     settings->n_threads, self->ledger, &error);
+      if (load->weights != NULL && levels != NULL && levels->companion->calibration != NULL
+          && !settings->is_exact)
+        load->w8 = llm_w8_weights_find_file (gguf, hparams, table, levels->companion->calibration, cache,
+                                             self->ledger);
       if (load->weights != NULL)
         load->weights->levels = g_steal_pointer (&levels);
     }
@@ -234,8 +240,6 @@ take_model (LlmEngine *self,
   llm_executor_set_model (self->executor, 0, self->use.model, g_steal_pointer (&load->weights),
                           NULL,
                           NULL);
-  llm_engine_forget_prefill (self);
-  llm_engine_prepare_prefill (self);
   self->counters.model_loads++;
   self->use.idle_since_us = llm_clock_now_us ();
   if (load->select != NULL)
@@ -248,6 +252,7 @@ take_model (LlmEngine *self,
       llm_call_store (load->select, llm_store_set_model, g_strdup (load->info->id), g_free,
                       llm_call_end);
     }
+  llm_engine_take_prefill (self, g_steal_pointer (&load->w8));
   if (self->drafts.draft_id != NULL)
     llm_engine_drop_draft (self);
   g_clear_error (&self->drafts.draft_error);

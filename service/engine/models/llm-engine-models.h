@@ -85,7 +85,11 @@ void           llm_engine_set_lowered           (LlmEngine            *self,
 /* Prepares the weights for them, in a thread of its own, where the model is calibrated and memory has
  * room for them beside all else; unless that is done. */
 void           llm_engine_prepare_prefill       (LlmEngine            *self);
-/* The model in use is another one. */
+/* The model in use is another one, whose weights are @weights: (nullable) (transfer full): prepared by
+ * an earlier service, so that what it computed with them is not computed again in another way. */
+void           llm_engine_take_prefill          (LlmEngine            *self,
+                                                 LlmW8Weights         *weights);
+/* No model is in use. */
 void           llm_engine_forget_prefill        (LlmEngine            *self);
 /* Registers these weights as reclaimable: first of all. */
 void           llm_engine_add_prefill_reclaimer (LlmEngine            *self);

@@ -165,7 +165,7 @@ on_prepared (GObject      *source,
     llm_executor_set_w8_weights (self->executor, 0, g_steal_pointer (&preparation->weights));
 }
 
-/* (out) of the prepared file; FALSE where there is nothing to prepare, or it is done. */
+/* (out) of the prepared file; FALSE where prompts can't be computed so, or are not wanted so. */
 static gboolean
 find_bytes (LlmEngine *self,
             guint64   *bytes)
@@ -174,7 +174,7 @@ find_bytes (LlmEngine *self,
 
   if (calibration == NULL || self->use.model == NULL || self->settings->is_exact
       || self->settings->cache_folder == NULL || self->prefill.is_preparing
-      || self->prefill.model == self->use.model || get_configured (self) == LLM_PREFILL_EXACT)
+      || get_configured (self) == LLM_PREFILL_EXACT)
     return FALSE;
   *bytes = llm_w8_weights_measure (llm_model_get_gguf (self->use.model),
                                    llm_model_get_hparams (self->use.model),
@@ -189,7 +189,8 @@ llm_engine_prepare_prefill (LlmEngine *self)
   Preparation *preparation;
   guint64 bytes;
 
-  if (!find_bytes (self, &bytes) || !has_room (self, bytes))
+  if (self->prefill.model == self->use.model || !find_bytes (self, &bytes)
+      || !has_room (self, bytes))
     return;
   preparation = g_new0 (Preparation, 1);
   preparation->model = llm_model_ref (self->use.model);
@@ -199,6 +200,24 @@ llm_engine_prepare_prefill (LlmEngine *self)
   task = g_task_new (self, NULL, on_prepared, NULL);
   g_task_set_task_data (task, preparation, (GDestroyNotify) preparation_free);
   g_task_run_in_thread (task, prepare);
+}
+
+void
+llm_engine_take_prefill (LlmEngine    *self,
+                         LlmW8Weights *weights)
+{
+  guint64 bytes;
+
+  llm_engine_forget_prefill (self);
+  if (weights == NULL)
+    {
+      llm_engine_prepare_prefill (self);
+      return;
+    }
+  self->prefill.model = llm_model_ref (self->use.model);
+  llm_executor_set_w8_weights (self->executor, 0, weights);
+  if (find_bytes (self, &bytes) && has_room (self, bytes))
+    llm_executor_take_w8 (self->executor, bytes);
 }
 
 void

@@ -135,6 +135,7 @@ gboolean
 llm_cache_folder_make_room (const char  *folder,
                             guint64      bytes,
                             guint64      limit,
+                            const char  *spared,
                             GError     **error)
 {
   g_autoptr(GPtrArray) entries = list_entries (folder);
@@ -159,7 +160,8 @@ llm_cache_folder_make_room (const char  *folder,
     {
       const Entry *entry = g_ptr_array_index (entries, i);
 
-      if (unlink (entry->path) < 0 && errno != ENOENT)
+      if (g_strcmp0 (strrchr (entry->path, '/') + 1, spared) == 0
+          || (unlink (entry->path) < 0 && errno != ENOENT))
         continue;
       held -= entry->bytes;
       available += entry->bytes;
@@ -167,7 +169,7 @@ llm_cache_folder_make_room (const char  *folder,
   if (held + bytes <= limit && bytes <= available)
     return TRUE;
   return llm_fail (error, LLMSVC_ERROR_FAILED,
-                   "“%s” holds files of another user, which leave no room for %ju bytes", shown,
+                   "“%s” holds files that stay, which leave no room for %ju bytes", shown,
                    bytes);
 }
 

@@ -21,10 +21,12 @@ gboolean llm_cache_folder_make   (const char *folder,
 
 /* Removes the least recently used files until @bytes more fit: into @limit bytes of
  * all files together, and onto the disk. @limit: 0 for half of what the disk would
- * have free without them. Fails, and removes nothing, when they never will. */
+ * have free without them. @spared: (nullable): the name of one that stays. Fails when they never
+ * will, and removes nothing then unless others stay. */
 gboolean llm_cache_folder_make_room (const char *folder,
                                      guint64     bytes,
                                      guint64     limit,
+                                     const char *spared,
                                      GError    **error);
 
 /* A new file that no other process sees as one of the folder's, open for reading

@@ -24,6 +24,7 @@ struct _LlmRepackedCache
   char *system_folder;   /* (nullable) */
   guint64 limit;
   guint margin;
+  char *spared;          /* (nullable): name of a file that does not go for another */
   LlmRepackProgress *progress;  /* (nullable) (unowned) */
 };
 
@@ -51,6 +52,7 @@ llm_repacked_cache_free (LlmRepackedCache *self)
     return;
   g_free (self->folder);
   g_free (self->system_folder);
+  g_free (self->spared);
   g_free (self);
 }
 
@@ -179,7 +181,8 @@ make_file (LlmRepackedCache  *self,
   int fd;
 
   if (!llm_cache_folder_make (self->folder, self->is_shared, error) ||
-      !llm_cache_folder_make_room (self->folder, plan->file_bytes, self->limit, error))
+      !llm_cache_folder_make_room (self->folder, plan->file_bytes, self->limit, self->spared,
+                                   error))
     return NULL;
   fd = llm_cache_folder_create (self->folder, may_share, plan->file_bytes, &part, error);
   if (fd < 0)
@@ -228,6 +231,14 @@ llm_repacked_cache_set_progress (LlmRepackedCache  *self,
                                  LlmRepackProgress *progress)
 {
   self->progress = progress;
+}
+
+void
+llm_repacked_cache_spare (LlmRepackedCache      *self,
+                          const LlmRepackedPlan *plan)
+{
+  g_free (self->spared);
+  self->spared = llm_repacked_plan_get_name (plan);
 }
 
 void

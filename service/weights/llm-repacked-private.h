@@ -216,6 +216,9 @@ void             llm_repacked_verify     (LlmRepacked           *self);
 
 /* --- llm-repacked-cache.c --- */
 
+/* Called before the cache is used: the file of @plan does not go for another one. */
+void             llm_repacked_cache_spare (LlmRepackedCache     *self,
+                                          const LlmRepackedPlan *plan);
 /* (nullable): the weights of @plan from a folder, if they are there; nothing of them is read ahead until
  * llm_repacked_set_dropped() says that they are used. */
 LlmRepacked     *llm_repacked_cache_find (LlmRepackedCache      *self,

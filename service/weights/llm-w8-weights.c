@@ -95,12 +95,18 @@ llm_w8_weights_new (LlmGguf               *gguf,
                     GError               **error)
 {
   g_autoptr(LlmRepackedPlan) plan = make_plan (gguf, hparams, sub_models, calibration, error);
+  g_autoptr(LlmRepackedPlan) main = NULL;
   g_autoptr(GError) cause = NULL;
   LlmRepacked *repacked;
   LlmW8Weights *self;
 
   if (plan == NULL)
     return NULL;
+  main = llm_repacked_plan_new (gguf, hparams, sub_models, NULL, error);
+  if (main == NULL)
+    return NULL;
+  /* the model's own copy matters more */
+  llm_repacked_cache_spare (cache, main);
   repacked = llm_repacked_cache_get_file (cache, plan, n_threads, &cause);
   if (repacked == NULL)
     return llm_fail_null (error, LLMSVC_ERROR_STORAGE,

@@ -71,7 +71,7 @@ make_room (Fixture *fixture,
            guint64  limit,
            GError **error)
 {
-  return llm_cache_folder_make_room (fixture->folder, bytes, limit, error);
+  return llm_cache_folder_make_room (fixture->folder, bytes, limit, NULL, error);
 }
 
 static void
@@ -111,6 +111,26 @@ test_room (Fixture       *fixture,
   /* The limit that follows from the disk. */
   g_assert_true (make_room (fixture, 4096, 0, &error));
   g_assert_no_error (error);
+}
+
+/* One that is named stays, however long ago it was used; then others go, or nothing fits. */
+static void
+test_spared (Fixture       *fixture,
+             gconstpointer  data)
+{
+  g_autoptr(GError) error = NULL;
+
+  write_file (fixture, "old" LLM_CACHE_SUFFIX, 3000);
+  write_file (fixture, "new" LLM_CACHE_SUFFIX, 1000);
+  g_assert_true (llm_cache_folder_make_room (fixture->folder, FILE_BYTES, 2 * FILE_BYTES + 65536,
+                                             "old" LLM_CACHE_SUFFIX, &error));
+  g_assert_no_error (error);
+  g_assert_true (has_file (fixture, "old" LLM_CACHE_SUFFIX));
+  g_assert_false (has_file (fixture, "new" LLM_CACHE_SUFFIX));
+  g_assert_false (llm_cache_folder_make_room (fixture->folder, FILE_BYTES, FILE_BYTES + 65536,
+                                              "old" LLM_CACHE_SUFFIX, &error));
+  g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_FAILED);
+  g_assert_true (has_file (fixture, "old" LLM_CACHE_SUFFIX));
 }
 
 /* A file that was used lately stays, however long ago it was made. */
@@ -209,7 +229,7 @@ test_create (Fixture       *fixture,
   g_assert_false (llm_cache_folder_make (path, FALSE, &error));
   g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_FAILED);
   g_clear_error (&error);
-  g_assert_false (llm_cache_folder_make_room (path, 1, 0, &error));
+  g_assert_false (llm_cache_folder_make_room (path, 1, 0, NULL, &error));
   g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_FAILED);
   g_clear_error (&error);
   g_assert_cmpint (llm_cache_folder_create (path, FALSE, 1, &none, &error), <, 0);
@@ -223,6 +243,7 @@ main (int   argc,
   g_test_init (&argc, &argv, NULL);
 
   g_test_add ("/cache-folder/room", Fixture, NULL, set_up, test_room, tear_down);
+  g_test_add ("/cache-folder/spared", Fixture, NULL, set_up, test_spared, tear_down);
   g_test_add ("/cache-folder/touch", Fixture, NULL, set_up, test_touch, tear_down);
   g_test_add ("/cache-folder/parts", Fixture, NULL, set_up, test_parts, tear_down);
   g_test_add ("/cache-folder/create", Fixture, NULL, set_up, test_create, tear_down);

@@ -234,7 +234,7 @@ compare_on (const char  *model,
 
   if (!comparison_open (&self, model, error) || !set_text (&self, opt_calibration, error))
     return FALSE;
-  calibration = llm_w8_lab_search (&self.lab, 0.004, on_run, error);
+  calibration = llm_w8_lab_search (&self.lab, 0.003, on_run, error);
   if (calibration == NULL || !set_text (&self, text, error))
     return FALSE;
   print_calibration (calibration);

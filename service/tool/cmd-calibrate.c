@@ -22,7 +22,7 @@
 /* Windows that are scored, exactly, too, which takes most of the time: 4,080 tokens. */
 #define N_SCORED 16
 /* The divergence that pruning may lead to on the text that it was chosen on. */
-#define MAX_LOSS 0.004
+#define MAX_LOSS 0.003
 
 static int n_windows = 4, n_scored = N_SCORED;
 

@@ -20,7 +20,7 @@
 #define UNEVEN_SHARE 4
 
 static char *opt_model, *opt_calibration;
-static double opt_inject;
+static double opt_inject, opt_divergence = 0.003;
 static gboolean opt_uneven;
 static int opt_windows = 8, opt_threads;
 
@@ -32,6 +32,8 @@ static const GOptionEntry entries[] = {
     "Give the model, whose weights are F32, outliers that are larger by this factor", "FACTOR" },
   { "uneven", 0, 0, G_OPTION_ARG_NONE, &opt_uneven,
     "With --inject: the first quarter of the layers only", NULL },
+  { "divergence", 0, 0, G_OPTION_ARG_DOUBLE, &opt_divergence,
+    "What scales may lose on the calibration text, in nats (0.003)", "NATS" },
   { "windows", 0, 0, G_OPTION_ARG_INT, &opt_windows,
     "Pieces of 512 tokens of each text at most (8)", "N" },
   { "threads", 0, 0, G_OPTION_ARG_INT, &opt_threads, "Threads that compute", "N" },
@@ -234,7 +236,7 @@ compare_on (const char  *model,
 
   if (!comparison_open (&self, model, error) || !set_text (&self, opt_calibration, error))
     return FALSE;
-  calibration = llm_w8_lab_search (&self.lab, 0.003, on_run, error);
+  calibration = llm_w8_lab_search (&self.lab, opt_divergence, on_run, error);
   if (calibration == NULL || !set_text (&self, text, error))
     return FALSE;
   print_calibration (calibration);
@@ -256,6 +258,8 @@ run (Bench   *bench,
     return bench_fail_usage (error, "--inject is from 1 to 10000");
   if (opt_uneven && opt_inject == 0)
     return bench_fail_usage (error, "--uneven needs --inject FACTOR");
+  if (!(opt_divergence > 0 && opt_divergence <= 1))
+    return bench_fail_usage (error, "--divergence is above 0, up to 1");
   if (opt_windows < 1 || opt_threads < 0)
     return bench_fail_usage (error, "--windows is 1 or more, --threads 0 or more");
   if (opt_inject != 0)

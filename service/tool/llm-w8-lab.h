@@ -79,10 +79,10 @@ typedef struct
   LlmW8Score shadow, pruned;    /* with all shadows, and with those that are left */
 } LlmW8Findings;
 
-/* @max_loss: what the divergence may be for pruning. @on_run (nullable): called after
+/* @most: what the divergence of the cheapest scales may be on the text, also with sites pruned. @on_run (nullable): called after
  * each run over the text. Fails for a model without such sites. */
 LlmW8Findings *llm_w8_lab_search        (const LlmW8Lab   *lab,
-                                           double            max_loss,
+                                           double            most,
                                            void            (*on_run) (guint n),
                                            GError          **error);
 void              llm_w8_findings_free (LlmW8Findings *self);

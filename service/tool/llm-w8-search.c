@@ -16,10 +16,6 @@
 #define FLOAT_COST 24
 #define HOT_COST 4
 #define MIN_ROWS 4
-/* What the divergence may be for it to be cheap. The perplexity of a short text is uncertain by more than
- * what is looked for; the divergence from the exact model is not, and is what the loss grows by where the
- * model is right about its text. */
-#define TARGET 0.003
 /* Of so many channels one is hot. */
 #define HOT_PART 64
 
@@ -35,6 +31,7 @@ typedef struct
   LlmBackend *watch, *cold, *backend;   /* of all channels, and of those that are not hot */
   gboolean has_hot;        /* in the scales that are tried */
   float *reference;        /* (owned): exact logits */
+  double most;             /* what the divergence may be */
   void (*on_run) (guint n);
   guint n_runs;
 } Run;
@@ -148,7 +145,9 @@ set_scales (Run      *run,
 }
 
 /* What the scales that are tried cost beside products of int8, of which @share are in floats; much more
- * where the divergence is above the target, the further the more. */
+ * where the divergence is above what it may be, the further the more. The perplexity of a short text is
+ * uncertain by more than what is looked for; the divergence from the exact model is not, and is what the
+ * loss grows by where the model is right about its text. */
 static double
 get_price (const Run        *run,
            const LlmW8Score *result,
@@ -157,7 +156,7 @@ get_price (const Run        *run,
   double hot = run->has_hot ? 1.0 / HOT_PART : 0;
   double cost = HOT_COST * hot + FLOAT_COST * MAX (share - hot, 0);
 
-  return cost + MAX (result->divergence / TARGET - 1, 0) + result->divergence / 1000;
+  return cost + MAX (result->divergence / run->most - 1, 0) + result->divergence / 1000;
 }
 
 /* Takes the quantile of the places from @first to @last with the least price, of one kind of site or of
@@ -301,7 +300,6 @@ score_pruned (Run         *run,
  * halving: what is taken was measured. */
 static gboolean
 prune (Run     *run,
-       double   max_loss,
        GError **error)
 {
   LlmW8Findings *made = run->made;
@@ -320,7 +318,7 @@ prune (Run     *run,
 
       if (!score_pruned (run, order, middle, &result, error))
         return FALSE;
-      if (result.divergence <= max_loss)
+      if (result.divergence <= run->most)
         {
           low = middle;
           made->pruned = result;
@@ -336,7 +334,7 @@ prune (Run     *run,
 
 LlmW8Findings *
 llm_w8_lab_search (const LlmW8Lab  *lab,
-                  double           max_loss,
+                  double           most,
                   void           (*on_run) (guint n),
                   GError         **error)
 {
@@ -345,7 +343,7 @@ llm_w8_lab_search (const LlmW8Lab  *lab,
   g_autoptr(LlmBackend) cold = NULL, backend = NULL;
   LlmW8Config config = { .hparams = lab->hparams, .min_rows = MIN_ROWS };
   g_autofree float *reference = g_try_new (float, llm_w8_lab_get_reference_size (lab));
-  Run run = { lab, made, watcher, .reference = reference, .on_run = on_run };
+  Run run = { lab, made, watcher, .reference = reference, .most = most, .on_run = on_run };
 
   if (reference == NULL && llm_w8_lab_count_windows (lab) > 0)
     return llm_fail_null (error, LLMSVC_ERROR_NO_MEMORY,
@@ -362,7 +360,7 @@ llm_w8_lab_search (const LlmW8Lab  *lab,
   cold = run.cold = llm_backend_watch_new (lab->kernels, lab->hparams, made->sites);
   backend = run.backend = llm_backend_w8_new (lab->kernels, &config);
   if (!watch (&run, error) || !choose_scales (&run, error)
-      || !measure_importances (&run, error) || !prune (&run, max_loss, error))
+      || !measure_importances (&run, error) || !prune (&run, error))
     return NULL;
   return g_steal_pointer (&made);
 }

@@ -520,6 +520,7 @@ test_faults (void)
     { { "perplexity", "--model", "MODEL", "--ctx", "1", NULL }, 2, "" },
     { { "calibrate", "--model", "MODEL", "--windows=0", "/dev/null", NULL }, 2, "--windows" },
     { { "calibrate", "--model", "MODEL", "--scored=0", "/dev/null", NULL }, 2, "--scored" },
+    { { "calibrate", "--model", "MODEL", "--divergence=0", "/dev/null", NULL }, 2, "--divergence" },
     { { "calibrate", "--model", "/nowhere.gguf", "/dev/null", NULL }, 1, "/nowhere.gguf" },
     { { "calibrate", "--model", "MODEL", "/nowhere", NULL }, 1, "/nowhere" },
     { { "calibrate", "--model", "MODEL", "/dev/null", NULL }, 1, "2048 are needed" },

@@ -64,6 +64,7 @@ __llmsvc_tool_command calibrate "Prepare a model's prompts for computing with 8 
 __llmsvc_tool_option calibrate model 'The GGUF file' --short-option m --require-parameter --force-files
 __llmsvc_tool_option calibrate threads 'Threads that compute' --exclusive
 __llmsvc_tool_option calibrate windows 'Pieces of 512 tokens that scales are found on' --exclusive
+__llmsvc_tool_option calibrate divergence 'What scales may lose, in nats' --exclusive
 __llmsvc_tool_option calibrate scored 'Pieces of 512 tokens that the loss is measured on' --exclusive
 
 __llmsvc_tool_command divergence 'Measure what packing context memory changes, or the arithmetic'

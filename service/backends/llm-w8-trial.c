@@ -17,13 +17,32 @@ measure (LlmBackend *backend,
   return (double) MAX (g_get_monotonic_time () - begin_us, 1);
 }
 
+/* Evenly within the scale, and every so many beyond it. */
+static void
+fill_rows (float  *x,
+           gsize   n,
+           float   scale,
+           double  share)
+{
+  gsize period = share > 0 ? (gsize) MAX (1 / share, 1) : n + 1;
+
+  for (gsize i = 0; i < n; i++)
+    {
+      float value = scale * (float) ((int) (i * 37 % 255) - 127);
+
+      x[i] = i % period == period - 1 ? 2 * LLK_W8_LIMIT * scale : value;
+    }
+}
+
 double
 llm_w8_trial (LlmBackend          *w8,
               const LlkOps        *kernels,
               LlmWorkerPool       *pool,
               LlmOperator          op,
               guint                layer,
-              const LlmWeightView *view)
+              const LlmWeightView *view,
+              float                scale,
+              double               share)
 {
   const guint n_rows = N_ROWS, n_threads = llm_worker_pool_get_n_threads (pool);
   const gsize scratch_bytes = llm_matmul_get_scratch (kernels, view->in_count, N_ROWS);
@@ -45,8 +64,7 @@ llm_w8_trial (LlmBackend          *w8,
   };
   double least = G_MAXDOUBLE, least_w8 = G_MAXDOUBLE;
 
-  for (gsize i = 0; i < N_ROWS * (gsize) view->in_count; i++)
-    x[i] = (float) (i * 37 % 255) / 127 - 1;
+  fill_rows (x, N_ROWS * (gsize) view->in_count, scale, share);
   for (guint i = 0; i < N_TURNS; i++)
     {
       double cpu_us = measure (cpu, &made), w8_us = measure (w8, &made);

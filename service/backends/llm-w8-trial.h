@@ -10,10 +10,13 @@
 #include "forward/llm-backend.h"
 
 /* How many times as long as in @w8 the products of @view take; some milliseconds. @view: of the
- * operator @op in @layer, whole or its first segment, which @w8 can run. */
+ * operator @op in @layer, whole or its first segment, which @w8 can run. @scale: of its site; @share: of
+ * the rows' values, that are beyond it. */
 double llm_w8_trial (LlmBackend          *w8,
                      const LlkOps        *kernels,
                      LlmWorkerPool       *pool,
                      LlmOperator          op,
                      guint                layer,
-                     const LlmWeightView *view);
+                     const LlmWeightView *view,
+                     float                scale,
+                     double               share);

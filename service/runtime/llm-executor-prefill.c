@@ -99,6 +99,7 @@ try_speed (LlmRunner *self)
 {
   static const LlmOperator ops[] = { LLM_OP_QUERY, LLM_OP_FFN_UP };
   const LlmInstance *instance = self->instance;
+  const LlmCalibration *calibration = get_calibration (instance->weights);
   const LlmActivation none = { 0 };
 
   for (guint i = 0; i < G_N_ELEMENTS (ops); i++)
@@ -111,7 +112,10 @@ try_speed (LlmRunner *self)
           || llm_weights_acquire (instance->weights, ops[i], 0, 0, &none, &view, NULL) != LLM_READY)
         continue;
       speedup = llm_w8_trial (self->prefill.backend, instance->config.kernels,
-                              instance->config.pool, ops[i], 0, &view);
+                              instance->config.pool, ops[i], 0, &view,
+                              calibration->sites[llm_w8_site_at (0, llm_w8_kind_of (ops[i]))].scale,
+                              calibration->loss.shadow_share
+                                - (double) matrix.n_hot / (double) matrix.n_in);
       llm_weights_release (instance->weights, &view);
       return speedup;
     }

@@ -11,6 +11,8 @@
 #define UNIT_PANELS 4
 /* Values to quantize that are worth a worker. */
 #define MIN_VALUES 16384
+/* Of so many values of a row, room for one beyond its scale is made at once. */
+#define SHADOW_PART 16
 
 typedef struct
 {
@@ -84,21 +86,19 @@ prepare (LlmBackend       *backend,
 
 /* --- rows --- */
 
-/* Room for @n more. */
+/* Room for @n of row @r: at first for more than rows have, so that no later prompt needs any. */
 static LlkW8Beyond *
-add_shadows (W8Backend *self,
-             guint      r,
-             guint      n)
+reserve_shadows (W8Backend *self,
+                 guint      r,
+                 guint      n,
+                 gsize      n_in)
 {
-  guint32 first = self->n_shadows[r];
-
-  self->n_shadows[r] += n;
-  if (self->n_shadows[r] > self->most_shadows[r])
+  if (n > self->most_shadows[r])
     {
-      self->most_shadows[r] = 2 * self->n_shadows[r];
+      self->most_shadows[r] = MAX (2 * n, (guint) (n_in / SHADOW_PART));
       self->shadows[r] = g_renew (LlkW8Beyond, self->shadows[r], self->most_shadows[r]);
     }
-  return self->shadows[r] + first;
+  return self->shadows[r];
 }
 
 static float
@@ -143,7 +143,7 @@ find_shadows (W8Backend   *self,
               float        scale)
 {
   const guint16 *hot_of = work->matrix.hot_of;
-  LlkW8Beyond *to = add_shadows (self, r, self->n_beyond[r]);
+  LlkW8Beyond *to = reserve_shadows (self, r, self->n_beyond[r], work->matrix.n_in);
   guint n = (guint) self->kernels->w8->find_beyond (x, work->matrix.n_in, scale, to);
   guint n_kept = 0;
 

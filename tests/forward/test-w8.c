@@ -209,6 +209,44 @@ test_added (void)
   llm_worker_pool_free (c.pool);
 }
 
+/* After the longest step nothing is allocated any more, whatever the lengths of a thousand prompts and
+ * their outliers; and a row's bits are the same among others as alone. */
+static void
+test_prompts (void)
+{
+  g_autoptr(GRand) random = g_rand_new_with_seed (9);
+  g_autoptr(LlmBackend) backend = NULL;
+  guint64 bytes = 0;
+  Case c;
+
+  init_case (&c);
+  backend = llm_backend_w8_new (llk_ops_best (), &(LlmW8Config) {
+    .hparams = &c.hparams, .sites = c.sites,
+  });
+  for (guint i = 0; i < 1000; i++)
+    {
+      LlmOp op = make_op (&c), *ops[] = { &op };
+      float last[N_OUT];
+
+      for (guint k = 0; k < N_ROWS * N_IN; k++)
+        c.x[k] = (float) g_rand_double_range (random, -1, 1);
+      for (guint r = 0; r < N_ROWS; r++)
+        for (gint k = g_rand_int_range (random, i == 0, N_IN / 16); k > 0; k--)
+          c.x[r * N_IN + (guint) g_rand_int_range (random, 0, N_IN)] = 5;
+      c.n_rows = op.shape.n_rows = i == 0 ? N_ROWS : (guint) g_rand_int_range (random, 1, N_ROWS + 1);
+      g_assert_true (backend->class->submit (backend, ops, 1, NULL));
+      if (i == 0)
+        bytes = backend->class->bytes (backend);
+      g_assert_cmpuint (backend->class->bytes (backend), ==, bytes);
+      memcpy (last, c.y + (c.n_rows - 1) * N_OUT, sizeof last);
+      op.rows.values += (c.n_rows - 1) * N_IN;
+      c.n_rows = op.shape.n_rows = 1;
+      g_assert_true (backend->class->submit (backend, ops, 1, NULL));
+      g_assert_cmpmem (c.y, sizeof last, last, sizeof last);
+    }
+  llm_worker_pool_free (c.pool);
+}
+
 /* Few rows, other operators, and sites without a scale are the CPU's. */
 static void
 test_refused (void)
@@ -345,6 +383,7 @@ main (int    argc,
   g_test_add_func ("/w8/methods", test_methods);
   g_test_add_func ("/w8/added", test_added);
   g_test_add_func ("/w8/refused", test_refused);
+  g_test_add_func ("/w8/prompts", test_prompts);
   g_test_add_func ("/w8/watch", test_watch);
   g_test_add_data_func ("/w8/model/f32", GUINT_TO_POINTER (LLK_F32), test_model);
   g_test_add_data_func ("/w8/model/q8", GUINT_TO_POINTER (LLK_Q8_0), test_model);

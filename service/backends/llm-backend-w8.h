@@ -5,8 +5,8 @@
  * (llm-w8-weights.h); without one, whole matrices are made into their int8 form when they are first
  * multiplied, and held beside what the view shows. Hot channels are floats. What a row has beyond the
  * scale of its site elsewhere is a sparse row of floats (a shadow), multiplied with the same int8
- * weights and added. A row's bits
- * depend on nothing but the row. Everything is done in submit(). The executor's thread.
+ * weights and added. A row's bits depend on nothing but the row. Everything is done in submit(). The
+ * executor's thread.
  *
  * Besides, what others do with int8 and outliers, to be compared with: rows with scales of their
  * own, channels that stay floats, inputs that are smoothed.

@@ -102,6 +102,9 @@ try_speed (LlmRunner *self)
   const LlmCalibration *calibration = get_calibration (instance->weights);
   const LlmActivation none = { 0 };
 
+  /* reads would go on behind it */
+  if (llm_weights_are_streaming (instance->weights))
+    return 1;
   for (guint i = 0; i < G_N_ELEMENTS (ops); i++)
     {
       LlmWeightView view = { 0 };

@@ -153,6 +153,7 @@ typedef struct
 {
   LlmModel *model;              /* (nullable) (owned): whose they are, prepared or being so */
   gboolean is_preparing;
+  gint64 retry_us;              /* not before, as it failed; 0: it did not */
 } LlmEnginePrefill;
 
 typedef struct

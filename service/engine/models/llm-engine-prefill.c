@@ -7,10 +7,14 @@
 
 #define G_LOG_DOMAIN "llm-engine"
 
+#include "base/llm-clock.h"
 #include "base/llm-fail.h"
 #include "common/llmsvc-error.h"
 #include "engine/models/llm-engine-models.h"
 #include "memory/llm-memory-policy.h"
+
+/* After a failure, of the disk most likely. */
+#define RETRY_US (600 * G_USEC_PER_SEC)
 
 /* --- what a call wants --- */
 
@@ -160,7 +164,11 @@ on_prepared (GObject      *source,
 
   self->prefill.is_preparing = FALSE;
   if (!g_task_propagate_boolean (G_TASK (result), &error))
-    g_message ("Prompts are computed exactly: %s", error->message);
+    {
+      g_message ("Prompts are computed exactly: %s", error->message);
+      llm_engine_forget_prefill (self);
+      self->prefill.retry_us = llm_clock_now_us () + RETRY_US;
+    }
   else if (preparation->model == self->use.model)
     llm_executor_set_w8_weights (self->executor, 0, g_steal_pointer (&preparation->weights));
 }
@@ -189,8 +197,8 @@ llm_engine_prepare_prefill (LlmEngine *self)
   Preparation *preparation;
   guint64 bytes;
 
-  if (self->prefill.model == self->use.model || !find_bytes (self, &bytes)
-      || !has_room (self, bytes))
+  if (self->prefill.model == self->use.model || llm_clock_now_us () < self->prefill.retry_us
+      || !find_bytes (self, &bytes) || !has_room (self, bytes))
     return;
   preparation = g_new0 (Preparation, 1);
   preparation->model = llm_model_ref (self->use.model);
@@ -209,6 +217,7 @@ llm_engine_take_prefill (LlmEngine    *self,
   guint64 bytes;
 
   llm_engine_forget_prefill (self);
+  self->prefill.retry_us = 0;
   if (weights == NULL)
     {
       llm_engine_prepare_prefill (self);

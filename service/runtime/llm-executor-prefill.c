@@ -64,6 +64,8 @@ find_exact_reason (const LlmRequest *request)
   const LlmRunner *runner = request->runner;
   const LlmCalibration *calibration = get_calibration (runner->instance->weights);
 
+  if (request->model.goes_on)
+    return "continued";
   if (request->model.prefill == LLM_PREFILL_EXACT)
     return "asked-for";
   if (calibration == NULL)

@@ -65,12 +65,21 @@ take_sparsity (LlmRequest *request)
         llm_row_state_sparse (llm_thresholds_find (thresholds, request->result.sparsity));
 }
 
-/* Of the tokens that no earlier turn computed. */
-static guint8
-get_prompt_state (const LlmRequest *request,
-                  guint             lacking)
+/* Of the prompt's tokens that no earlier turn computed. @states: of all of them. */
+static void
+set_states (const LlmRequest *request,
+            GByteArray       *states,
+            guint             lacking)
 {
-  return (guint8) (llm_row_state (lacking) | (request->result.is_w8 ? LLM_ROW_W8 : 0));
+  guint n_settled = request->model.levels != NULL ? request->model.levels->len : 0;
+  guint first = MIN (n_settled, states->len);
+  guint n_w8 = request->result.is_w8 ? states->len : 0;
+
+  if (request->model.goes_on && llm_runner_has_w8 (request->runner))
+    n_w8 = request->model.n_w8;
+  memset (states->data + first, llm_row_state (lacking), states->len - first);
+  memset (states->data + first, llm_row_state (lacking) | LLM_ROW_W8,
+          MIN (n_w8, states->len - first));
 }
 
 void
@@ -78,13 +87,10 @@ llm_request_set_lacking (LlmRequest *request,
                          guint       lacking)
 {
   const LlmSubModels *table = get_table (request);
-  guint first = request->model.levels != NULL ? MIN (request->model.levels->len,
-                                                     request->states->len) : 0;
 
   request->own_state = llm_row_state (lacking);
   request->model.level = table->n_levels - 1 - lacking;
-  memset (request->states->data + first, get_prompt_state (request, lacking),
-          request->states->len - first);
+  set_states (request, request->states, lacking);
   request->result.sub_model = table->percent[request->model.level];
   take_sparsity (request);
   if (request->entry.scheduler != NULL)
@@ -188,13 +194,11 @@ count_known (LlmRequest *request,
              gboolean    may_share)
 {
   g_autoptr(GByteArray) states = g_byte_array_sized_new (request->states->len);
-  guint first = request->model.levels != NULL ? MIN (request->model.levels->len,
-                                                     request->states->len) : 0;
   guint n_max = llm_request_count_reusable (request);
   guint n;
 
   g_byte_array_append (states, request->states->data, request->states->len);
-  memset (states->data + first, get_prompt_state (request, lacking), states->len - first);
+  set_states (request, states, lacking);
   n = llm_session_count_common (request->session, request->prompt, states, n_max);
   return n == 0 && may_share ? llm_request_count_shareable (request, states, n_max) : n;
 }

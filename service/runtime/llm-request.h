@@ -136,7 +136,9 @@ typedef struct
   GArray *levels;        /* (nullable) (owned) (element-type guint16): of the prompt's first tokens,
                           * which earlier turns computed: percent of the model, or LLM_LEVEL_SPARSE
                           * and a sparsity; and LLM_LEVEL_W8 */
-  LlmPrefill prefill;    /* how the prompt's other tokens are computed */
+  LlmPrefill prefill;    /* how the prompt's other tokens are computed, unless */
+  gboolean goes_on;      /* they are of a turn whose answer goes on, as its tokens were computed: */
+  guint n_w8;            /* so many of the first of them in W8A8, the others not */
 } LlmRequestModel;
 
 /* How its tokens become an answer. */

@@ -247,6 +247,29 @@ begin_ask (Fixture    *fixture,
   return answer;
 }
 
+Answer *
+go_on (Fixture    *fixture,
+       LlmContext *context,
+       const char *options)
+{
+  Answer *answer = answer_new ();
+  g_autoptr(LlmCallOptions) parsed = parse_options (options, LLMSVC_CALL_GENERATE);
+  g_autoptr(GAsyncResult) result = NULL;
+  GError *error = NULL;
+
+  llm_context_generate_async (context, fixture->caller, g_variant_new ("a(ssa{sv})", NULL), parsed,
+                              answer->sink, on_result, &result);
+  WAIT_FOR (result != NULL);
+  answer->generation = g_task_propagate_pointer (G_TASK (result), &error);
+  if (error != NULL)
+    {
+      answer->error = error;
+      answer->is_finished = TRUE;
+    }
+  WAIT_FOR (answer->is_finished);
+  return answer;
+}
+
 char *
 complete (Fixture    *fixture,
           const char *prompt,

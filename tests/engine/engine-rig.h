@@ -70,6 +70,8 @@ Answer *begin_ask (Fixture *fixture,
                    LlmContext *context,
                    const char *prompt,
                    const char *options);
+/* Without a message, for the option `continue`; waits for its end. */
+Answer *go_on (Fixture *fixture, LlmContext *context, const char *options);
 char *complete (Fixture *fixture, const char *prompt, const char *options);
 char *ask (Fixture *fixture, LlmContext *context, const char *prompt, const char *options);
 LlmContext *create (Fixture *fixture, const char *options);

@@ -16,29 +16,6 @@
 #define MORE "{'temperature': <0.0>, 'max-tokens': <uint32 5>, 'continue': <true>}"
 #define REST "{'temperature': <0.0>, 'max-tokens': <uint32 15>, 'continue': <true>}"
 
-static Answer *
-go_on (Fixture    *fixture,
-       LlmContext *context,
-       const char *options)
-{
-  Answer *answer = answer_new ();
-  g_autoptr(LlmCallOptions) parsed = parse_options (options, LLMSVC_CALL_GENERATE);
-  g_autoptr(GAsyncResult) result = NULL;
-  GError *error = NULL;
-
-  llm_context_generate_async (context, fixture->caller, g_variant_new ("a(ssa{sv})", NULL), parsed,
-                              answer->sink, on_result, &result);
-  WAIT_FOR (result != NULL);
-  answer->generation = g_task_propagate_pointer (G_TASK (result), &error);
-  if (error != NULL)
-    {
-      answer->error = error;
-      answer->is_finished = TRUE;
-    }
-  WAIT_FOR (answer->is_finished);
-  return answer;
-}
-
 static void
 assert_refused (Fixture       *fixture,
                 LlmContext    *context,

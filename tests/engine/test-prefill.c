@@ -251,6 +251,44 @@ test_reclaimed (Elastic       *self,
   g_assert_cmpstr (after, ==, before);
 }
 
+/* An answer in pieces has the bytes of one longer call, also when what it had on storage is lost between
+ * them: its turn stays as it was computed. */
+static void
+test_continued (Elastic       *self,
+                gconstpointer  data)
+{
+  static const char more[] = "{'temperature': <0.0>, 'max-tokens': <uint32 8>, 'continue': <true>}";
+  g_autofree char *whole = NULL;
+  g_autoptr(GString) pieces = g_string_new (NULL);
+
+  await_weights (self);
+  {
+    g_autoptr(LlmContext) context = create (&self->fixture, "{}");
+
+    whole = ask (&self->fixture, context, LONG, "{'temperature': <0.0>, 'max-tokens': <uint32 24>, " W8 "}");
+  }
+  for (guint i = 0; i < 3; i++)
+    {
+      g_autoptr(LlmContext) context = open_context (&self->fixture, "a", "{'create': <true>}", NULL);
+      g_autoptr(Answer) answer =
+        i == 0 ? await (begin_ask (&self->fixture, context, LONG,
+                                   "{'temperature': <0.0>, 'max-tokens': <uint32 8>, " W8 "}"))
+               : go_on (&self->fixture, context, more);
+
+      g_assert_no_error (answer->error);
+      g_assert_cmpstr (result_string (answer, "prefill"), ==, i == 0 ? "w8a8" : "exact");
+      if (i > 0)
+        g_assert_cmpstr (result_string (answer, "prefill-reason"), ==, "continued");
+      g_string_append (pieces, answer->text);
+      g_clear_object (&context);
+      stop_engine (&self->fixture.engine);
+      if (i == 1)
+        elastic_remove_chunks (self);
+      self->fixture.engine = elastic_start (self);
+    }
+  g_assert_cmpstr (pieces->str, ==, whole);
+}
+
 /* What an earlier service computed so is used at once, though nothing was prepared in this one yet: the
  * file is found with the model. */
 static void
@@ -307,6 +345,7 @@ main (int   argc,
   ADD ("shared", "prefill", test_shared);
   ADD ("reclaimed", "prefill", test_reclaimed);
   ADD ("restarted", "prefill", test_restarted);
+  ADD ("continued", "prefill", test_continued);
   ADD ("without", "none", test_without);
 
   return g_test_run ();

@@ -130,6 +130,17 @@ llm_call_count_settled (LlmCall    *call,
            : settled->len;
 }
 
+gboolean
+llm_call_goes_on (LlmCall    *call,
+                  const char *identity,
+                  guint      *n_w8)
+{
+  gboolean goes_on = call->continues && has_own_tokens (call, identity);
+
+  *n_w8 = goes_on ? get_last_turn (call)->n_w8 : 0;
+  return goes_on;
+}
+
 LlmTurn *
 llm_call_continue_turn (LlmCall          *call,
                         const LlmRequest *request,

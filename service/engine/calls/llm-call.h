@@ -110,6 +110,11 @@ LlmTurn *llm_call_continue_turn (LlmCall         *call,
                              const LlmRequest    *request,
                              GVariant            *extras,
                              gsize               *n_bytes);
+/* Whether it continues an answer whose turn has tokens; @n_w8: how many of the first of these were
+ * computed in W8A8. */
+gboolean llm_call_goes_on   (LlmCall           *call,
+                             const char        *identity,
+                             guint             *n_w8);
 /* The tokens that are settled before the turn that an answer makes. */
 guint  llm_call_count_settled (LlmCall           *call,
                              const char          *identity);

@@ -35,6 +35,7 @@ llm_context_set_levels (LlmContext *self,
                                 &first);
   /* a turn is of one sub-model, also when its answer is continued */
   g_array_set_size (request->model.levels, llm_call_count_settled (call, identity));
+  request->model.goes_on = llm_call_goes_on (call, identity, &request->model.n_w8);
 }
 
 static void

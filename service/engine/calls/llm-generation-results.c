@@ -234,7 +234,7 @@ make_turn (LlmGeneration          *self,
       turn->sub_model = result->sub_model;
       turn->n_sparse = result->sparsity > 0 ? result->tokens->len : 0;
       turn->sparsity = turn->n_sparse > 0 ? result->sparsity : 0;
-      turn->n_w8 = result->is_w8 ? prompt->len - n_settled : 0;
+      turn->n_w8 = result->is_w8 ? prompt->len - n_settled : self->request->model.n_w8;
       turn->n_tokens = turn->tokens->len;
       turn->is_whole = n_settled == 0;
       turn->n_total = prompt->len + result->tokens->len;

@@ -11,7 +11,7 @@
 #define UNIT_PANELS 4
 /* Values to quantize that are worth a worker. */
 #define MIN_VALUES 16384
-/* Of so many values of a row, room for one beyond its scale is made at once. */
+/* Of so many values of a row, there is room for one beyond its scale from the beginning. */
 #define SHADOW_PART 16
 
 typedef struct
@@ -86,16 +86,15 @@ prepare (LlmBackend       *backend,
 
 /* --- rows --- */
 
-/* Room for @n of row @r: at first for more than rows have, so that no later prompt needs any. */
+/* Room for @n of row @r. */
 static LlkW8Beyond *
 reserve_shadows (W8Backend *self,
                  guint      r,
-                 guint      n,
-                 gsize      n_in)
+                 guint      n)
 {
   if (n > self->most_shadows[r])
     {
-      self->most_shadows[r] = MAX (2 * n, (guint) (n_in / SHADOW_PART));
+      self->most_shadows[r] = 2 * n;
       self->shadows[r] = g_renew (LlkW8Beyond, self->shadows[r], self->most_shadows[r]);
     }
   return self->shadows[r];
@@ -143,7 +142,7 @@ find_shadows (W8Backend   *self,
               float        scale)
 {
   const guint16 *hot_of = work->matrix.hot_of;
-  LlkW8Beyond *to = reserve_shadows (self, r, self->n_beyond[r], work->matrix.n_in);
+  LlkW8Beyond *to = reserve_shadows (self, r, self->n_beyond[r]);
   guint n = (guint) self->kernels->w8->find_beyond (x, work->matrix.n_in, scale, to);
   guint n_kept = 0;
 
@@ -246,6 +245,9 @@ prepare_rows (Work *work)
 
   make_room (self, work->matrix.n_in, work->n_rows);
   find_hot (self, &work->matrix, work->n_rows);
+  /* more than rows have: no later prompt needs any */
+  for (guint r = 0; r < work->n_rows && work->site->has_shadow; r++)
+    reserve_shadows (self, r, (guint) (work->matrix.n_in / SHADOW_PART));
   llm_worker_pool_run (work->op->host->pool, work->n_rows,
                        MAX (1, MIN_VALUES / MAX (work->matrix.n_in, 1)), quantize_rows, work);
   for (guint r = 0; r < work->n_rows; r++)
@@ -440,23 +442,33 @@ get_bytes (LlmBackend *backend)
   return bytes;
 }
 
+void
+llm_backend_w8_trim (LlmBackend *backend)
+{
+  W8Backend *self = (W8Backend *) backend;
+
+  for (guint r = 0; r < self->n_rows; r++)
+    g_free (self->shadows[r]);
+  g_clear_pointer (&self->shadows, g_free);
+  g_clear_pointer (&self->n_shadows, g_free);
+  g_clear_pointer (&self->most_shadows, g_free);
+  g_clear_pointer (&self->n_beyond, g_free);
+  g_clear_pointer (&self->hot_inputs, g_free);
+  g_clear_pointer (&self->hot, g_free);
+  g_clear_pointer (&self->rows, g_aligned_free);
+  self->rows_bytes = self->n_hot_values = 0;
+  self->n_rows = 0;
+}
+
 static void
 free_backend (LlmBackend *backend)
 {
   W8Backend *self = (W8Backend *) backend;
 
+  llm_backend_w8_trim (backend);
   for (gsize i = 0; i < (gsize) self->n_layers * LLM_N_OPS; i++)
     llm_w8_form_free (self->forms[i]);
   g_free (self->forms);
-  g_aligned_free (self->rows);
-  for (guint r = 0; r < self->n_rows; r++)
-    g_free (self->shadows[r]);
-  g_free (self->shadows);
-  g_free (self->n_shadows);
-  g_free (self->most_shadows);
-  g_free (self->n_beyond);
-  g_free (self->hot_inputs);
-  g_free (self->hot);
   llm_backend_free (self->cpu);
   g_free (self);
 }

@@ -48,6 +48,8 @@ typedef struct
 LlmBackend  *llm_backend_w8_new        (const LlkOps      *kernels,
                                         const LlmW8Config *config);
 LlmW8Counts  llm_backend_w8_get_counts (LlmBackend        *self);
+/* Frees what it holds for rows, until they are multiplied again. */
+void         llm_backend_w8_trim       (LlmBackend        *self);
 /* @weights: (unowned) (nullable): from now on; of the model, by segment. Without, single matrices
  * only: what a sub-model cut into pieces is computed as ever. No step is under way. */
 void         llm_backend_w8_set_weights (LlmBackend       *self,

@@ -179,6 +179,8 @@ give_w8 (LlmCommand *base)
       if (llm_runner_get_w8_bytes (runner) == 0)
         continue;
       freed += llm_w8_weights_drop (runner->prefill.weights);
+      llm_backend_w8_trim (runner->prefill.backend);
+      llm_backend_count (runner->prefill.backend, base->executor->ledger);
       runner->prefill.ahead = G_MAXUINT64;
     }
   llm_executor_report ((LlmReclaim *) base, freed);

@@ -243,6 +243,16 @@ test_prompts (void)
       c.n_rows = op.shape.n_rows = 1;
       g_assert_true (backend->class->submit (backend, ops, 1, NULL));
       g_assert_cmpmem (c.y, sizeof last, last, sizeof last);
+      if (i == 500)
+        {
+          /* given back, it is made again */
+          llm_backend_w8_trim (backend);
+          g_assert_cmpuint (backend->class->bytes (backend), <, bytes);
+          op = make_op (&c);
+          c.n_rows = N_ROWS;
+          g_assert_true (backend->class->submit (backend, ops, 1, NULL));
+          bytes = backend->class->bytes (backend);
+        }
     }
   llm_worker_pool_free (c.pool);
 }

@@ -251,6 +251,40 @@ test_reclaimed (Elastic       *self,
   g_assert_cmpstr (after, ==, before);
 }
 
+/* Taken back and asked again in the other arithmetic, from what storage has: nothing of the first is
+ * used. */
+static void
+test_again (Elastic       *self,
+            gconstpointer  data)
+{
+  static const char *const ways[] = { "w8a8", "exact", "w8a8" };
+
+  await_weights (self);
+  for (guint i = 0; i + 1 < G_N_ELEMENTS (ways); i++)
+    {
+      g_autofree char *name = g_strdup_printf ("context %u", i);
+      g_autofree char *first = g_strdup_printf ("{" QUIET ", 'prefill': <'%s'>}", ways[i]);
+      g_autofree char *second = g_strdup_printf ("{" QUIET ", 'prefill': <'%s'>}", ways[i + 1]);
+      g_autofree char *reference = complete_so (self, LONG, second, ways[i + 1]);
+      g_autofree char *found = NULL;
+      g_autoptr(LlmContext) context = open_context (&self->fixture, name, "{'create': <true>}", NULL);
+      g_autoptr(Answer) answer = NULL;
+
+      answer = begin_ask (&self->fixture, context, LONG, first);
+      g_free (describe (answer, ways[i]));
+      g_clear_pointer (&answer, answer_free);
+      g_clear_object (&context);
+      stop_engine (&self->fixture.engine);
+      self->fixture.engine = elastic_start (self);
+      context = open_context (&self->fixture, name, "{}", NULL);
+      g_assert_true (rollback (context, 1, NULL));
+      answer = begin_ask (&self->fixture, context, LONG, second);
+      found = describe (answer, ways[i + 1]);
+      g_assert_cmpuint (result_uint (answer, "cached-tokens"), ==, 0);
+      g_assert_cmpstr (found, ==, reference);
+    }
+}
+
 /* An answer in pieces has the bytes of one longer call, also when what it had on storage is lost between
  * them: its turn stays as it was computed. */
 static void
@@ -346,6 +380,7 @@ main (int   argc,
   ADD ("reclaimed", "prefill", test_reclaimed);
   ADD ("restarted", "prefill", test_restarted);
   ADD ("continued", "prefill", test_continued);
+  ADD ("again", "prefill", test_again);
   ADD ("without", "none", test_without);
 
   return g_test_run ();

@@ -19,7 +19,7 @@ typedef enum
 {
   LLM_RECLAIM_ALL,
   LLM_RECLAIM_ANONYMOUS,  /* those whose memory only the service can release */
-  LLM_RECLAIM_BACKED,     /* those that hold file pages */
+  LLM_RECLAIM_BACKED,     /* those that hold file pages; of LLM_RECLAIM_FREE all in both cases */
 } LlmReclaimScope;
 
 typedef struct

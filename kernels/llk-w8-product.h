@@ -162,39 +162,5 @@ multiply_w8 (const LlkW8Matrix *w,
     }
 }
 
-static void
-multiply_gated_w8 (const LlkW8Matrix *gate,
-                   const LlkW8Matrix *up,
-                   size_t             first,
-                   size_t             n_panels,
-                   const LlkW8Row    *rows,
-                   size_t             n_rows,
-                   float              scale,
-                   LlkW8Row          *out)
-{
-  const size_t out_bytes = llk_w8_row_bytes (gate->n_out);
-  W8Sums gate_sums, up_sums;
-
-  for (size_t panel = first, n; panel < first + n_panels; panel += n)
-    {
-      n = first + n_panels - panel < W8_PANELS ? first + n_panels - panel : W8_PANELS;
-      for (size_t row = 0; row < n_rows; row += W8_ROWS)
-        {
-          const size_t n_block = n_rows - row < W8_ROWS ? n_rows - row : W8_ROWS;
-
-          sum_panels (gate, panel, n, get_w8_row (gate, rows, row), n_block, gate_sums);
-          sum_panels (up, panel, n, get_w8_row (gate, rows, row), n_block, up_sums);
-          for (size_t r = 0; r < n_block; r++)
-            for (size_t p = 0; p < n; p++)
-              write_gated_w8 (&gate_sums[r][p * W8_N], &up_sums[r][p * W8_N],
-                              get_w8_scales (gate, panel + p), get_w8_scales (up, panel + p),
-                              get_w8_row (gate, rows, row + r)->scale,
-                              count_outputs (gate, panel + p), scale,
-                              (void *) ((char *) out + (row + r) * out_bytes),
-                              (panel + p) * W8_N);
-        }
-    }
-}
-
-#define W8_OPS \
-  { quantize_w8, add_hot_w8, find_beyond_w8, multiply_w8, add_beyond_w8, multiply_gated_w8, finish_w8 }
+#define W8_OPS                                                                                  \
+  { quantize_w8, quantize_part_w8, finish_w8, add_hot_w8, find_beyond_w8, multiply_w8, add_beyond_w8 }

@@ -38,30 +38,38 @@ finish_w8 (size_t    n,
 }
 
 static size_t
+quantize_part_w8 (const float *x,
+                  size_t       n,
+                  float        scale,
+                  int8_t      *q)
+{
+  const float inverse = 1 / scale;
+  uint32_t n_beyond = 0;
+
+  for (size_t i = 0; i < n; i++)
+    {
+      const float v = x[i] * inverse;
+
+      n_beyond += !(v <= LLK_W8_LIMIT) | !(v >= -LLK_W8_LIMIT);
+      q[i] = round_w8 (clamp_w8 (v));
+    }
+  return n_beyond;
+}
+
+static size_t
 quantize_w8 (const float *x,
              size_t       n,
              float        scale,
              LlkW8Row    *row)
 {
-  const float inverse = 1 / scale;
-  uint32_t n_beyond = 0;
-  uint32_t largest = 0;
+  const size_t n_beyond = quantize_part_w8 (x, n, scale, row->q);
+  bool is_finite = true;
 
-  for (size_t i = 0; i < n; i++)
-    {
-      const uint32_t bits = llk_bits_of_float (x[i]) & 0x7fffffff;
-      const float v = x[i] * inverse;
-
-      largest = bits > largest ? bits : largest;
-      n_beyond += v > LLK_W8_LIMIT || v < -LLK_W8_LIMIT;
-      row->q[i] = round_w8 (clamp_w8 (v));
-    }
-  row->scale = scale;
-  if (largest >= 0x7f800000)
-    {
-      row->scale = llk_float_of_bits (0x7fc00000);
-      memset (row->q, 0, n);
-    }
+  for (size_t i = 0; n_beyond > 0 && i < n; i++)
+    is_finite &= (llk_bits_of_float (x[i]) & 0x7fffffff) < 0x7f800000;
+  row->scale = is_finite ? scale : llk_float_of_bits (0x7fc00000);
+  if (!is_finite)
+    memset (row->q, 0, n);
   finish_w8 (n, row);
   return n_beyond;
 }
@@ -233,32 +241,4 @@ write_w8 (const int32_t *sums,
 
       y[o] = is_added ? y[o] + v : v;
     }
-}
-
-/* Likewise of two matrices, gated. A NaN makes the whole row one: there is no such byte. */
-static inline void
-write_gated_w8 (const int32_t *gate_sums,
-                const int32_t *up_sums,
-                const float   *gate_scales,
-                const float   *up_scales,
-                float          row_scale,
-                size_t         n,
-                float          scale,
-                LlkW8Row      *out,
-                size_t         first)
-{
-  const float inverse = 1 / scale;
-  bool is_finite = true;
-
-  for (size_t o = 0; o < n; o++)
-    {
-      const float g = (float) gate_sums[o] * (row_scale * gate_scales[o]);
-      const float u = (float) up_sums[o] * (row_scale * up_scales[o]);
-      const float v = g / (1 + llk_exp (-g)) * u;
-
-      is_finite = is_finite && (llk_bits_of_float (v) & 0x7fffffff) < 0x7f800000;
-      out->q[first + o] = is_finite ? round_w8 (clamp_w8 (v * inverse)) : 0;
-    }
-  if (!is_finite)
-    out->scale = llk_float_of_bits (0x7fc00000);
 }

@@ -70,8 +70,14 @@ typedef struct
 typedef struct
 {
   /* A row of @n values: q = x × (1 / scale), at most 127 either way, to nearest even, all in float.
-   * @scale is positive. Returns how many values are beyond: |x × (1 / scale)| > 127. */
+   * @scale is positive. Returns how many values are beyond: |x × (1 / scale)| > 127, or a NaN. */
   size_t (*quantize) (const float *x, size_t n, float scale, LlkW8Row *row);
+
+  /* The same in parts, so that no row of floats need be in memory: the q of some values, which are
+   * anything for what is not finite; and of a row of @n values whose scale and q are all there the
+   * sum, and zeros behind the last. */
+  size_t (*quantize_part) (const float *x, size_t n, float scale, int8_t *q);
+  void   (*finish)        (size_t n, LlkW8Row *row);
 
   /* Adds what rows have at hot inputs: y[r * y_stride + o] += the sum of value × weight over these, in
    * their order, from 0; each "×" and "+" is rounded to float. @hot: [rows × n_hot]. For the same
@@ -95,16 +101,4 @@ typedef struct
   void (*add_beyond) (const LlkW8Matrix *w, size_t first, size_t n_panels,
                       const LlkW8Beyond *const *beyond, const uint32_t *n_beyond, size_t n_rows,
                       float *y, size_t y_stride);
-
-  /* The gated network's inner values, without a pass of floats through memory: for the same outputs of
-   * both matrices, g and u being what multiply() gives, v = silu (g) × u with silu (g) = g / (1 + e^-g)
-   * (llk_exp()), and q of @out as quantize() has it for @scale. The rows of @out are for as many
-   * inputs as @gate has outputs; their scales are set to @scale beforehand, or to NaN by it; they
-   * have their sums only after finish(). */
-  void (*multiply_gated) (const LlkW8Matrix *gate, const LlkW8Matrix *up, size_t first,
-                      size_t n_panels, const LlkW8Row *rows, size_t n_rows, float scale,
-                      LlkW8Row *out);
-
-  /* Of rows of @n values whose bytes are all there: the sum, and zeros behind the last. */
-  void (*finish)     (size_t n, LlkW8Row *row);
 } LlkW8Ops;

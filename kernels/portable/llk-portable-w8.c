@@ -56,31 +56,5 @@ multiply (const LlkW8Matrix *w,
       }
 }
 
-static void
-multiply_gated (const LlkW8Matrix *gate,
-                const LlkW8Matrix *up,
-                size_t             first,
-                size_t             n_panels,
-                const LlkW8Row    *rows,
-                size_t             n_rows,
-                float              scale,
-                LlkW8Row          *out)
-{
-  const size_t out_bytes = llk_w8_row_bytes (gate->n_out);
-
-  for (size_t panel = first; panel < first + n_panels; panel++)
-    for (size_t r = 0; r < n_rows; r++)
-      {
-        const LlkW8Row *row = get_row (gate, rows, r);
-        int32_t gate_sums[W8_N], up_sums[W8_N];
-
-        sum_row (gate, panel, row, gate_sums);
-        sum_row (up, panel, row, up_sums);
-        write_gated_w8 (gate_sums, up_sums, get_scales (gate, panel), get_scales (up, panel),
-                        row->scale, count_outputs (gate, panel), scale,
-                        (void *) ((char *) out + r * out_bytes), panel * W8_N);
-      }
-}
-
-const LlkW8Ops llk_portable_w8 = { quantize_w8, add_hot_w8, find_beyond_w8, multiply,
-                                   add_beyond_w8, multiply_gated, finish_w8 };
+const LlkW8Ops llk_portable_w8 = { quantize_w8, quantize_part_w8, finish_w8, add_hot_w8,
+                                   find_beyond_w8, multiply, add_beyond_w8 };

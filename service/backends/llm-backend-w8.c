@@ -2,17 +2,11 @@
 
 #include "backends/llm-backend-w8.h"
 
-#include <math.h>
-#include <string.h>
-
 #include "backends/llm-w8-form.h"
+#include "backends/llm-w8-rows.h"
 
 /* Panels of a work item: what the widest kernel takes at once. */
-#define UNIT_PANELS 4
-/* Values to quantize that are worth a worker. */
-#define MIN_VALUES 16384
-/* Of so many values of a row, there is room for one beyond its scale from the beginning. */
-#define SHADOW_PART 16
+#define UNIT_PANELS (LLM_W8_PART / LLK_W8_OUTPUTS)
 
 typedef struct
 {
@@ -22,50 +16,49 @@ typedef struct
   LlmW8Config config;
   guint n_layers;
   LlmW8Weights *weights;     /* (nullable) (unowned) */
-  LlmW8Form **forms;         /* (owned) [n_layers × LLM_N_OPS]: (nullable) (owned): without @weights */
+  LlmW8Form **forms;         /* (owned) [n_layers × LLM_N_OPS × LLM_MAX_LEVELS]: (nullable)
+                              * (owned): without @weights */
   guint64 bytes;
   LlmW8Counts counts;
 
-  /* Of the rows that are multiplied now. */
-  guint8 *rows;              /* (owned): LlkW8Row */
-  gsize rows_bytes;
-  gsize row_bytes;
-  LlkW8Beyond **shadows;     /* (owned) [n_rows]: (nullable) (owned): what is multiplied as floats */
-  guint32 *n_shadows;        /* (owned) [n_rows] */
-  guint32 *most_shadows;     /* (owned) [n_rows]: that there is room for */
-  guint *n_beyond;           /* (owned) [n_rows] */
-  guint16 *hot_inputs;       /* (owned) [n_hot]: of the matrix that is multiplied now */
-  float *hot;                /* (owned) [n_rows × n_hot]: what the rows have there */
-  gsize n_hot_values;        /* there is room for */
-  guint n_rows;              /* there is room for */
+  LlmW8Rows *rows;           /* (owned): that are multiplied now */
+  /* What a gated network has between its products, by segment: kept for the product behind. */
+  LlmW8Rows *inner[LLM_MAX_LEVELS];   /* (owned) (nullable) */
+  gboolean keeps_inner;      /* the next product reads it */
 } W8Backend;
+
+/* Rows that stay in the cache beside the panels of a work item, gated: their floats take 2 × 6 KiB. */
+#define GATED_ROWS 24
 
 /* A piece of a product as the workers see it. */
 typedef struct
 {
-  W8Backend *self;
-  const LlmOp *op;
-  const LlmW8Site *site;
-  LlmW8Method method;
+  const LlmW8Rows *rows;
   LlkW8Matrix matrix;
-  guint first_in;            /* of the rows' inputs */
-  guint first_out;
   guint n_rows;
+  float *y;
+  gsize y_stride;
   gboolean is_added;
 } Work;
 
-static const LlmW8Site *
-find_site (W8Backend        *self,
-           const LlmOpShape *shape)
+/* One of both gated products. */
+typedef struct
 {
-  LlmW8Kind kind = shape->kind == LLM_BACKEND_PRODUCT ? llm_w8_kind_of (shape->op)
-                                                      : LLM_W8_N_KINDS;
-  const LlmW8Site *site;
+  const LlmW8Rows *rows;
+  LlkW8Matrix gate, up;
+  guint n_rows;
+  const LlkVectorOps *vector;
+  gboolean is_gelu;
+  LlmW8Rows *inner;
+} GatedWork;
 
-  if (kind == LLM_W8_N_KINDS || shape->n_rows < self->config.min_rows
-      || shape->n_in > LLK_W8_MAX_INPUTS)
-    return NULL;
-  site = &self->config.sites[llm_w8_site_at (shape->layer, kind)];
+static const LlmW8Site *
+get_site (const W8Backend *self,
+          guint            layer,
+          LlmW8Kind        kind)
+{
+  const LlmW8Site *site = &self->config.sites[llm_w8_site_at (layer, kind)];
+
   return site->scale > 0 ? site : NULL;
 }
 
@@ -73,7 +66,16 @@ static gboolean
 can_run (LlmBackend       *backend,
          const LlmOpShape *shape)
 {
-  return find_site ((W8Backend *) backend, shape) != NULL;
+  const W8Backend *self = (const W8Backend *) backend;
+  LlmW8Kind kind = llm_w8_kind_of (shape->op);
+
+  if (kind == LLM_W8_N_KINDS || shape->n_rows < self->config.min_rows
+      || shape->n_in > LLK_W8_MAX_INPUTS || get_site (self, shape->layer, kind) == NULL)
+    return FALSE;
+  if (shape->kind == LLM_BACKEND_GATED)
+    return self->config.methods == NULL && shape->n_out <= LLK_W8_MAX_INPUTS
+           && get_site (self, shape->layer, LLM_W8_FFN_OUTPUT) != NULL;
+  return shape->kind == LLM_BACKEND_PRODUCT;
 }
 
 static gconstpointer
@@ -84,175 +86,82 @@ prepare (LlmBackend       *backend,
   return backend;
 }
 
-/* --- rows --- */
-
-/* Room for @n of row @r. */
-static LlkW8Beyond *
-reserve_shadows (W8Backend *self,
-                 guint      r,
-                 guint      n)
+/* The matrix of a segment: of the prepared file, or made now. FALSE for one that is empty. */
+static gboolean
+find_matrix (W8Backend           *self,
+             LlmOperator          op,
+             guint                layer,
+             guint                segment,
+             const LlmWeightView *view,
+             LlkW8Matrix         *matrix)
 {
-  if (n > self->most_shadows[r])
+  guint at = llm_w8_site_at (layer, llm_w8_kind_of (op));
+  const LlmW8Site *site = &self->config.sites[at];
+  LlmW8Form **form = &self->forms[(layer * LLM_N_OPS + op) * LLM_MAX_LEVELS + segment];
+
+  if (view->in_count == 0 || view->out_count == 0)
+    return FALSE;
+  if (self->weights != NULL)
+    return llm_w8_weights_find (self->weights, op, layer, segment, matrix);
+  /* a search tries a site with hot channels and without */
+  if (*form != NULL && ((*form)->matrix.n_hot > 0) != (site->hot_of != NULL))
     {
-      self->most_shadows[r] = 2 * n;
-      self->shadows[r] = g_renew (LlkW8Beyond, self->shadows[r], self->most_shadows[r]);
+      self->bytes -= (*form)->bytes;
+      g_clear_pointer (form, llm_w8_form_free);
     }
-  return self->shadows[r];
-}
-
-static float
-find_largest (const float   *x,
-              const guint16 *hot_of,
-              gsize          n)
-{
-  float largest = 0;
-
-  for (gsize i = 0; i < n; i++)
-    if ((hot_of == NULL || hot_of[i] == 0) && fabsf (x[i]) > largest)
-      largest = fabsf (x[i]);
-  return largest;
-}
-
-/* Takes hot inputs out of the row: they are floats. */
-static void
-take_hot (W8Backend   *self,
-          const Work  *work,
-          guint        r,
-          const float *x,
-          LlkW8Row    *row)
-{
-  gsize n_hot = work->matrix.n_hot;
-
-  for (gsize i = 0; i < n_hot; i++)
+  if (*form == NULL)
     {
-      guint16 input = self->hot_inputs[i];
-
-      self->hot[r * n_hot + i] = x[input];
-      row->sum -= row->q[input];
-      row->q[input] = 0;
+      *form = llm_w8_form_new (self->kernels, view,
+                               self->config.methods != NULL ? self->config.methods[at].factors : NULL,
+                               site);
+      self->bytes += (*form)->bytes;
     }
+  *matrix = (*form)->matrix;
+  return TRUE;
 }
 
-/* What is beyond the scale, but for hot inputs. */
-static void
-find_shadows (W8Backend   *self,
-              const Work  *work,
-              guint        r,
-              const float *x,
-              float        scale)
+static LlmW8RowsShape
+get_rows_shape (const W8Backend   *self,
+                guint              site_at,
+                const LlkW8Matrix *matrix)
 {
-  const guint16 *hot_of = work->matrix.hot_of;
-  LlkW8Beyond *to = reserve_shadows (self, r, self->n_beyond[r]);
-  guint n = (guint) self->kernels->w8->find_beyond (x, work->matrix.n_in, scale, to);
-  guint n_kept = 0;
+  const LlmW8Site *site = &self->config.sites[site_at];
+  LlmW8RowsShape shape = {
+    .n_in = matrix->n_in, .n_hot = matrix->n_hot, .hot_of = matrix->hot_of, .scale = site->scale,
+    .has_shadow = site->has_shadow,
+  };
 
-  for (guint i = 0; i < n; i++)
-    if (hot_of == NULL || hot_of[to[i].input] == 0)
-      to[n_kept++] = to[i];
-  self->n_shadows[r] = n_kept;
-}
-
-static void
-quantize_row (const Work *work,
-              guint       r,
-              float      *changed)
-{
-  W8Backend *self = work->self;
-  const float *x = work->op->rows.values + r * work->op->rows.stride + work->first_in;
-  const LlmW8Method *method = &work->method;
-  float scale = work->site->scale;
-  LlkW8Row *row = (gpointer) (self->rows + r * self->row_bytes);
-
-  self->n_shadows[r] = 0;
-  if (method->factors != NULL)
+  if (self->config.methods != NULL)
     {
-      for (guint i = 0; i < work->matrix.n_in; i++)
-        changed[i] = x[i] / method->factors[i];
-      x = changed;
+      shape.is_dynamic = self->config.methods[site_at].is_dynamic;
+      shape.factors = self->config.methods[site_at].factors;
     }
-  if (method->is_dynamic)
-    {
-      float largest = find_largest (x, work->matrix.hot_of, work->matrix.n_in);
-
-      scale = largest > 0 ? largest / LLK_W8_LIMIT : 1;
-    }
-  self->n_beyond[r] = (guint) self->kernels->w8->quantize (x, work->matrix.n_in, scale, row);
-  if (self->n_beyond[r] > 0 && work->site->has_shadow)
-    find_shadows (self, work, r, x, scale);
-  take_hot (self, work, r, x, row);
+  return shape;
 }
 
 static void
-quantize_rows (guint    first,
-               guint    end,
-               guint    worker,
-               gpointer data)
+count_rows (W8Backend       *self,
+            const LlmW8Rows *rows,
+            gsize            n_in,
+            guint            n_rows)
 {
-  const Work *work = data;
-  g_autofree float *changed =
-    work->method.factors != NULL ? g_new (float, work->matrix.n_in) : NULL;
-
-  for (guint r = first; r < end; r++)
-    quantize_row (work, r, changed);
-}
-
-/* Which inputs are hot, and room for what the rows have there. */
-static void
-find_hot (W8Backend         *self,
-          const LlkW8Matrix *matrix,
-          guint              n_rows)
-{
-  gsize n_values = matrix->n_hot * n_rows;
-
-  self->hot_inputs = g_renew (guint16, self->hot_inputs, matrix->n_hot);
-  for (gsize i = 0; matrix->hot_of != NULL && i < matrix->n_in; i++)
-    if (matrix->hot_of[i] != 0)
-      self->hot_inputs[matrix->hot_of[i] - 1] = (guint16) i;
-  if (n_values <= self->n_hot_values)
-    return;
-  self->n_hot_values = n_values;
-  self->hot = g_renew (float, self->hot, n_values);
+  self->counts.n_beyond += llm_w8_rows_count_beyond (rows);
+  self->counts.n_values += n_in * n_rows;
 }
 
 static void
-make_room (W8Backend *self,
-           gsize      n_in,
-           guint      n_rows)
+count_products (W8Backend         *self,
+                const LlmHost     *host,
+                const LlmW8Rows   *rows,
+                const LlkW8Matrix *matrix,
+                guint              n_rows)
 {
-  self->row_bytes = llk_w8_row_bytes (n_in);
-  if (n_rows * self->row_bytes > self->rows_bytes)
-    {
-      g_aligned_free (self->rows);
-      self->rows = g_aligned_alloc (n_rows, self->row_bytes, 64);
-      self->rows_bytes = n_rows * self->row_bytes;
-    }
-  if (n_rows <= self->n_rows)
-    return;
+  guint64 n_products = (guint64) n_rows * matrix->n_in * matrix->n_out;
 
-  self->n_beyond = g_renew (guint, self->n_beyond, n_rows);
-  self->n_shadows = g_renew (guint32, self->n_shadows, n_rows);
-  self->most_shadows = g_renew (guint32, self->most_shadows, n_rows);
-  self->shadows = g_renew (LlkW8Beyond *, self->shadows, n_rows);
-  memset (self->most_shadows + self->n_rows, 0, (n_rows - self->n_rows) * sizeof (guint32));
-  memset (self->shadows + self->n_rows, 0, (n_rows - self->n_rows) * sizeof *self->shadows);
-  self->n_rows = n_rows;
-}
-
-static void
-prepare_rows (Work *work)
-{
-  W8Backend *self = work->self;
-
-  make_room (self, work->matrix.n_in, work->n_rows);
-  find_hot (self, &work->matrix, work->n_rows);
-  /* more than rows have: no later prompt needs any */
-  for (guint r = 0; r < work->n_rows && work->site->has_shadow; r++)
-    reserve_shadows (self, r, (guint) (work->matrix.n_in / SHADOW_PART));
-  llm_worker_pool_run (work->op->host->pool, work->n_rows,
-                       MAX (1, MIN_VALUES / MAX (work->matrix.n_in, 1)), quantize_rows, work);
-  for (guint r = 0; r < work->n_rows; r++)
-    self->counts.n_beyond += self->n_beyond[r];
-  self->counts.n_values += (guint64) work->n_rows * work->matrix.n_in;
+  self->counts.n_products += n_products;
+  self->counts.n_shadow_products += llm_w8_rows_count_shadows (rows, n_rows) * matrix->n_out;
+  if (host->n_multiplied != NULL)
+    *host->n_multiplied += n_products;
 }
 
 /* --- products --- */
@@ -263,6 +172,12 @@ count_panels (const LlkW8Matrix *matrix)
   return (matrix->n_out + LLK_W8_OUTPUTS - 1) / LLK_W8_OUTPUTS;
 }
 
+static guint
+count_units (const LlkW8Matrix *matrix)
+{
+  return (guint) (count_panels (matrix) + UNIT_PANELS - 1) / UNIT_PANELS;
+}
+
 static void
 multiply_units (guint    first,
                 guint    end,
@@ -270,77 +185,11 @@ multiply_units (guint    first,
                 gpointer data)
 {
   const Work *work = data;
-  const LlmProduct *product = &work->op->product;
-  const LlkW8Ops *kernels = work->self->kernels->w8;
   gsize panel = (gsize) first * UNIT_PANELS;
   gsize n = MIN ((gsize) end * UNIT_PANELS, count_panels (&work->matrix)) - panel;
-  float *y = product->y + work->first_out;
 
-  kernels->multiply (&work->matrix, panel, n, (gpointer) work->self->rows, work->n_rows, y,
-                     product->y_stride, work->is_added);
-  kernels->add_hot (&work->matrix, panel, n, work->self->hot, work->n_rows, y, product->y_stride);
-  kernels->add_beyond (&work->matrix, panel, n, (const LlkW8Beyond *const *) work->self->shadows,
-                       work->self->n_shadows, work->n_rows, y, product->y_stride);
-}
-
-/* The matrix of segment @segment: of the prepared file, or made now. FALSE for one that is empty. */
-static gboolean
-find_matrix (Work  *work,
-             guint  segment)
-{
-  W8Backend *self = work->self;
-  const LlmOpShape *shape = &work->op->shape;
-  LlmW8Form **form = &self->forms[shape->layer * LLM_N_OPS + shape->op];
-
-  if (self->weights != NULL)
-    return llm_w8_weights_find (self->weights, shape->op, shape->layer, segment, &work->matrix);
-  /* a search tries a site with hot channels and without */
-  if (*form != NULL && ((*form)->matrix.n_hot > 0) != (work->site->hot_of != NULL))
-    {
-      self->bytes -= (*form)->bytes;
-      g_clear_pointer (form, llm_w8_form_free);
-    }
-  if (*form == NULL)
-    {
-      *form = llm_w8_form_new (self->kernels, &work->op->product.pieces[0], work->method.factors,
-                               work->site);
-      self->bytes += (*form)->bytes;
-    }
-  work->matrix = (*form)->matrix;
-  return TRUE;
-}
-
-static void
-run_piece (Work *work)
-{
-  W8Backend *self = work->self;
-  const LlmHost *host = work->op->host;
-  guint64 n_products = (guint64) work->n_rows * work->matrix.n_in * work->matrix.n_out;
-  guint64 n_shadows = (guint64) work->n_rows * work->matrix.n_hot;
-
-  llm_worker_pool_run (host->pool,
-                       (guint) (count_panels (&work->matrix) + UNIT_PANELS - 1) / UNIT_PANELS, 1,
-                       multiply_units, work);
-  for (guint r = 0; r < work->n_rows; r++)
-    n_shadows += self->n_shadows[r];
-  self->counts.n_products += n_products;
-  self->counts.n_shadow_products += n_shadows * work->matrix.n_out;
-  if (host->n_multiplied != NULL)
-    *host->n_multiplied += n_products;
-}
-
-/* One matrix, for all rows. */
-static gboolean
-is_whole (const LlmOp *op)
-{
-  const LlmProduct *product = &op->product;
-
-  for (guint i = 1; i < product->n_pieces; i++)
-    if (product->pieces[i].in_count > 0 && product->pieces[i].out_count > 0)
-      return FALSE;
-  return product->pieces[0].channels == NULL && product->pieces[0].in_count == op->shape.n_in
-         && product->pieces[0].out_count == op->shape.n_out
-         && product->n_rows[0] == op->shape.n_rows;
+  llm_w8_rows_multiply (work->rows, &work->matrix, panel, n, 0, work->n_rows, work->y,
+                        work->y_stride, work->is_added);
 }
 
 /* The inputs of the rows that are quantized now. */
@@ -352,36 +201,146 @@ typedef struct
   guint n_rows;
 } Quantized;
 
-/* Rows are quantized once for the pieces that read the same inputs of them. */
+/* Rows are quantized once for the pieces that read the same inputs of them; those of a gated network
+ * are there already. */
+static const LlmW8Rows *
+find_rows (W8Backend         *self,
+           const LlmOp       *op,
+           guint              piece,
+           const LlkW8Matrix *matrix,
+           Quantized         *quantized)
+{
+  guint at = llm_w8_site_at (op->shape.layer, llm_w8_kind_of (op->shape.op));
+  Quantized now = {
+    op->rows.values, op->product.pieces[piece].in_first, matrix->n_in, op->product.n_rows[piece],
+  };
+
+  if (now.values == NULL)
+    {
+      g_assert (self->keeps_inner);
+      return self->inner[piece];
+    }
+  if (now.values != quantized->values || now.first_in != quantized->first_in
+      || now.n_in != quantized->n_in || now.n_rows > quantized->n_rows)
+    {
+      LlmW8RowsShape shape = get_rows_shape (self, at, matrix);
+
+      llm_w8_rows_set (self->rows, op->host->pool, &shape, now.n_rows, now.values + now.first_in,
+                       op->rows.stride);
+      count_rows (self, self->rows, now.n_in, now.n_rows);
+      *quantized = now;
+    }
+  return self->rows;
+}
+
 static void
 run_product (W8Backend *self,
              LlmOp     *op,
              Quantized *quantized)
 {
-  guint at = llm_w8_site_at (op->shape.layer, llm_w8_kind_of (op->shape.op));
+  const LlmProduct *product = &op->product;
+
+  for (guint i = 0; i < product->n_pieces; i++)
+    {
+      const LlmWeightView *view = &product->pieces[i];
+      Work work = {
+        .n_rows = product->n_rows[i], .y = product->y + view->out_first,
+        .y_stride = product->y_stride, .is_added = product->is_added || view->in_first > 0,
+      };
+
+      if (work.n_rows == 0
+          || !find_matrix (self, op->shape.op, op->shape.layer, i, view, &work.matrix))
+        continue;
+      work.rows = find_rows (self, op, i, &work.matrix, quantized);
+      llm_worker_pool_run (op->host->pool, count_units (&work.matrix), 1, multiply_units, &work);
+      count_products (self, op->host, work.rows, &work.matrix, work.n_rows);
+    }
+}
+
+/* --- gated --- */
+
+/* The outputs of a unit alone. */
+static LlkW8Matrix
+cut_unit (const LlkW8Matrix *matrix,
+          guint              unit)
+{
+  gsize panel = (gsize) unit * UNIT_PANELS;
+  LlkW8Matrix cut = *matrix;
+
+  cut.panels += panel * llk_w8_panel_bytes (matrix->n_in, matrix->n_hot);
+  cut.n_out = MIN (matrix->n_out - panel * LLK_W8_OUTPUTS, LLM_W8_PART);
+  return cut;
+}
+
+static void
+gate_units (guint    first,
+            guint    end,
+            guint    worker,
+            gpointer data)
+{
+  const GatedWork *work = data;
+  float gate[GATED_ROWS * LLM_W8_PART], up[GATED_ROWS * LLM_W8_PART];
+
+  for (guint unit = first; unit < end; unit++)
+    {
+      LlkW8Matrix gate_unit = cut_unit (&work->gate, unit), up_unit = cut_unit (&work->up, unit);
+      gsize n_panels = count_panels (&gate_unit);
+
+      for (guint r = 0; r < work->n_rows; r += GATED_ROWS)
+        {
+          guint n = MIN (GATED_ROWS, work->n_rows - r);
+
+          llm_w8_rows_multiply (work->rows, &gate_unit, 0, n_panels, r, n, gate, LLM_W8_PART, FALSE);
+          llm_w8_rows_multiply (work->rows, &up_unit, 0, n_panels, r, n, up, LLM_W8_PART, FALSE);
+          for (guint i = 0; i < n; i++)
+            (work->is_gelu ? work->vector->gelu_mul : work->vector->silu_mul)
+              (gate + i * LLM_W8_PART, up + i * LLM_W8_PART, gate_unit.n_out);
+          llm_w8_rows_set_part (work->inner, unit, r, n, gate, gate_unit.n_out);
+        }
+    }
+}
+
+static void
+run_gated (W8Backend *self,
+           LlmOp     *op,
+           Quantized *quantized)
+{
+  guint layer = op->shape.layer, at = llm_w8_site_at (layer, LLM_W8_FFN_OUTPUT);
 
   for (guint i = 0; i < op->product.n_pieces; i++)
     {
       const LlmWeightView *view = &op->product.pieces[i];
-      Work work = {
-        .self = self, .op = op, .site = &self->config.sites[at], .first_in = view->in_first,
-        .first_out = view->out_first, .n_rows = op->product.n_rows[i],
-        .is_added = op->product.is_added || view->in_first > 0,
+      GatedWork work = {
+        .n_rows = op->product.n_rows[i], .vector = self->kernels->vector, .is_gelu = op->is_gelu,
       };
-      Quantized now = { op->rows.values, view->in_first, view->in_count, work.n_rows };
+      g_autofree guint16 *hot_of = NULL;
+      LlkW8Matrix behind = { .n_in = view->out_count };
+      LlmW8RowsShape shape;
 
-      if (self->config.methods != NULL)
-        work.method = self->config.methods[at];
-      if (view->in_count == 0 || view->out_count == 0 || work.n_rows == 0
-          || !find_matrix (&work, i))
+      if (work.n_rows == 0 || !find_matrix (self, op->shape.op, layer, i, view, &work.gate)
+          || !find_matrix (self, LLM_OP_FFN_UP, layer, i, &op->up.pieces[i], &work.up))
         continue;
-      if (now.values != quantized->values || now.first_in != quantized->first_in
-          || now.n_in != quantized->n_in || now.n_rows > quantized->n_rows)
+      if (self->weights == NULL)
         {
-          prepare_rows (&work);
-          *quantized = now;
+          guint n_hot;
+
+          behind.hot_of = hot_of = llm_w8_cut_hot (&self->config.sites[at], view->out_first,
+                                                   view->out_count, &n_hot);
+          behind.n_hot = n_hot;
         }
-      run_piece (&work);
+      else if (!llm_w8_weights_find (self->weights, LLM_OP_FFN_DOWN, layer, i, &behind))
+        continue;
+      shape = get_rows_shape (self, at, &behind);
+      if (self->inner[i] == NULL)
+        self->inner[i] = llm_w8_rows_new (self->kernels->w8);
+      work.inner = self->inner[i];
+      work.rows = find_rows (self, op, i, &work.gate, quantized);
+      llm_w8_rows_begin_parts (work.inner, &shape, work.n_rows);
+      llm_worker_pool_run (op->host->pool, count_units (&work.gate), 1, gate_units, &work);
+      llm_w8_rows_end_parts (work.inner, op->host->pool);
+      count_rows (self, work.inner, shape.n_in, work.n_rows);
+      count_products (self, op->host, work.rows, &work.gate, work.n_rows);
+      count_products (self, op->host, work.rows, &work.up, work.n_rows);
     }
 }
 
@@ -396,13 +355,12 @@ submit (LlmBackend   *backend,
 
   for (guint i = 0; i < n_ops; i++)
     {
-      LlmOp *op = ops[i];
-
-      if (self->weights != NULL || is_whole (op))
-        run_product (self, op, &quantized);
-      else if (!self->cpu->class->submit (self->cpu, &op, 1, error))
-        return FALSE;
-      op->status = LLM_READY;
+      if (ops[i]->shape.kind == LLM_BACKEND_GATED)
+        run_gated (self, ops[i], &quantized);
+      else
+        run_product (self, ops[i], &quantized);
+      self->keeps_inner = ops[i]->shape.kind == LLM_BACKEND_GATED;
+      ops[i]->status = LLM_READY;
     }
   return self->weights == NULL || llm_w8_weights_check (self->weights, error);
 }
@@ -435,10 +393,11 @@ static guint64
 get_bytes (LlmBackend *backend)
 {
   W8Backend *self = (W8Backend *) backend;
-  guint64 bytes = self->bytes + self->rows_bytes + self->n_hot_values * sizeof (float);
+  guint64 bytes = self->bytes + llm_w8_rows_get_bytes (self->rows);
 
-  for (guint r = 0; r < self->n_rows; r++)
-    bytes += self->most_shadows[r] * sizeof (LlkW8Beyond);
+  for (guint i = 0; i < LLM_MAX_LEVELS; i++)
+    if (self->inner[i] != NULL)
+      bytes += llm_w8_rows_get_bytes (self->inner[i]);
   return bytes;
 }
 
@@ -447,17 +406,9 @@ llm_backend_w8_trim (LlmBackend *backend)
 {
   W8Backend *self = (W8Backend *) backend;
 
-  for (guint r = 0; r < self->n_rows; r++)
-    g_free (self->shadows[r]);
-  g_clear_pointer (&self->shadows, g_free);
-  g_clear_pointer (&self->n_shadows, g_free);
-  g_clear_pointer (&self->most_shadows, g_free);
-  g_clear_pointer (&self->n_beyond, g_free);
-  g_clear_pointer (&self->hot_inputs, g_free);
-  g_clear_pointer (&self->hot, g_free);
-  g_clear_pointer (&self->rows, g_aligned_free);
-  self->rows_bytes = self->n_hot_values = 0;
-  self->n_rows = 0;
+  llm_w8_rows_trim (self->rows);
+  for (guint i = 0; i < LLM_MAX_LEVELS && !self->keeps_inner; i++)
+    g_clear_pointer (&self->inner[i], llm_w8_rows_free);
 }
 
 static void
@@ -465,8 +416,10 @@ free_backend (LlmBackend *backend)
 {
   W8Backend *self = (W8Backend *) backend;
 
+  self->keeps_inner = FALSE;
   llm_backend_w8_trim (backend);
-  for (gsize i = 0; i < (gsize) self->n_layers * LLM_N_OPS; i++)
+  llm_w8_rows_free (self->rows);
+  for (gsize i = 0; i < (gsize) self->n_layers * LLM_N_OPS * LLM_MAX_LEVELS; i++)
     llm_w8_form_free (self->forms[i]);
   g_free (self->forms);
   llm_backend_free (self->cpu);
@@ -495,7 +448,9 @@ llm_backend_w8_new (const LlkOps      *kernels,
   self->kernels = kernels;
   self->config = *config;
   self->n_layers = config->hparams->n_layers;
-  self->forms = g_new0 (LlmW8Form *, (gsize) config->hparams->n_layers * LLM_N_OPS);
+  self->forms = g_new0 (LlmW8Form *,
+                        (gsize) config->hparams->n_layers * LLM_N_OPS * LLM_MAX_LEVELS);
+  self->rows = llm_w8_rows_new (kernels->w8);
   return &self->parent;
 }
 

@@ -2,10 +2,11 @@
 
 /*
  * Products in W8A8: of prompts, where rows are many. Weights come from the model's prepared file
- * (llm-w8-weights.h); without one, whole matrices are made into their int8 form when they are first
- * multiplied, and held beside what the view shows. Hot channels are floats. What a row has beyond the
- * scale of its site elsewhere is a sparse row of floats (a shadow), multiplied with the same int8
- * weights and added. A row's bits depend on nothing but the row. Everything is done in submit(). The
+ * (llm-w8-weights.h); without one, matrices are made into their int8 form when they are first multiplied, and
+ * held beside what the view shows. Hot channels are floats. What a row has beyond the scale of its
+ * site elsewhere is a sparse row of floats (a shadow), multiplied with the same int8 weights and
+ * added. A gated network's products are gated and quantized while they lie in the cache, without rows
+ * of floats between. A row's bits depend on nothing but the row. Everything is done in submit(). The
  * executor's thread.
  *
  * Besides, what others do with int8 and outliers, to be compared with: rows with scales of their
@@ -48,9 +49,9 @@ typedef struct
 LlmBackend  *llm_backend_w8_new        (const LlkOps      *kernels,
                                         const LlmW8Config *config);
 LlmW8Counts  llm_backend_w8_get_counts (LlmBackend        *self);
-/* Frees what it holds for rows, until they are multiplied again. */
+/* Frees what it holds for rows, until they are multiplied again; in the middle of a gated network, what
+ * the product behind doesn't read. */
 void         llm_backend_w8_trim       (LlmBackend        *self);
-/* @weights: (unowned) (nullable): from now on; of the model, by segment. Without, single matrices
- * only: what a sub-model cut into pieces is computed as ever. No step is under way. */
+/* @weights: (unowned) (nullable): from now on; of the model, by segment. No step is under way. */
 void         llm_backend_w8_set_weights (LlmBackend       *self,
                                         LlmW8Weights      *weights);

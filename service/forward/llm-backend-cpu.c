@@ -16,7 +16,7 @@ static gboolean
 can_run (LlmBackend       *self,
          const LlmOpShape *shape)
 {
-  return TRUE;
+  return shape->kind != LLM_BACKEND_GATED;
 }
 
 /* The kernels that fit are found with each call. */

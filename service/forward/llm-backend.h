@@ -18,6 +18,8 @@ typedef enum
 {
   LLM_BACKEND_PRODUCT,
   LLM_BACKEND_ATTENTION,
+  LLM_BACKEND_GATED,       /* two products and their gate: what comes of it stays with the backend, for
+                            * the product behind, which is its next */
 } LlmBackendKind;
 
 /* What is known of an operation before its rows' values are. */
@@ -40,8 +42,10 @@ typedef struct _LlmBackend LlmBackend;
 typedef struct
 {
   LlmOpShape shape;
-  LlmRows rows;            /* of a product */
-  LlmProduct product;      /* likewise */
+  LlmRows rows;            /* of a product; values NULL: what the backend kept of the gated one */
+  LlmProduct product;      /* likewise; of gated ones the gate's, which writes nothing */
+  LlmProduct up;           /* of gated ones: the other */
+  gboolean is_gelu;        /* likewise: else SiLU */
   LlmAttention attention;
   const LlmHost *host;     /* threads and scratch memory for a backend that computes here, within
                             * submit() or poll() only */

@@ -195,6 +195,8 @@ void      llm_forward_add_residual (LlmStep          *self,
  * positions */
 void      llm_forward_prepare_heads (LlmStep         *self,
                                 const float *const   *vectors);
+/* Whether the backend gates the products of the running layer itself, and keeps what comes of it. */
+gboolean  llm_forward_keeps_gate (LlmStep            *self);
 /* Biases of gate and up: gate = silu or gelu of (gate + bias) × (up + bias), for the first
  * @n_rows, which have @n_ff values; where @is_cut, as many of them as their level */
 void      llm_forward_gate     (LlmStep              *self,
@@ -238,8 +240,13 @@ void      llm_step_add_product (LlmStep              *self,
                                 const LlmRows        *rows,
                                 guint                 n_rows,
                                 const LlmProduct     *product);
+/* Makes of the two that were added, gate and up, a gated one, whose result stays with the backend. */
+void      llm_step_gate_products (LlmStep            *self,
+                                gboolean              is_gelu);
 void      llm_step_add_attention (LlmStep            *self,
                                 const LlmAttention   *attention);
+/* (nullable): beside the CPU: what rows in W8A8 need, or what may be faster. */
+LlmBackend *llm_step_get_device (const LlmStep       *self);
 /* Submits them, and raises the phase. PENDING, which the stage returns: it is called again when all
  * are done; or FAILED. */
 LlmStatus llm_step_submit      (LlmStep              *self,

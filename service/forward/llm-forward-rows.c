@@ -371,6 +371,28 @@ gate_rows (guint    first,
     }
 }
 
+/* Where nothing beside the two products and the gate reads or changes what is between. */
+gboolean
+llm_forward_keeps_gate (LlmStep *self)
+{
+  const LlmHparams *h = self->hparams;
+  const LlmLayer *layer = llm_step_get_layer (self);
+  LlmBackend *device = llm_step_get_device (self);
+  const LlmOpShape shape = {
+    .kind = LLM_BACKEND_GATED, .n_in = h->n_embd, .n_out = layer->n_ff,
+    .n_rows = self->batch->n_rows, .op = LLM_OP_FFN_GATE, .layer = self->layer,
+  };
+
+  return device != NULL && !device->is_lost && !self->plan->config.is_split
+         && self->adapter_runs->len == 0 && !self->rows.has_sparse_rows
+         && llm_operator_is_in_layer (h, LLM_OP_FFN_GATE, self->layer)
+         && llm_operator_is_in_layer (h, LLM_OP_FFN_UP, self->layer)
+         && !llm_operator_is_in_layer (h, LLM_OP_FFN_GATE_BIAS, self->layer)
+         && !llm_operator_is_in_layer (h, LLM_OP_FFN_UP_BIAS, self->layer)
+         && h->gate != LLM_GATE_CAPPED_SILU && layer->gate_cutoff == -INFINITY
+         && device->class->can_run (device, &shape);
+}
+
 void
 llm_forward_gate (LlmStep            *self,
                   guint               n_rows,

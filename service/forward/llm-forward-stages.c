@@ -37,6 +37,8 @@ llm_forward_describe_product (LlmStep        *self,
 
   llm_operator_get_shape (self->hparams, stage->ops[at], self->layer, &n_in, &n_out);
   *rows = (LlmRows) { llm_step_get_buffer (self, stage->x), n_in };
+  if (stage->ops[at] == LLM_OP_FFN_DOWN && llm_forward_keeps_gate (self))
+    rows->values = NULL;
   *product = (LlmProduct) { .y = llm_step_get_buffer (self, stage->y[at]), .y_stride = n_out };
   /* To the residual stream; or left for the next stage, where the model has a norm between. */
   if (stage->is_residual)
@@ -75,6 +77,8 @@ run_product (LlmStep         *self,
       llm_step_add_product (self, stage->ops[hold->node->first_op + i], &rows,
                             is_exit ? self->rows.n_logits : self->batch->n_rows, &product);
     }
+  if (stage->ops[0] == LLM_OP_FFN_GATE && llm_forward_keeps_gate (self))
+    llm_step_gate_products (self, self->hparams->gate == LLM_GATE_GELU);
   return llm_step_submit (self, error);
 }
 
@@ -104,7 +108,8 @@ static void
 gate (LlmStep            *self,
       const float *const *biases)
 {
-  llm_forward_gate (self, self->batch->n_rows, llm_step_get_layer (self)->n_ff, TRUE, biases);
+  if (!llm_forward_keeps_gate (self))
+    llm_forward_gate (self, self->batch->n_rows, llm_step_get_layer (self)->n_ff, TRUE, biases);
 }
 
 static gboolean

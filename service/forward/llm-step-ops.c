@@ -209,6 +209,20 @@ llm_step_add_product (LlmStep          *self,
 }
 
 void
+llm_step_gate_products (LlmStep *self,
+                        gboolean is_gelu)
+{
+  LlmHold *hold = self->hold;
+  LlmOp *op = &hold->ops[0];
+
+  g_assert (hold->n_ops == 2);
+  op->shape.kind = LLM_BACKEND_GATED;
+  op->up = hold->ops[1].product;
+  op->is_gelu = is_gelu;
+  hold->n_ops = 1;
+}
+
+void
 llm_step_add_attention (LlmStep            *self,
                         const LlmAttention *attention)
 {
@@ -225,9 +239,8 @@ llm_step_add_attention (LlmStep            *self,
   op->attention = *attention;
 }
 
-/* Beside the CPU: what rows in W8A8 need, or what may be faster. */
-static LlmBackend *
-get_other (const LlmStep *self)
+LlmBackend *
+llm_step_get_device (const LlmStep *self)
 {
   return self->rows.is_w8 ? self->plan->config.w8 : self->plan->config.device;
 }
@@ -236,8 +249,10 @@ static LlmBackend *
 choose_backend (LlmStep          *self,
                 const LlmOpShape *shape)
 {
-  LlmBackend *cpu = self->plan->cpu, *device = get_other (self);
+  LlmBackend *cpu = self->plan->cpu, *device = llm_step_get_device (self);
 
+  if (shape->kind == LLM_BACKEND_GATED)
+    return device;
   /* the numbers are its own, whatever it costs */
   if (self->rows.is_w8)
     return device->class->can_run (device, shape) ? device : cpu;
@@ -312,7 +327,7 @@ llm_step_submit (LlmStep *self,
       of_device[n_device++] = &hold->ops[i];
 
   hold->phase++;
-  if (n_device > 0 && !give (self, get_other (self), of_device, n_device, &reason)
+  if (n_device > 0 && !give (self, llm_step_get_device (self), of_device, n_device, &reason)
       && !take_over (self, of_device, n_device, reason, error))
     return LLM_FAILED;
   if (n_cpu > 0 && !give (self, self->plan->cpu, of_cpu, n_cpu, error))

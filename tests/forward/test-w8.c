@@ -384,6 +384,53 @@ test_model (gconstpointer data)
   exec_rig_free (rig);
 }
 
+/* A gated network whose inner values are never floats in memory has the bits and the counts of one
+ * that goes through memory, with hot channels and shadows in it, whatever the processors. */
+static void
+test_gated (void)
+{
+  const LlmTestModel shape = { .type = LLK_F32, .n_heads = 4, .n_kv_heads = 2, .seed = 7 };
+  const ExecRigConfig plain = { .n_threads = 1 };
+  g_autoptr(GBytes) model = llm_test_model_new (&shape);
+  ExecRig *rig = exec_rig_new (model, &plain);
+  guint n_sites = rig->hparams.n_layers * LLM_W8_N_KINDS;
+  g_autoptr(LlmBackend) watcher = llm_backend_watch_new (llk_ops_best (), &rig->hparams, NULL);
+  g_autofree LlmW8Site *sites = g_new0 (LlmW8Site, n_sites);
+  g_autofree LlmW8Method *methods = g_new0 (LlmW8Method, n_sites);
+  g_autofree guint16 *hot_of = g_new0 (guint16, rig->hparams.n_ff);
+  g_autofree float *exact = run_model (watcher, LLK_F32);
+  guint n = N_TOKENS * rig->hparams.n_vocab;
+
+  for (guint i = 0; i < rig->hparams.n_ff; i++)
+    hot_of[i] = i % 13 == 5 ? (guint16) (1 + i / 13) : 0;
+  for (guint turn = 0; turn < 3; turn++)
+    {
+      LlmW8Config config = { .hparams = &rig->hparams, .sites = sites, .min_rows = 12 };
+      g_autoptr(LlmBackend) gated = llm_backend_w8_new (llk_ops_best (), &config);
+      g_autoptr(LlmBackend) through = NULL;
+      g_autofree float *found = NULL, *expected = NULL;
+      LlmW8Counts counts, expected_counts;
+
+      for (guint at = 0; at < n_sites; at++)
+        sites[at] = (LlmW8Site) {
+          llm_backend_watch_get_quantile (watcher, at / LLM_W8_N_KINDS, at % LLM_W8_N_KINDS, 0.97)
+            / 127,
+          turn < 2, turn == 0 && at % LLM_W8_N_KINDS == LLM_W8_FFN_OUTPUT ? hot_of : NULL,
+        };
+      config.methods = methods;
+      through = llm_backend_w8_new (llk_ops_best (), &config);
+      found = run_model (gated, LLK_F32);
+      expected = run_model (through, LLK_F32);
+      g_assert_cmpmem (found, n * sizeof *found, expected, n * sizeof *expected);
+      counts = llm_backend_w8_get_counts (gated);
+      expected_counts = llm_backend_w8_get_counts (through);
+      g_assert_cmpmem (&counts, sizeof counts, &expected_counts, sizeof expected_counts);
+      g_assert_cmpuint (counts.n_beyond, >, 0);
+      g_assert_true ((counts.n_shadow_products > 0) == (turn < 2));
+    }
+  exec_rig_free (rig);
+}
+
 int
 main (int    argc,
       char **argv)
@@ -395,6 +442,7 @@ main (int    argc,
   g_test_add_func ("/w8/refused", test_refused);
   g_test_add_func ("/w8/prompts", test_prompts);
   g_test_add_func ("/w8/watch", test_watch);
+  g_test_add_func ("/w8/gated", test_gated);
   g_test_add_data_func ("/w8/model/f32", GUINT_TO_POINTER (LLK_F32), test_model);
   g_test_add_data_func ("/w8/model/q8", GUINT_TO_POINTER (LLK_Q8_0), test_model);
   return g_test_run ();

@@ -6,7 +6,7 @@
  * paced device, which is another thread and no faster, beside what the simulation says.
  */
 
-#include "backends/llm-chunk-run.h"
+#include "dispatch/llm-chunk-run.h"
 #include "bench-engine.h"
 #include "bench.h"
 #include "dispatch/llm-paced.h"

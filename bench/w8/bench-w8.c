@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "backends/llm-backend-q8.h"
+#include "w8/llm-backend-q8.h"
 #include "bench-engine.h"
 #include "bench.h"
 #include "kernels/llk.h"

@@ -66,6 +66,13 @@ llm_step_get_layer (LlmStep *self)
   return &self->hparams->layers[self->layer];
 }
 
+/* (nullable): beside the CPU: what rows in W8A8 need, or what may be faster. */
+static inline LlmBackend *
+llm_step_get_device (const LlmStep *self)
+{
+  return self->rows.is_w8 ? self->plan->config.w8 : self->plan->config.device;
+}
+
 static inline gboolean
 llm_forward_adds_directly (const LlmHparams *hparams,
                            gboolean          has_post_norm)
@@ -245,8 +252,6 @@ void      llm_step_gate_products (LlmStep            *self,
                                 gboolean              is_gelu);
 void      llm_step_add_attention (LlmStep            *self,
                                 const LlmAttention   *attention);
-/* (nullable): beside the CPU: what rows in W8A8 need, or what may be faster. */
-LlmBackend *llm_step_get_device (const LlmStep       *self);
 /* Submits them, and raises the phase. PENDING, which the stage returns: it is called again when all
  * are done; or FAILED. */
 LlmStatus llm_step_submit      (LlmStep              *self,

@@ -239,12 +239,6 @@ llm_step_add_attention (LlmStep            *self,
   op->attention = *attention;
 }
 
-LlmBackend *
-llm_step_get_device (const LlmStep *self)
-{
-  return self->rows.is_w8 ? self->plan->config.w8 : self->plan->config.device;
-}
-
 static LlmBackend *
 choose_backend (LlmStep          *self,
                 const LlmOpShape *shape)

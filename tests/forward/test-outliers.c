@@ -6,7 +6,7 @@
  * much smaller.
  */
 
-#include "backends/llm-backend-q8.h"
+#include "w8/llm-backend-q8.h"
 #include "forward-rig.h"
 #include "support/llm-test-folder.h"
 #include "support/llm-test-gguf.h"

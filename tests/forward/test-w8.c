@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "backends/llm-backend-q8.h"
+#include "w8/llm-backend-q8.h"
 #include "backends/llm-backend-w8.h"
 #include "backends/llm-backend-watch.h"
 #include "forward-rig.h"

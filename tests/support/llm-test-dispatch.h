@@ -6,7 +6,7 @@
 
 #pragma once
 
-#include "backends/llm-dispatch.h"
+#include "dispatch/llm-dispatch.h"
 
 G_BEGIN_DECLS
 

@@ -3,7 +3,7 @@
 /* The paced device: real numbers in memory of its own, static shapes, and no more memory after the
  * first prompt. What its clock says, no test knows. */
 
-#include "backends/llm-chunk-run.h"
+#include "dispatch/llm-chunk-run.h"
 #include "dispatch/llm-paced.h"
 #include "forward/forward-rig.h"
 #include "support/llm-test-gguf.h"

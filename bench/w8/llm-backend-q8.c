@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-#include "backends/llm-backend-q8.h"
+#include "w8/llm-backend-q8.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-#include "backends/llm-chunk-run.h"
+#include "dispatch/llm-chunk-run.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-#include "backends/llm-dispatch.h"
+#include "dispatch/llm-dispatch.h"
 
 typedef struct
 {

@@ -3,7 +3,7 @@
 /* Chunks of a prompt that overtake each other on two processors: the bits of chunks one after the
  * other, whichever rule chooses, whatever the device does (N1, N6). */
 
-#include "backends/llm-chunk-run.h"
+#include "dispatch/llm-chunk-run.h"
 #include "forward/fake-device.h"
 #include "forward/forward-rig.h"
 #include "support/llm-test-gguf.h"

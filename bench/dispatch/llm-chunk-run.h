@@ -10,7 +10,7 @@
 
 #pragma once
 
-#include "backends/llm-dispatch.h"
+#include "dispatch/llm-dispatch.h"
 #include "forward/llm-step.h"
 
 typedef struct _LlmChunkRun LlmChunkRun;

@@ -72,8 +72,9 @@ static const GOptionEntry entries[] = {
     "In turns, step by step, the same with the sub-model of so many percent, as the companion of the "
     "file has it; may be given several times", "PERCENT" },
   { "prefill", 0, 0, G_OPTION_ARG_STRING_ARRAY, &opt_prefills,
-    "In turns, the same with prompts in W8A8: w8a8, or w8a8-naive for one scale up to the largest "
-    "activation, without what outliers cost; may be given several times", "NAME" },
+    "In turns, the same with prompts in W8A8: w8a8; w8a8-naive for one scale up to the largest "
+    "activation, without what outliers cost; w8a8-floats, where a gated network has rows of floats "
+    "between its products; may be given several times", "NAME" },
   { "cache", 0, 0, G_OPTION_ARG_FILENAME, &opt_cache,
     "Where the prepared copy is kept (the user's cache folder)", "FOLDER" },
   { "no-cache", 0, 0, G_OPTION_ARG_NONE, &opt_no_cache, "Prepare in memory", NULL },
@@ -217,25 +218,25 @@ add_sub_model (Rounds     *rounds,
   return TRUE;
 }
 
-/* "w8a8" or "w8a8-naive". */
 static gboolean
 add_prefill (Rounds     *rounds,
              const char *name,
              GError    **error)
 {
-  gboolean is_naive = g_str_equal (name, "w8a8-naive");
+  static const char *const names[] = { "w8a8", "w8a8-naive", "w8a8-floats", NULL };
   Variant *variant;
 
-  if (!is_naive && !g_str_equal (name, "w8a8"))
+  if (!g_strv_contains (names, name))
     {
       g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
-                   "unknown prefill “%s”: w8a8 or w8a8-naive", name);
+                   "unknown prefill “%s”: w8a8, w8a8-naive or w8a8-floats", name);
       return FALSE;
     }
   if (!add_variant (rounds, name, NULL, FALSE, error))
     return FALSE;
   variant = g_ptr_array_index (rounds->variants, rounds->variants->len - 1);
-  variant->prefill = bench_w8_prefill_new (rounds->engine, !is_naive, error);
+  variant->prefill = bench_w8_prefill_new (rounds->engine, !g_str_equal (name, "w8a8-naive"),
+                                           !g_str_equal (name, "w8a8-floats"), error);
   return variant->prefill != NULL;
 }
 
@@ -448,7 +449,7 @@ measure_limits (Rounds *rounds,
                 double *compute)
 {
   *read = MAX (*read, bench_read_best (rounds->memory, rounds->engine->n_threads));
-  *compute = MAX (*compute, bench_compute (rounds->peak, rounds->engine->n_threads));
+  *compute = MAX (*compute, bench_compute (rounds->peak, rounds->engine->n_threads).steady);
 }
 
 /* The limits before and behind this engine's runs. */
@@ -609,38 +610,58 @@ print_profile (const char         *title,
   print_stage ("all", sum, sum, &times, n_threads, n_steps);
 }
 
-/* A prompt as a whole, and a step of decoding on average; @object: (nullable): for JSON. */
+/* (transfer full) */
+static JsonObject *
+list_stages (const BenchProfile *profile,
+             guint               n_steps)
+{
+  JsonObject *stages = json_object_new ();
+
+  for (guint i = 0; i < profile->n_stages; i++)
+    json_object_set_double_member (stages, profile->stages[i].name,
+                                   profile->stages[i].seconds * 1000 / n_steps);
+  return stages;
+}
+
+/* A prompt as a whole, in each arithmetic; @object: (nullable): for JSON. */
+static void
+profile_prompts (Rounds     *rounds,
+                 JsonObject *object)
+{
+  for (guint i = 0; i < rounds->variants->len; i++)
+    {
+      const Variant *variant = g_ptr_array_index (rounds->variants, i);
+      g_autofree char *title = g_strconcat (rounds->prompt_test, ", ", variant->name, NULL);
+      BenchProfile profile = { 0 };
+
+      if (i > 0 && variant->prefill == NULL)
+        continue;
+      time_prompt (rounds, variant, &profile);
+      if (object == NULL)
+        print_profile (title, &profile, rounds->engine->n_threads, 1);
+      else
+        json_object_set_object_member (object, i == 0 ? "prompt" : variant->name,
+                                       list_stages (&profile, 1));
+    }
+}
+
+/* Besides, a step of decoding on average. */
 static void
 profile_stages (Rounds     *rounds,
                 JsonObject *object)
 {
-  const Variant *variant = g_ptr_array_index (rounds->variants, 0);
+  BenchProfile profile = { 0 };
+  double seconds;
 
-  for (guint is_decode = 0; is_decode < 2; is_decode++)
-    {
-      BenchProfile profile = { 0 };
-      guint n_steps = is_decode ? (guint) opt_gen : 1;
-      JsonObject *stages;
-      double seconds;
-
-      if ((is_decode ? opt_gen : opt_prompt) == 0)
-        continue;
-      if (is_decode)
-        time_decode (rounds, 0, 1, (guint) opt_gen, &seconds, &profile);
-      else
-        time_prompt (rounds, variant, &profile);
-      if (object == NULL)
-        {
-          print_profile (is_decode ? rounds->decode_test : rounds->prompt_test, &profile,
-                         rounds->engine->n_threads, n_steps);
-          continue;
-        }
-      stages = json_object_new ();
-      for (guint i = 0; i < profile.n_stages; i++)
-        json_object_set_double_member (stages, profile.stages[i].name,
-                                       profile.stages[i].seconds * 1000 / n_steps);
-      json_object_set_object_member (object, is_decode ? "decode-step" : "prompt", stages);
-    }
+  if (opt_prompt > 0)
+    profile_prompts (rounds, object);
+  if (opt_gen == 0)
+    return;
+  time_decode (rounds, 0, 1, (guint) opt_gen, &seconds, &profile);
+  if (object == NULL)
+    print_profile (rounds->decode_test, &profile, rounds->engine->n_threads, (guint) opt_gen);
+  else
+    json_object_set_object_member (object, "decode-step", list_stages (&profile, (guint) opt_gen));
 }
 
 static void
@@ -735,8 +756,9 @@ print_text (Rounds *rounds)
       const Variant *variant = g_ptr_array_index (rounds->variants, i);
 
       if (variant->prefill != NULL)
-        printf ("%s: %.4f %% of the products in floats\n", variant->name,
-                100 * bench_w8_prefill_get_shadow_share (variant->prefill));
+        printf ("%s: %.4f %% of the products in floats; %.1f MB of weights and rows\n", variant->name,
+                100 * bench_w8_prefill_get_shadow_share (variant->prefill),
+                (double) bench_w8_prefill_get_bytes (variant->prefill) / 1e6);
     }
   if (opt_profile)
     profile_stages (rounds, NULL);

@@ -13,7 +13,13 @@
 #define PART_MULTIPLE (16u * 4096)
 #define CACHE_BYTES (1u << 20)
 #define CACHE_ROUNDS 200
-#define COMPUTE_SECONDS 0.02
+/* Computing is measured in slices of pieces, after a rest: what is slow at first and then fast is two
+ * figures. */
+#define SLICE_NS (10 * G_GINT64_CONSTANT (1000000))
+#define PIECE_NS G_GINT64_CONSTANT (500000)
+#define N_SLICES 32
+#define REST_US 20000
+#define SLOW_SHARE 0.8
 
 /* --- sets of instructions --- */
 
@@ -346,8 +352,22 @@ bench_read_best (const BenchMemory *memory,
 typedef struct
 {
   const BenchPeak *peak;
-  guint64 n_rounds;
+  guint64 n_rounds;       /* of a piece: PIECE_NS at first */
+  gint64 pause_ns;        /* behind each piece: then other work */
+  guint n_slices;
+  double *rates;          /* [threads × n_slices]: rounds a second, while it computes */
 } Computing;
+
+/* What the unit that is measured does not see. */
+static void
+work_elsewhere (gint64 ns)
+{
+  gint64 end_ns = get_ns () + ns;
+  volatile guint64 n = 0;
+
+  while (get_ns () < end_ns)
+    n++;
+}
 
 static void
 run_computing (guint    thread,
@@ -355,19 +375,82 @@ run_computing (guint    thread,
 {
   const Computing *computing = data;
 
-  computing->peak->run (computing->n_rounds);
+  for (guint i = 0; i < computing->n_slices; i++)
+    {
+      gint64 begin_ns = get_ns (), computed_ns = 0;
+      guint64 n_pieces = 0;
+
+      while (get_ns () - begin_ns < SLICE_NS)
+        {
+          gint64 piece_ns = get_ns ();
+
+          computing->peak->run (computing->n_rounds);
+          computed_ns += get_ns () - piece_ns;
+          n_pieces++;
+          if (computing->pause_ns > 0)
+            work_elsewhere (computing->pause_ns);
+        }
+      computing->rates[thread * computing->n_slices + i] =
+        (double) (n_pieces * computing->n_rounds) * 1e9 / (double) computed_ns;
+    }
 }
 
-double
+/* (transfer full): operations a second in each slice, of all threads together. */
+static double *
+measure_slices (const BenchPeak *peak,
+                guint            n_threads,
+                guint            n_slices,
+                gint64           pause_ns)
+{
+  Computing computing = { peak, 64, pause_ns, n_slices, g_new (double, n_threads * n_slices) };
+  double *rates = g_new0 (double, n_slices);
+
+  for (gint64 ns = 0; ns < PIECE_NS; computing.n_rounds *= 2)
+    {
+      gint64 begin_ns = get_ns ();
+
+      peak->run (computing.n_rounds);
+      ns = 2 * (get_ns () - begin_ns);
+    }
+  g_usleep (REST_US);
+  run_team (n_threads, run_computing, &computing);
+  for (guint i = 0; i < n_threads * n_slices; i++)
+    rates[i % n_slices] += computing.rates[i] * (double) peak->ops;
+  g_free (computing.rates);
+  return rates;
+}
+
+/* Of the second half. */
+static double
+find_steady (const double *rates)
+{
+  double sum = 0;
+
+  for (guint i = N_SLICES / 2; i < N_SLICES; i++)
+    sum += rates[i];
+  return sum / (N_SLICES - N_SLICES / 2);
+}
+
+BenchSpeeds
 bench_compute (const BenchPeak *peak,
                guint            n_threads)
 {
-  Computing computing = { peak, 256 };
-  double seconds = 0;
+  g_autofree double *rates = measure_slices (peak, n_threads, N_SLICES, 0);
+  BenchSpeeds speeds = { rates[0], find_steady (rates), 0 };
+  guint slow = 0;
 
-  while ((seconds = run_team (1, run_computing, &computing)) < COMPUTE_SECONDS / 8)
-    computing.n_rounds *= 2;
-  computing.n_rounds = (guint64) ((double) computing.n_rounds * COMPUTE_SECONDS / seconds);
-  seconds = run_team (n_threads, run_computing, &computing);
-  return (double) peak->ops * (double) computing.n_rounds * n_threads / seconds;
+  while (slow < N_SLICES && rates[slow] < SLOW_SHARE * speeds.steady)
+    slow++;
+  speeds.rise_ms = slow * SLICE_NS / 1e6;
+  return speeds;
+}
+
+double
+bench_compute_with_pauses (const BenchPeak *peak,
+                           guint            n_threads,
+                           double           pause_ms)
+{
+  g_autofree double *rates = measure_slices (peak, n_threads, N_SLICES, (gint64) (pause_ms * 1e6));
+
+  return find_steady (rates);
 }

@@ -48,9 +48,22 @@ double bench_read_memory  (const BenchMemory *memory,
                            gboolean           prefetches);
 /* The same within the second-level caches: each thread reads 1 MiB again and again. */
 double bench_read_cache   (guint              n_threads);
-/* Operations per second of @n_threads threads together. */
-double bench_compute      (const BenchPeak   *peak,
+/* Operations per second of @n_threads threads together. Matrix units are slow at first and several
+ * times as fast when they have worked for a while. */
+typedef struct
+{
+  double rested;          /* in the first 10 ms behind a rest */
+  double steady;          /* the mean from 160 to 320 ms */
+  double rise_ms;         /* until 80 % of that are reached */
+} BenchSpeeds;
+
+BenchSpeeds bench_compute (const BenchPeak   *peak,
                            guint              n_threads);
+/* The steady one where other work of @pause_ms is between pieces of half a millisecond, while it
+ * computes. */
+double bench_compute_with_pauses (const BenchPeak *peak,
+                           guint              n_threads,
+                           double             pause_ms);
 
 /* The best of the readings with several streams, taken a few times: what a run just before
  * or after it is compared with. */

@@ -38,6 +38,9 @@ static const struct
 
 #define GIGA 1e9
 
+/* What a step does between its products. */
+static const double pauses_ms[] = { 0.1, 1, 10 };
+
 static void
 measure_memory (Bench             *bench,
                 const BenchMemory *memory,
@@ -56,23 +59,36 @@ measure_memory (Bench             *bench,
 }
 
 static void
-measure_computing (Bench *bench,
-                   guint  n_threads)
+measure_computing (Bench   *bench,
+                   guint    n_threads,
+                   gboolean has_pauses)
 {
   const BenchSet *const *sets = bench_set_list ();
 
   for (guint i = 0; sets[i] != NULL; i++)
     for (const BenchPeak *peak = sets[i]->peaks; peak->name != NULL; peak++)
-      bench_add (bench, "Gop/s", bench_compute (peak, n_threads) / GIGA,
-                 "%s %s (%s), %u thread%s", sets[i]->name, peak->name, peak->instruction,
-                 n_threads, bench_plural (n_threads));
+      {
+        g_autofree char *name = g_strdup_printf ("%s %s (%s), %u thread%s", sets[i]->name, peak->name,
+                                                 peak->instruction, n_threads,
+                                                 bench_plural (n_threads));
+        BenchSpeeds speeds = bench_compute (peak, n_threads);
+
+        bench_add (bench, "Gop/s", speeds.steady / GIGA, "%s", name);
+        bench_add (bench, "Gop/s", speeds.rested / GIGA, "%s, behind a rest", name);
+        bench_add (bench, "ms", speeds.rise_ms, "%s, until it is fast", name);
+        for (guint k = 0; has_pauses && k < G_N_ELEMENTS (pauses_ms); k++)
+          bench_add (bench, "Gop/s",
+                     bench_compute_with_pauses (peak, n_threads, pauses_ms[k]) / GIGA,
+                     "%s, with other work of %g ms between", name, pauses_ms[k]);
+      }
 }
 
 /* With one thread and with all. */
 static void
 measure_round (Bench        *bench,
                BenchMemory **memories,
-               guint         max_threads)
+               guint         max_threads,
+               gboolean      is_first)
 {
   for (guint n_threads = 1; n_threads <= max_threads;
        n_threads = n_threads == max_threads ? max_threads + 1 : max_threads)
@@ -82,7 +98,7 @@ measure_round (Bench        *bench,
           measure_memory (bench, memories[i], kinds[i].name, n_threads);
       bench_add (bench, "GB/s", bench_read_cache (n_threads) / GIGA,
                  "second-level cache, %u thread%s", n_threads, bench_plural (n_threads));
-      measure_computing (bench, n_threads);
+      measure_computing (bench, n_threads, is_first);
     }
 }
 
@@ -112,7 +128,7 @@ run_machine (Bench   *bench,
 
   for (int run = 0; run < opt_runs; run++)
     measure_round (bench, memories,
-                   opt_threads > 0 ? (guint) opt_threads : g_get_num_processors ());
+                   opt_threads > 0 ? (guint) opt_threads : g_get_num_processors (), run == 0);
   for (guint i = 0; i < G_N_ELEMENTS (kinds); i++)
     bench_memory_free (memories[i]);
   if (!opt_no_disk && !bench_disk_measure (bench, folder, (gsize) opt_size << 20, (guint) opt_runs,

@@ -20,6 +20,7 @@ struct _BenchW8Prefill
 {
   guint n_sites;
   LlmW8Site *sites;        /* (owned) */
+  LlmW8Method *methods;    /* (owned) (nullable) */
   LlmBackend *backend;     /* (owned) */
   LlmPlan *plan;           /* (owned) */
   LlmForward *forward;     /* (owned) */
@@ -35,6 +36,7 @@ bench_w8_prefill_free (BenchW8Prefill *self)
   g_clear_pointer (&self->plan, llm_plan_unref);
   g_clear_pointer (&self->backend, llm_backend_free);
   g_free (self->sites);
+  g_free (self->methods);
   g_free (self);
 }
 
@@ -90,6 +92,7 @@ find_scales (BenchW8Prefill *self,
 BenchW8Prefill *
 bench_w8_prefill_new (BenchEngine  *engine,
                       gboolean      has_shadow,
+                      gboolean      gates,
                       GError      **error)
 {
   g_autoptr(BenchW8Prefill) self = g_new0 (BenchW8Prefill, 1);
@@ -99,6 +102,9 @@ bench_w8_prefill_new (BenchEngine  *engine,
     return llm_fail_null (error, LLMSVC_ERROR_UNSUPPORTED,
                           "This model has none of the products that are computed with 8 bits");
   config.sites = self->sites;
+  /* with methods, though all are plain, the gate is the CPU's */
+  if (!gates)
+    config.methods = self->methods = g_new0 (LlmW8Method, self->n_sites);
   self->backend = llm_backend_w8_new (engine->kernels, &config);
   self->forward = new_forward (engine, self->backend, &self->plan);
   /* weights are made into their int8 form when they are first multiplied */
@@ -118,4 +124,10 @@ bench_w8_prefill_get_shadow_share (BenchW8Prefill *self)
   LlmW8Counts counts = llm_backend_w8_get_counts (self->backend);
 
   return (double) counts.n_shadow_products / (double) MAX (counts.n_products, 1);
+}
+
+guint64
+bench_w8_prefill_get_bytes (BenchW8Prefill *self)
+{
+  return self->backend->class->bytes (self->backend);
 }

@@ -19,7 +19,8 @@ typedef enum
   LLM_BACKEND_PRODUCT,
   LLM_BACKEND_ATTENTION,
   LLM_BACKEND_GATED,       /* two products and their gate: what comes of it stays with the backend, for
-                            * the product behind, which is its next */
+                            * the product behind, which is its next. Only asked of one that has not the
+                            * CPU's bits: the CPU could not take over between the two */
 } LlmBackendKind;
 
 /* What is known of an operation before its rows' values are. */
@@ -58,6 +59,7 @@ typedef struct
 
 typedef struct
 {
+  /* Only kinds that it knows: there may be new ones. */
   gboolean      (*can_run) (LlmBackend       *self,
                             const LlmOpShape *shape);
   /* What can be made once for all operations of a shape: kept by the backend, which finds it

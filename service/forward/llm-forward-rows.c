@@ -383,7 +383,7 @@ llm_forward_keeps_gate (LlmStep *self)
     .n_rows = self->batch->n_rows, .op = LLM_OP_FFN_GATE, .layer = self->layer,
   };
 
-  return device != NULL && !device->is_lost && !self->plan->config.is_split
+  return device != NULL && !device->is_lost && !device->has_cpu_bits && !self->plan->config.is_split
          && self->adapter_runs->len == 0 && !self->rows.has_sparse_rows
          && llm_operator_is_in_layer (h, LLM_OP_FFN_GATE, self->layer)
          && llm_operator_is_in_layer (h, LLM_OP_FFN_UP, self->layer)

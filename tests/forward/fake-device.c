@@ -26,7 +26,8 @@ can_run (LlmBackend       *backend,
 {
   FakeDevice *self = (FakeDevice *) backend;
 
-  return shape->kind != LLM_BACKEND_ATTENTION || !self->config.refuses_attention;
+  return shape->kind == LLM_BACKEND_PRODUCT
+         || (shape->kind == LLM_BACKEND_ATTENTION && !self->config.refuses_attention);
 }
 
 /* What is made is the same for every layer. */

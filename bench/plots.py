@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """Plots of what the benchmarks measured, from their JSON files, with Matplotlib.
 
-    python3 bench/plots.py contexts|drafts|pressure|slo|soak|storm JSON… OUT.svg
+    python3 bench/plots.py contexts|drafts|pressure|roofline|slo|soak|storm JSON… OUT.svg
 
-One picture with a panel for each trace, class or the like. The same JSON gives the same file.
+One picture with a panel for each trace, class or the like. The same JSON gives the same file. A roofline
+is one panel of all JSON files of `llmsvc-bench model`, one for each length of the prompt.
 """
 import io
 import json
@@ -41,11 +42,13 @@ STYLE = {
 
 class Panel:
     """title, and names of the axes. lines: (name, x, y). limits: of a linear axis upwards, None for
-    a logarithmic one. marks: (name, value) of lines across."""
+    a logarithmic one. marks: (name, value) of lines across. is_log_log: also that to the
+    right, by powers of two."""
 
-    def __init__(self, title, x_title, y_title, lines, limits=None, marks=()):
+    def __init__(self, title, x_title, y_title, lines, limits=None, marks=(), is_log_log=False):
         self.title, self.x_title, self.y_title = title, x_title, y_title
         self.lines, self.limits, self.marks = lines, limits, marks
+        self.is_log_log = is_log_log
 
 
 def thin(x, y):
@@ -72,8 +75,11 @@ def draw_panel(axes, panel):
                   marker="o" if len(x) <= MAX_MARKS else None, markersize=4, linewidth=1.5)
     for name, value in panel.marks:
         axes.axhline(value, color="#888888", linestyle="--", linewidth=1, label=name)
+    if panel.is_log_log:
+        axes.set_xscale("log", base=2)
+        axes.xaxis.set_major_formatter("{x:g}")
     if panel.limits is None:
-        axes.set_yscale("log")
+        axes.set_yscale("log", base=2 if panel.is_log_log else 10)
         axes.yaxis.set_major_formatter("{x:g}")
     else:
         axes.set_ylim(panel.limits[0], panel.limits[1])
@@ -193,11 +199,38 @@ def make_drafts(data):
                         "ms a token", lines, (0, 1.05 * most))
 
 
+def make_roofline(runs):
+    """What memory and the processor allow, and what prompts of several lengths reach. A prompt reads the
+    weights once, so its operations for a byte are its tokens, but for the attention."""
+    engines = {}
+    for run in runs:
+        for result in run["results"]:
+            if not result["test"].startswith("prompt"):
+                continue
+            speed = result["gigaops-per-second"]["median"]
+            points = engines.setdefault(result["engine"].removeprefix("llmsvc, "), [])
+            points.append((speed / result["gigabytes-per-second"]["median"], speed))
+    read = max(run["limits"]["read"]["median"] for run in runs)
+    compute = max(run["limits"]["compute"]["median"] for run in runs)
+    most = max(x for points in engines.values() for x, _ in points)
+    corner = compute / read
+    roof = [(corner / 4, compute / 4), (corner, compute), (max(most, 2 * corner), compute)]
+    lines = [(name, *map(list, zip(*sorted(points))))
+             for name, points in [("limit", roof), *engines.items()]]
+    yield Panel(f"{runs[0]['model']['file']}: {read:.0f} GB/s, {compute:.0f} Gop/s "
+                f"({runs[0]['limits']['compute-instruction']})",
+                "operations for a byte of the weights", "Gop/s", lines, is_log_log=True)
+
+
 KINDS = {"contexts": make_contexts, "drafts": make_drafts, "pressure": make_pressure,
-         "slo": make_slo, "soak": make_soak, "storm": make_storm}
+         "roofline": make_roofline, "slo": make_slo, "soak": make_soak, "storm": make_storm}
+# One picture of all files together.
+GATHERED = {"roofline"}
 
 
 def draw(kind, all_data, path):
+    if kind in GATHERED:
+        all_data = [all_data]
     panels = [panel for data in all_data for panel in KINDS[kind](data)]
     if not panels:
         sys.exit(f"llmsvc-bench: the JSON has nothing that a plot of {kind} shows")

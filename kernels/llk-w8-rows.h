@@ -63,12 +63,12 @@ quantize_w8 (const float *x,
              LlkW8Row    *row)
 {
   const size_t n_beyond = quantize_part_w8 (x, n, scale, row->q);
-  bool is_finite = true;
+  uint32_t n_infinite = 0;
 
   for (size_t i = 0; n_beyond > 0 && i < n; i++)
-    is_finite &= (llk_bits_of_float (x[i]) & 0x7fffffff) < 0x7f800000;
-  row->scale = is_finite ? scale : llk_float_of_bits (0x7fc00000);
-  if (!is_finite)
+    n_infinite += (llk_bits_of_float (x[i]) & 0x7fffffff) >= 0x7f800000;
+  row->scale = n_infinite == 0 ? scale : llk_float_of_bits (0x7fc00000);
+  if (n_infinite > 0)
     memset (row->q, 0, n);
   finish_w8 (n, row);
   return n_beyond;
@@ -235,10 +235,14 @@ write_w8 (const int32_t *sums,
           float         *y,
           bool           is_added)
 {
-  for (size_t o = 0; o < n; o++)
-    {
-      const float v = (float) sums[o] * (row_scale * scales[o]);
+  const W8Floats values = __builtin_convertvector (*(const W8Ints *) sums, W8Floats)
+                          * (row_scale * *(const W8Floats *) scales);
 
-      y[o] = is_added ? y[o] + v : v;
-    }
+  if (is_added)
+    add_outputs (y, n, &values);
+  else if (n == W8_N)
+    *(W8Floats *) y = values;
+  else
+    for (size_t o = 0; o < n; o++)
+      y[o] = values[o];
 }

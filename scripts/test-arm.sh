@@ -53,6 +53,9 @@ cortex-a57 panels /panels
 cortex-a57 activations /activations
 cortex-a57 formats /formats
 cortex-a57 kernels /kernels
+cortex-a57 w8 /w8
+cortex-a76 w8 /w8/dotprod
+max w8 /w8/i8mm
 cortex-a76 kernels /kernels
 max kernels /kernels
 TESTS

@@ -324,6 +324,41 @@ format_draft (GVariant   *model,
   return g_strdup_printf (_("%s; %ju of %ju guesses were right"), draft, n_accepted, n_drafted);
 }
 
+/* Translators: Why the prompts of a model are not computed with 8 bits. */
+static const struct
+{
+  const char *reason, *text;
+} exact_reasons[] = {
+  { "asked-for", N_("exact, as the configuration says") },
+  { "not-calibrated", N_("exact; llmsvc-tool calibrate -m FILE makes long ones faster") },
+  { "not-prepared", N_("exact; the weights for 8 bits are not prepared") },
+  { "loss", N_("exact, as 8 bits lose too much") },
+  { "slower", N_("exact, as 8 bits are not faster on this machine") },
+};
+
+static char *
+format_prefill (GVariant   *model,
+                const char *key)
+{
+  g_autoptr(GVariant) info = g_variant_lookup_value (model, key, G_VARIANT_TYPE_VARDICT);
+  const char *way = llmctl_dict_get_string (info, "prefill");
+  const char *reason = llmctl_dict_get_string (info, "prefill-reason");
+  double growth = 0, divergence = 0;
+
+  if (*way == '\0')
+    return NULL;
+  for (gsize i = 0; i < G_N_ELEMENTS (exact_reasons); i++)
+    if (g_str_equal (reason, exact_reasons[i].reason))
+      return g_strdup (_(exact_reasons[i].text));
+  if (*reason != '\0')
+    return g_strdup (reason);
+  g_variant_lookup (info, "prefill-growth", "d", &growth);
+  g_variant_lookup (info, "prefill-divergence", "d", &divergence);
+  /* Translators: How long prompts are computed, and what that loses. */
+  return g_strdup_printf (_("long ones with 8 bits: perplexity %+.2f %%, divergence %.4f"),
+                          100 * growth, divergence);
+}
+
 static const LlmctlColumn lines[] = {
   { N_("Id"), "id", llmctl_format_text },
   { N_("In use"), "active", format_use },
@@ -336,6 +371,7 @@ static const LlmctlColumn lines[] = {
   { N_("Least budget"), "info/least-budget", llmctl_format_size },
   { N_("Context"), "info/context-length", format_tokens },
   { N_("Draft"), "info", format_draft },
+  { N_("Prompts"), "info", format_prefill },
   { N_("License"), "info/license", format_license },
 };
 

@@ -11,7 +11,8 @@
 typedef struct
 {
   LlmBackend parent;
-  LlmBackend *cpu;           /* (owned): for what is not computed here */
+  LlmBackend *cpu;           /* (owned): for its estimates */
+  double speedup;            /* beside these; 0: not measured */
   const LlkOps *kernels;     /* (unowned) */
   LlmW8Config config;
   guint n_layers;
@@ -379,14 +380,13 @@ cancel (LlmBackend *backend,
 {
 }
 
-/* Below the CPU's estimate: where there is a scale, it is used. */
 static double
 get_cost_us (LlmBackend       *backend,
              const LlmOpShape *shape)
 {
   W8Backend *self = (W8Backend *) backend;
 
-  return self->cpu->class->cost_us (self->cpu, shape) / 2;
+  return self->speedup > 0 ? self->cpu->class->cost_us (self->cpu, shape) / self->speedup : 0;
 }
 
 static guint64
@@ -458,6 +458,13 @@ LlmW8Counts
 llm_backend_w8_get_counts (LlmBackend *backend)
 {
   return ((W8Backend *) backend)->counts;
+}
+
+void
+llm_backend_w8_set_speedup (LlmBackend *backend,
+                            double      speedup)
+{
+  ((W8Backend *) backend)->speedup = speedup;
 }
 
 void

@@ -49,6 +49,10 @@ typedef struct
 LlmBackend  *llm_backend_w8_new        (const LlkOps      *kernels,
                                         const LlmW8Config *config);
 LlmW8Counts  llm_backend_w8_get_counts (LlmBackend        *self);
+/* How many times as long the CPU's own products take, measured: what estimates go by from now on. Before,
+ * this one costs nothing. */
+void         llm_backend_w8_set_speedup (LlmBackend       *self,
+                                        double             speedup);
 /* Frees what it holds for rows, until they are multiplied again; in the middle of a gated network, what
  * the product behind doesn't read. */
 void         llm_backend_w8_trim       (LlmBackend        *self);

@@ -2,77 +2,212 @@
 
 #include "backends/llm-w8-trial.h"
 
-#define N_ROWS 32
-#define N_TURNS 4
+/* Rows of a prompt, as many as make so many products, so that what a run costs besides counts as in
+ * one. */
+#define N_PRODUCTS 400e6
+#define LEAST_ROWS 32
+#define MOST_ROWS 256
+/* At least, and for at least so long: another process may run beside the first. */
+#define N_TURNS 5
+#define LEAST_US 30000
+/* Beside the largest of other inputs: what a value has at most that is not beyond the scale, and what
+ * hot inputs have. Gates of such rows are within their scale. */
+#define COMMON (1 / 8.0f)
+#define HOT 6
 
-/* Microseconds of one run. */
+typedef struct
+{
+  LlmHost host;
+  guint layer;
+  guint n_rows;
+  gsize widest;                   /* inputs or outputs of any operator */
+  const LlmWeightView *views;     /* (unowned) [LLM_N_OPS] */
+  const LlmW8Site *sites;         /* (unowned) [LLM_W8_N_KINDS] */
+  const LlkVectorOps *vector;
+  gboolean is_gated;              /* the network's inner values stay in W8A8 */
+  gsize n_channels[LLM_W8_N_KINDS];
+  float *x[LLM_W8_N_KINDS];       /* (owned) [n_rows × widest] */
+  float *y[LLM_N_OPS];            /* (owned) (nullable) [n_rows × widest] */
+} Trial;
+
+/* Operators that read the same rows. */
+static const LlmOperator groups[LLM_W8_N_KINDS][3] = {
+  [LLM_W8_ATTENTION_INPUT] = { LLM_OP_QUERY, LLM_OP_KEY, LLM_OP_VALUE },
+  [LLM_W8_ATTENTION_OUTPUT] = { LLM_OP_ATTENTION_OUT, LLM_N_OPS, LLM_N_OPS },
+  [LLM_W8_FFN_INPUT] = { LLM_OP_FFN_GATE, LLM_OP_FFN_UP, LLM_N_OPS },
+  [LLM_W8_FFN_OUTPUT] = { LLM_OP_FFN_DOWN, LLM_N_OPS, LLM_N_OPS },
+};
+
+static guint
+make_ops (const Trial *self,
+          LlmW8Kind    kind,
+          LlmOp       *ops)
+{
+  guint n = 0;
+
+  for (guint i = 0; i < G_N_ELEMENTS (groups[kind]); i++)
+    {
+      LlmOperator op = groups[kind][i];
+      const LlmWeightView *view = op < LLM_N_OPS ? &self->views[op] : NULL;
+
+      if (view == NULL || view->in_count == 0)
+        continue;
+      ops[n++] = (LlmOp) {
+        .shape = { LLM_BACKEND_PRODUCT, view->type, view->layout, view->in_count, view->out_count,
+                   self->n_rows, op, self->layer },
+        .rows = { self->x[kind], self->widest },
+        .product = { view, &self->n_rows, 1, self->y[op], self->widest, FALSE },
+        .host = &self->host,
+      };
+    }
+  return n;
+}
+
+/* As the forward pass does where a backend doesn't. */
+static void
+gate_rows (guint    first,
+           guint    end,
+           guint    worker,
+           gpointer data)
+{
+  const Trial *self = data;
+
+  for (guint r = first; r < end; r++)
+    self->vector->silu_mul (self->y[LLM_OP_FFN_GATE] + r * self->widest,
+                            self->y[LLM_OP_FFN_UP] + r * self->widest,
+                            self->n_channels[LLM_W8_FFN_OUTPUT]);
+}
+
+/* Microseconds of the layer's products, and of the gate between. */
 static double
-measure (LlmBackend *backend,
-         LlmOp      *op)
+measure (Trial      *self,
+         LlmBackend *backend,
+         gboolean    is_w8)
 {
   gint64 begin_us = g_get_monotonic_time ();
 
-  if (!backend->class->submit (backend, &op, 1, NULL))
-    return G_MAXDOUBLE;
+  for (guint kind = 0; kind < LLM_W8_N_KINDS; kind++)
+    {
+      LlmOp ops[3], *given[] = { &ops[0], &ops[1], &ops[2] };
+      guint n = make_ops (self, kind, ops);
+
+      if (self->is_gated && is_w8 && kind == LLM_W8_FFN_INPUT)
+        {
+          ops[0].shape.kind = LLM_BACKEND_GATED;
+          ops[0].up = ops[1].product;
+          n = 1;
+        }
+      if (self->is_gated && is_w8 && kind == LLM_W8_FFN_OUTPUT)
+        ops[0].rows.values = NULL;
+      if (self->is_gated && !is_w8 && kind == LLM_W8_FFN_OUTPUT)
+        llm_worker_pool_run (self->host.pool, self->n_rows, 1, gate_rows, self);
+      if (n > 0 && !backend->class->submit (backend, given, n, NULL))
+        return G_MAXDOUBLE;
+    }
   return (double) MAX (g_get_monotonic_time () - begin_us, 1);
 }
 
-/* Evenly within the scale, and every so many beyond it. */
+/* As activations are: small beside the scale, but every so many beyond it, and those of hot inputs far
+ * beyond. */
 static void
-fill_rows (float  *x,
-           gsize   n,
-           float   scale,
-           double  share)
+fill_rows (const Trial     *self,
+           float           *x,
+           const LlmW8Site *site,
+           double           share)
 {
+  const float limit = LLK_W8_LIMIT * site->scale;
+  gsize n = self->n_rows * self->widest;
   gsize period = share > 0 ? (gsize) MAX (1 / share, 1) : n + 1;
 
   for (gsize i = 0; i < n; i++)
     {
-      float value = scale * (float) ((int) (i * 37 % 255) - 127);
+      float part = (float) ((int) (i * 37 % 255) - 127) / 127;
 
-      x[i] = i % period == period - 1 ? 2 * LLK_W8_LIMIT * scale : value;
+      x[i] = i % period == period - 1 ? 2 * limit : COMMON * limit * part;
     }
+  for (gsize k = 0; site->hot_of != NULL && k < self->n_channels[site - self->sites]; k++)
+    for (guint r = 0; r < self->n_rows && site->hot_of[k] != 0; r++)
+      x[r * self->widest + k] = (r % 2 == 0 ? HOT : -HOT) * limit;
+}
+
+static void
+begin (Trial         *self,
+       LlmBackend    *w8,
+       const LlkOps  *kernels,
+       LlmWorkerPool *pool,
+       double         share)
+{
+  double n_products = 1;
+
+  for (guint op = 0; op < LLM_N_OPS; op++)
+    {
+      const LlmWeightView *view = &self->views[op];
+
+      n_products += (double) view->in_count * view->out_count;
+      self->widest = MAX (self->widest, MAX (view->in_count, view->out_count));
+      if (view->in_count > 0)
+        self->n_channels[llm_w8_kind_of (op)] = view->in_count;
+    }
+  self->n_rows = (guint) CLAMP (N_PRODUCTS / n_products, LEAST_ROWS, MOST_ROWS);
+  for (guint kind = 0; kind < LLM_W8_N_KINDS; kind++)
+    {
+      self->x[kind] = g_new (float, self->n_rows * self->widest);
+      fill_rows (self, self->x[kind], &self->sites[kind], share);
+    }
+  for (guint op = 0; op < LLM_N_OPS; op++)
+    if (self->views[op].in_count > 0)
+      self->y[op] = g_new (float, self->n_rows * self->widest);
+  if (self->views[LLM_OP_FFN_GATE].in_count > 0 && self->views[LLM_OP_FFN_UP].in_count > 0
+      && self->views[LLM_OP_FFN_DOWN].in_count > 0)
+    {
+      LlmOp ops[3];
+
+      make_ops (self, LLM_W8_FFN_INPUT, ops);
+      ops[0].shape.kind = LLM_BACKEND_GATED;
+      self->is_gated = w8->class->can_run (w8, &ops[0].shape);
+    }
+  self->vector = kernels->vector;
+  self->host.pool = pool;
+  self->host.scratch_bytes = llm_matmul_get_scratch (kernels, (guint) self->widest, self->n_rows);
+  self->host.scratch = g_aligned_alloc (llm_worker_pool_get_n_threads (pool),
+                                        self->host.scratch_bytes, 64);
+  self->host.row_bytes = llm_matmul_get_row_bytes ((guint) self->widest);
+  self->host.prepared = g_aligned_alloc (self->n_rows, self->host.row_bytes, 64);
+}
+
+static void
+end (Trial *self)
+{
+  for (guint kind = 0; kind < LLM_W8_N_KINDS; kind++)
+    g_free (self->x[kind]);
+  for (guint op = 0; op < LLM_N_OPS; op++)
+    g_free (self->y[op]);
+  g_aligned_free (self->host.scratch);
+  g_aligned_free (self->host.prepared);
 }
 
 double
 llm_w8_trial (LlmBackend          *w8,
               const LlkOps        *kernels,
               LlmWorkerPool       *pool,
-              LlmOperator          op,
               guint                layer,
-              const LlmWeightView *view,
-              float                scale,
+              const LlmWeightView *views,
+              const LlmW8Site     *sites,
               double               share)
 {
-  const guint n_rows = N_ROWS, n_threads = llm_worker_pool_get_n_threads (pool);
-  const gsize scratch_bytes = llm_matmul_get_scratch (kernels, view->in_count, N_ROWS);
-  const gsize row_bytes = llm_matmul_get_row_bytes (view->in_count);
   g_autoptr(LlmBackend) cpu = llm_backend_cpu_new (kernels);
-  g_autofree float *x = g_new (float, N_ROWS * (gsize) view->in_count);
-  g_autofree float *y = g_new (float, N_ROWS * (gsize) view->out_count);
-  LlmHost host = {
-    .pool = pool, .scratch = g_aligned_alloc (n_threads, scratch_bytes, 64),
-    .scratch_bytes = scratch_bytes, .prepared = g_aligned_alloc (N_ROWS, row_bytes, 64),
-    .row_bytes = row_bytes,
-  };
-  LlmOp made = {
-    .shape = { LLM_BACKEND_PRODUCT, view->type, view->layout, view->in_count, view->out_count,
-               N_ROWS, op, layer },
-    .rows = { x, view->in_count },
-    .product = { view, &n_rows, 1, y, view->out_count, FALSE },
-    .host = &host,
-  };
+  Trial self = { .layer = layer, .views = views, .sites = sites };
   double least = G_MAXDOUBLE, least_w8 = G_MAXDOUBLE;
+  gint64 end_us = g_get_monotonic_time () + LEAST_US;
 
-  fill_rows (x, N_ROWS * (gsize) view->in_count, scale, share);
-  for (guint i = 0; i < N_TURNS; i++)
+  begin (&self, w8, kernels, pool, share);
+  for (guint i = 0; self.widest > 0 && (i < N_TURNS || g_get_monotonic_time () < end_us); i++)
     {
-      double cpu_us = measure (cpu, &made), w8_us = measure (w8, &made);
+      double cpu_us = measure (&self, cpu, FALSE), w8_us = measure (&self, w8, TRUE);
 
       least = MIN (least, cpu_us);
       least_w8 = MIN (least_w8, w8_us);
     }
-  g_aligned_free (host.scratch);
-  g_aligned_free (host.prepared);
-  return least / least_w8;
+  end (&self);
+  return self.widest > 0 ? least / least_w8 : 1;
 }

@@ -154,6 +154,7 @@ typedef struct
   LlmModel *model;              /* (nullable) (owned): whose they are, prepared or being so */
   gboolean is_preparing;
   gint64 retry_us;              /* not before, as it failed; 0: it did not */
+  GQueue waiting;               /* (element-type GTask) (owned): for calls that ask for W8A8 */
 } LlmEnginePrefill;
 
 typedef struct

@@ -174,6 +174,7 @@ llm_engine_init (LlmEngine *self)
   g_queue_init (&self->catalogue.waiting_scan);
   g_queue_init (&self->catalogue.waiting_next_scan);
   g_queue_init (&self->loading.waiting_model);
+  g_queue_init (&self->prefill.waiting);
 }
 
 /**

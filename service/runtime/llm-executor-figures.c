@@ -64,7 +64,11 @@ add_runner (LlmExecutorFigures *figures,
   LlmStreamFigures stream;
 
   if (runner->id == 0)
-    figures->sub_model = weights->sub_models->percent[level];
+    {
+      figures->sub_model = weights->sub_models->percent[level];
+      if (runner->prefill.weights != NULL && !runner->prefill.backend->is_lost)
+        figures->w8_speedup = runner->prefill.speedup;
+    }
 
   llm_weights_get_stream_figures (weights, &stream);
   llm_stream_figures_add_counts (&figures->stream, &stream);

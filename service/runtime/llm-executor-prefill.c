@@ -95,36 +95,37 @@ llm_request_choose_prefill (LlmRequest *request)
 
 /* --- the weights --- */
 
-/* Of the first matrix that has both forms; floats are slower in any case. */
+/* Of the first layer; floats are slower in any case. */
 static double
 try_speed (LlmRunner *self)
 {
-  static const LlmOperator ops[] = { LLM_OP_QUERY, LLM_OP_FFN_UP };
   const LlmInstance *instance = self->instance;
   const LlmCalibration *calibration = get_calibration (instance->weights);
   const LlmActivation none = { 0 };
+  LlmWeightView views[LLM_N_OPS] = { 0 };
+  double share = calibration->loss.shadow_share, speedup;
 
   /* reads would go on behind it */
   if (llm_weights_are_streaming (instance->weights))
     return 1;
-  for (guint i = 0; i < G_N_ELEMENTS (ops); i++)
+  for (LlmOperator op = 0; op < LLM_N_OPS; op++)
     {
-      LlmWeightView view = { 0 };
       LlkW8Matrix matrix;
-      double speedup;
 
-      if (!llm_w8_weights_find (self->prefill.weights, ops[i], 0, 0, &matrix)
-          || llm_weights_acquire (instance->weights, ops[i], 0, 0, &none, &view, NULL) != LLM_READY)
+      if (llm_w8_kind_of (op) == LLM_W8_N_KINDS
+          || !llm_w8_weights_find (self->prefill.weights, op, 0, 0, &matrix)
+          || llm_weights_acquire (instance->weights, op, 0, 0, &none, &views[op], NULL) != LLM_READY)
         continue;
-      speedup = llm_w8_trial (self->prefill.backend, instance->config.kernels,
-                              instance->config.pool, ops[i], 0, &view,
-                              calibration->sites[llm_w8_site_at (0, llm_w8_kind_of (ops[i]))].scale,
-                              calibration->loss.shadow_share
-                                - (double) matrix.n_hot / (double) matrix.n_in);
-      llm_weights_release (instance->weights, &view);
-      return speedup;
+      /* what is hot is no shadow */
+      share = MIN (share, MAX (calibration->loss.shadow_share
+                                 - (double) matrix.n_hot / (double) matrix.n_in, 0));
     }
-  return 1;
+  speedup = llm_w8_trial (self->prefill.backend, instance->config.kernels, instance->config.pool, 0,
+                          views, calibration->sites, share);
+  for (LlmOperator op = 0; op < LLM_N_OPS; op++)
+    if (views[op].in_count > 0)
+      llm_weights_release (instance->weights, &views[op]);
+  return speedup;
 }
 
 typedef struct
@@ -151,6 +152,7 @@ set_weights (LlmCommand *base)
   runner->prefill.weights = g_steal_pointer (&command->weights);
   llm_backend_w8_set_weights (runner->prefill.backend, runner->prefill.weights);
   runner->prefill.speedup = try_speed (runner);
+  llm_backend_w8_set_speedup (runner->prefill.backend, runner->prefill.speedup);
   g_info ("Prompts can be computed in W8A8: %" G_GUINT64_FORMAT " bytes of weights, products %.2f "
           "times as fast", llm_w8_weights_get_bytes (runner->prefill.weights),
           runner->prefill.speedup);

@@ -216,6 +216,7 @@ typedef struct
   guint64 idle_kv_bytes;    /* chunks that no request uses */
   guint64 busy_kv_bytes;    /* by preempting requests */
   guint64 w8_bytes;         /* of weights for prompts in W8A8 */
+  double w8_speedup;        /* of their products, measured; 0: the weights are not prepared */
   guint64 page_bytes;       /* of weights, in memory while nothing runs */
 
   guint64 tail_bytes;       /* of weights, behind the level that running requests use */

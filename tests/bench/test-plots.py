@@ -40,11 +40,25 @@ def make_draft_cells():
                                ("peer chain:2", 3), ("peer chain:4", 2))]
 
 
+def make_runs():
+    def measured(value):
+        return {"median": value}
+
+    return [{"model": {"file": "1b.gguf"},
+             "limits": {"read": measured(30), "compute": measured(900), "compute-instruction": "int8"},
+             "results": [{"engine": engine, "test": f"prompt of {n}",
+                          "gigaops-per-second": measured(speed),
+                          "gigabytes-per-second": measured(speed / n)}
+                         for engine, speed in (("llmsvc", 400), ("llmsvc, w8a8", 500))]}
+            for n in (64, 512)]
+
+
 # By kind: data, panels, and a name that must be in the picture.
 EXAMPLES = {
     "contexts": ({"cells": make_cells()}, 2, "lru"),
     "drafts": ({"cells": make_draft_cells()}, 3, "tree"),
     "pressure": ({"leak": {"bound-gib": 8, "moments": MOMENTS}}, 1, "weights in memory"),
+    "roofline": (make_runs(), 1, "w8a8"),
     "slo": ({"classes": {"interactive": {"ttft-ms": 1000, "tpot-ms": 100},
                          "background": {"ttft-ms": 0, "tpot-ms": 0}},
              "results": [{"policy": "fifo & others", "load": load, "classes": {
@@ -81,10 +95,21 @@ class Plots(unittest.TestCase):
         for kind, (data, n_panels, name) in EXAMPLES.items():
             with self.subTest(kind):
                 self.assertEqual(len(list(plots.KINDS[kind](data))), n_panels)
-                plots.draw_into(kind, data, self.folder / "new")
-                path = self.folder / "new" / f"{kind}.svg"
+                path = self.folder / f"{kind}.svg"
+                if kind in plots.GATHERED:
+                    plots.draw(kind, data, path)
+                else:
+                    plots.draw_into(kind, data, self.folder / "new")
+                    path = self.folder / "new" / f"{kind}.svg"
                 self.assertIn(name, read_texts(path))
                 self.assertLess(path.stat().st_size, 60000)
+
+    def test_roofline(self):
+        """The roof rises to the limit of computing, and stays there; engines are below."""
+        panel, = plots.make_roofline(make_runs())
+        self.assertEqual(panel.lines, [("limit", [7.5, 30, 512], [225, 900, 900]),
+                                       ("llmsvc", [64, 512], [400, 400]),
+                                       ("w8a8", [64, 512], [500, 500])])
 
     def test_contexts(self):
         """Of what more than the grid was computed of, the grid is shown."""

@@ -57,22 +57,15 @@ complete_so (Elastic    *self,
   return describe (answer, wanted);
 }
 
-/* Until its weights are prepared, which the first call that asks for it begins. */
+/* The first call that asks for it waits for its weights. */
 static void
 await_weights (Elastic *self)
 {
-  for (;;)
-    {
-      g_autoptr(Answer) answer =
-        begin_complete (&self->fixture, "Hi", "{" W8 ", 'max-tokens': <uint32 1>}");
+  g_autoptr(Answer) answer =
+    await (begin_complete (&self->fixture, "Hi", "{" W8 ", 'max-tokens': <uint32 1>}"));
 
-      await (answer);
-      g_assert_no_error (answer->error);
-      if (g_strcmp0 (result_string (answer, "prefill"), "w8a8") == 0)
-        return;
-      g_assert_cmpstr (result_string (answer, "prefill-reason"), ==, "not-prepared");
-      iterate ();
-    }
+  g_assert_no_error (answer->error);
+  g_assert_cmpstr (result_string (answer, "prefill"), ==, "w8a8");
 }
 
 static void
@@ -350,6 +343,23 @@ test_restarted (Elastic       *self,
   }
 }
 
+/* A call that waits for its weights ends with the service. */
+static void
+test_ended (Elastic       *self,
+            gconstpointer  data)
+{
+  g_autoptr(Answer) answer = begin_complete (&self->fixture, LONG, "{" W8 "}");
+
+  for (guint i = 0; i < 3; i++)
+    iterate ();
+  stop_engine (&self->fixture.engine);
+  await (answer);
+  if (answer->error != NULL)
+    g_assert_error (answer->error, LLMSVC_ERROR, LLMSVC_ERROR_CANCELLED);
+  self->fixture.engine = elastic_start (self);
+  await_weights (self);
+}
+
 static void
 test_without (Elastic       *self,
               gconstpointer  data)
@@ -381,6 +391,7 @@ main (int   argc,
   ADD ("restarted", "prefill", test_restarted);
   ADD ("continued", "prefill", test_continued);
   ADD ("again", "prefill", test_again);
+  ADD ("ended", "prefill", test_ended);
   ADD ("without", "none", test_without);
 
   return g_test_run ();

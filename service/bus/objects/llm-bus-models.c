@@ -45,6 +45,7 @@ list_properties (LlmBus  *bus,
   const LlmDraftSums sums = llm_engine_sum_drafts (bus->engine, info->id);
   g_auto(GStrv) sub_models = llm_engine_list_sub_models (bus->engine, info);
   guint held = llm_engine_get_held_sub_model (bus->engine, info);
+  const LlmPrefillState prefill = llm_engine_explain_prefill (bus->engine, info);
   /* in English, because all callers get the same signal */
   g_autofree char *reason = info->error != NULL ? llm_bus_translate (NULL, info->error) : NULL;
   g_auto(GStrv) warnings = list_warnings (info);
@@ -55,13 +56,17 @@ list_properties (LlmBus  *bus,
                                "'context-length': <%u>, 'quantization': <%s>, 'license': <%s>, "
                                "'usable': <%b>, 'reason': <%s>, 'warnings': <%^as>, "
                                "'sub-models': <%^as>, 'held-sub-model': <%u>, 'draft': <%s>, 'draft-reason': <%s>, "
-                               "'drafted-tokens': <%t>, 'accepted-tokens': <%t>}>}",
+                               "'drafted-tokens': <%t>, 'accepted-tokens': <%t>, "
+                               "'prefill': <%s>, 'prefill-reason': <%s>, 'prefill-growth': <%d>, "
+                               "'prefill-divergence': <%d>, 'prefill-speedup': <%d>}>}",
                                info->id, info->title, info->architecture,
                                (guint64) info->parameters, (guint64) info->file_bytes,
                                info->footprint.least,
                                (guint32) info->context_length, info->quantization, info->license,
                                info->error == NULL, reason != NULL ? reason : "", warnings, sub_models, held,
-                               draft != NULL ? draft : "", draft_reason, sums.n_drafted, sums.n_accepted);
+                               draft != NULL ? draft : "", draft_reason, sums.n_drafted, sums.n_accepted,
+                               prefill.way, prefill.reason, prefill.growth, prefill.divergence,
+                               prefill.speedup);
 }
 
 const LlmBusInterface llm_bus_model_interface = { LLMSVC_MODEL_INTERFACE, NULL, list_properties };

@@ -29,6 +29,37 @@ check_wanted (GTask  *task,
   return FALSE;
 }
 
+static void on_prefill (GObject *source, GAsyncResult *result, gpointer data);
+
+/* The tokens are there. If the model was unloaded or changed while the text was prepared, they are
+ * useless. */
+static void
+use_tokens (GTask *task)
+{
+  LlmCall *call = g_task_get_task_data (task);
+
+  if (call->engine->use.model != call->model || call->engine->loading.is_loading)
+    llm_call_tokenize (task, call->step);
+  else if (call->answer.generation != NULL
+           && llm_engine_delays_prefill (call->engine, call->options))
+    llm_engine_await_prefill (call->engine, on_prefill, g_object_ref (task));
+  else
+    call->step (task, call);
+}
+
+static void
+on_prefill (GObject      *source,
+            GAsyncResult *result,
+            gpointer      data)
+{
+  g_autoptr(GTask) task = data;
+  GError *error = NULL;
+
+  g_task_propagate_boolean (G_TASK (result), &error);
+  if (check_wanted (task, error))
+    use_tokens (task);
+}
+
 static void
 on_prepared (GObject      *source,
              GAsyncResult *result,
@@ -40,13 +71,8 @@ on_prepared (GObject      *source,
 
   call->tokens = llm_prepare_finish (result, &call->n_system, &call->masks, &error);
   call->thought = llm_prepare_get_thought (result);
-  if (!check_wanted (task, error))
-    return;
-  /* If the model was unloaded or changed while the text was prepared, these tokens are useless. */
-  if (call->engine->use.model != call->model || call->engine->loading.is_loading)
-    llm_call_tokenize (task, call->step);
-  else
-    call->step (task, call);
+  if (check_wanted (task, error))
+    use_tokens (task);
 }
 
 static void

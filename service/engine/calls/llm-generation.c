@@ -3,6 +3,7 @@
 #define G_LOG_DOMAIN "llm-engine"
 
 #include "engine/calls/llm-generation-private.h"
+#include "engine/models/llm-engine-models.h"
 
 #include "common/llmsvc-error-private.h"
 
@@ -181,6 +182,7 @@ cancel (LlmGeneration *self)
   self->call->answer.is_cancelled = TRUE;
   if (self->call->answer.compiling != NULL)
     g_cancellable_cancel (self->call->answer.compiling);
+  llm_engine_wake_prefill (self->engine);
   request_stop (self, LLM_FINISH_CANCELLED);
 }
 

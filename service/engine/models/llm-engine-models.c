@@ -444,6 +444,7 @@ llm_engine_fail_waiting (LlmEngine *self)
   llm_engine_end_waiting (&self->catalogue.waiting_scan, NULL, error);
   llm_engine_end_waiting (&self->catalogue.waiting_next_scan, NULL, error);
   llm_engine_end_waiting (&self->loading.waiting_model, NULL, error);
+  llm_engine_end_waiting (&self->prefill.waiting, NULL, error);
 }
 
 static void

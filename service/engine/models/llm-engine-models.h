@@ -93,6 +93,15 @@ void           llm_engine_take_prefill          (LlmEngine            *self,
 void           llm_engine_forget_prefill        (LlmEngine            *self);
 /* Registers these weights as reclaimable: first of all. */
 void           llm_engine_add_prefill_reclaimer (LlmEngine            *self);
+/* Whether a call that asks for W8A8 is to wait, as the weights are being prepared. */
+gboolean       llm_engine_delays_prefill        (LlmEngine            *self,
+                                                 const LlmCallOptions *options);
+/* @callback is called when that has ended, or earlier by llm_engine_wake_prefill(), and asks again. */
+void           llm_engine_await_prefill         (LlmEngine            *self,
+                                                 GAsyncReadyCallback   callback,
+                                                 gpointer              data);
+/* A call that may wait was cancelled. */
+void           llm_engine_wake_prefill          (LlmEngine            *self);
 /* By the option `prefill`, or the configuration. Fails with UNSUPPORTED where the call asks for
  * W8A8 and the model is not calibrated. */
 gboolean       llm_engine_choose_prefill        (LlmEngine            *self,

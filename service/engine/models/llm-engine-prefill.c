@@ -80,6 +80,46 @@ llm_engine_choose_prefill (LlmEngine       *self,
   return TRUE;
 }
 
+static const char *
+find_exact_reason (LlmEngine            *self,
+                   const LlmCalibration *calibration,
+                   double                speedup)
+{
+  LlmPrefill way = get_configured (self);
+
+  if (way == LLM_PREFILL_EXACT)
+    return "asked-for";
+  if (calibration == NULL)
+    return "not-calibrated";
+  if (speedup == 0)
+    return "not-prepared";
+  if (way == LLM_PREFILL_W8)
+    return "";
+  if (!llm_calibration_is_near (calibration))
+    return "loss";
+  return speedup < 1 ? "slower" : "";
+}
+
+LlmPrefillState
+llm_engine_explain_prefill (LlmEngine          *self,
+                            const LlmModelInfo *info)
+{
+  const LlmCalibration *calibration = get_calibration (self);
+  LlmPrefillState state = { "", "", 0, 0, 0 };
+
+  if (info != self->use.active || self->use.model == NULL)
+    return state;
+  if (calibration != NULL)
+    {
+      state.growth = llm_calibration_get_growth (calibration);
+      state.divergence = calibration->loss.divergence;
+    }
+  state.speedup = llm_engine_get_figures (self).w8_speedup;
+  state.reason = find_exact_reason (self, calibration, state.speedup);
+  state.way = *state.reason == '\0' ? "w8a8" : "exact";
+  return state;
+}
+
 /* --- the weights --- */
 
 /* Beside the work of calls, all weights and a reserve, in what the service may hold, the machine has
@@ -153,6 +193,12 @@ prepare (GTask        *task,
     g_task_return_error (task, error);
 }
 
+void
+llm_engine_wake_prefill (LlmEngine *self)
+{
+  llm_engine_end_waiting (&self->prefill.waiting, NULL, NULL);
+}
+
 static void
 on_prepared (GObject      *source,
              GAsyncResult *result,
@@ -171,6 +217,7 @@ on_prepared (GObject      *source,
     }
   else if (preparation->model == self->use.model)
     llm_executor_set_w8_weights (self->executor, 0, g_steal_pointer (&preparation->weights));
+  llm_engine_wake_prefill (self);
 }
 
 /* (out) of the prepared file; FALSE where prompts can't be computed so, or are not wanted so. */
@@ -208,6 +255,26 @@ llm_engine_prepare_prefill (LlmEngine *self)
   task = g_task_new (self, NULL, on_prepared, NULL);
   g_task_set_task_data (task, preparation, (GDestroyNotify) preparation_free);
   g_task_run_in_thread (task, prepare);
+}
+
+gboolean
+llm_engine_delays_prefill (LlmEngine            *self,
+                           const LlmCallOptions *options)
+{
+  const char *name = llm_call_options_get_string (options, LLMSVC_OPTION_PREFILL, "");
+
+  if (!g_str_equal (name, llm_prefill_names[LLM_PREFILL_W8]))
+    return FALSE;
+  llm_engine_prepare_prefill (self);
+  return self->prefill.is_preparing && self->prefill.model == self->use.model;
+}
+
+void
+llm_engine_await_prefill (LlmEngine          *self,
+                          GAsyncReadyCallback callback,
+                          gpointer            data)
+{
+  g_queue_push_tail (&self->prefill.waiting, g_task_new (self, NULL, callback, data));
 }
 
 void

@@ -10,7 +10,7 @@
 #include "forward/llm-backend.h"
 #include "model/llm-w8-site.h"
 
-/* How many times as long as in @w8 the products of @layer take; some milliseconds. @views: [LLM_N_OPS]
+/* How many times as long as in @w8 the products of @layer take: for 30 ms, or two turns. @views: [LLM_N_OPS]
  * of its operators, whole or their first segments; in_count 0 for those that are not multiplied so.
  * @sites: of the layer, [LLM_W8_N_KINDS]; @share: of the rows' values, that are beyond their scales. 1
  * where nothing is multiplied so. */

@@ -13,6 +13,8 @@ typedef struct
   guint chunk;             /* NONE: free */
   guint node;
   gint64 begun_us;
+  gint64 driver_us;        /* to hand over what the device has of it, and to take it back */
+  guint64 n_ended;         /* of the CPU's stages, when it began */
   gboolean is_of_device;   /* that has got operations of it */
 } Running;
 
@@ -27,10 +29,13 @@ struct _LlmChunkRun
   LlmDispatchStage *learned;   /* (owned) [n_nodes of the plan]: by node */
   double *times_us;            /* (owned) [LLM_DISPATCH_MAX_CHUNKS × n_nodes of the plan]: 0:
                                 * unknown */
+  double *driver_us;           /* (owned) likewise */
 
   LlmDispatch *dispatch;   /* (nullable) (owned): NULL between runs */
   LlmDispatchStage *stages;    /* (owned) [n_nodes]: of the run */
   double *guesses_us;          /* (owned) [LLM_DISPATCH_MAX_CHUNKS × n_nodes], likewise */
+  double *driver_guesses_us;   /* (owned) likewise */
+  guint64 n_ended;             /* of the CPU's stages, of all runs */
   guint n_chunks;
   Running running[LLM_N_PROCESSORS];
 };
@@ -48,7 +53,9 @@ llm_chunk_run_new (LlmPlan       *plan,
   self->learned = g_new0 (LlmDispatchStage, plan->n_nodes);
   self->stages = g_new0 (LlmDispatchStage, plan->n_nodes);
   self->times_us = g_new0 (double, LLM_DISPATCH_MAX_CHUNKS * plan->n_nodes);
+  self->driver_us = g_new0 (double, LLM_DISPATCH_MAX_CHUNKS * plan->n_nodes);
   self->guesses_us = g_new0 (double, LLM_DISPATCH_MAX_CHUNKS * plan->n_nodes);
+  self->driver_guesses_us = g_new0 (double, LLM_DISPATCH_MAX_CHUNKS * plan->n_nodes);
   return self;
 }
 
@@ -64,7 +71,9 @@ llm_chunk_run_free (LlmChunkRun *self)
   g_free (self->learned);
   g_free (self->stages);
   g_free (self->times_us);
+  g_free (self->driver_us);
   g_free (self->guesses_us);
+  g_free (self->driver_guesses_us);
   g_clear_pointer (&self->ledger, llm_ledger_unref);
   llm_plan_unref (self->plan);
   g_free (self);
@@ -80,30 +89,37 @@ llm_chunk_run_get_graph (LlmChunkRun      *self,
 {
   guint n_nodes = self->plan->n_nodes;
 
-  *graph = (LlmDispatchGraph) { self->learned, n_nodes, n_chunks, self->guesses_us };
+  *graph = (LlmDispatchGraph) { self->learned, n_nodes, n_chunks, self->guesses_us,
+                                self->driver_guesses_us };
   for (guint c = 0; c < n_chunks; c++)
     for (guint i = 0; i < n_nodes; i++)
       {
-        double *guess_us = &self->guesses_us[c * n_nodes + i];
+        guint at = c * n_nodes + i, from = self->times_us[at] == 0 && c > 0 ? at - n_nodes : at;
 
-        *guess_us = self->times_us[c * n_nodes + i];
-        if (*guess_us == 0 && c > 0)
-          *guess_us = *(guess_us - n_nodes);
+        self->guesses_us[at] = from == at ? self->times_us[at] : self->guesses_us[from];
+        self->driver_guesses_us[at] = from == at ? self->driver_us[at] : self->driver_guesses_us[from];
       }
   return self->is_learned;
 }
 
 static void
+add_time (double *known_us,
+          double  new_us)
+{
+  *known_us += (*known_us == 0 ? 1 : WEIGHT_OF_NEW) * (new_us - *known_us);
+}
+
+/* What the device had done before the CPU's stage beside it ended took less than it seems. */
+static void
 learn (LlmChunkRun   *self,
        const Running *running)
 {
-  double *time_us = &self->times_us[running->chunk * self->plan->n_nodes + running->node];
+  guint at = running->chunk * self->plan->n_nodes + running->node;
   double new_us = (double) (g_get_monotonic_time () - running->begun_us);
 
-  if (*time_us == 0)
-    *time_us = new_us;
-  else
-    *time_us += WEIGHT_OF_NEW * (new_us - *time_us);
+  if (running->n_ended == self->n_ended || self->times_us[at] == 0 || new_us < self->times_us[at])
+    add_time (&self->times_us[at], new_us);
+  add_time (&self->driver_us[at], (double) running->driver_us);
   if (!self->is_learned)
     self->learned[running->node].processor =
       running->is_of_device ? LLM_PROCESSOR_DEVICE : LLM_PROCESSOR_CPU;
@@ -199,6 +215,7 @@ run_processor (LlmChunkRun  *self,
 {
   Running *running = &self->running[processor];
   LlmStatus status;
+  gint64 begun_us;
 
   if (running->chunk == NONE)
     {
@@ -206,13 +223,16 @@ run_processor (LlmChunkRun  *self,
 
       if (!llm_dispatch_begin (self->dispatch, processor, &chunk, &node))
         return LLM_PENDING;
-      *running = (Running) { chunk, node, g_get_monotonic_time (), FALSE };
+      *running = (Running) { chunk, node, g_get_monotonic_time (), 0, self->n_ended, FALSE };
     }
+  begun_us = g_get_monotonic_time ();
   status = run_stage (self, running, error);
+  running->driver_us += g_get_monotonic_time () - begun_us;
   if (status != LLM_READY)
     return status;
   learn (self, running);
   llm_dispatch_end (self->dispatch, running->chunk);
+  self->n_ended += processor == LLM_PROCESSOR_CPU ? 1 : 0;
   running->chunk = NONE;
   return LLM_READY;
 }
@@ -246,14 +266,20 @@ llm_chunk_run_resume (LlmChunkRun *self,
       has_ended = FALSE;
       for (gint p = LLM_N_PROCESSORS - 1; p >= 0; p--)
         {
-          LlmStatus status = run_processor (self, (LlmProcessor) p, error);
+          LlmStatus status;
 
+          /* the device gets its next before the CPU begins */
+          do
+            {
+              status = run_processor (self, (LlmProcessor) p, error);
+              has_ended = has_ended || status == LLM_READY;
+            }
+          while (status == LLM_READY && p == LLM_PROCESSOR_DEVICE);
           if (status == LLM_FAILED)
             {
               llm_chunk_run_abandon (self);
               return LLM_FAILED;
             }
-          has_ended = has_ended || status == LLM_READY;
         }
     }
   if (!llm_dispatch_is_done (self->dispatch))

@@ -163,6 +163,50 @@ llm_dispatch_is_done (LlmDispatch *self)
   return TRUE;
 }
 
+/* --- simulation --- */
+
+/* As one thread drives both: it hands over to the device what it can, computes a stage of the CPU, and
+ * sees only then what the device has done. */
+static LlmDispatchFigures
+simulate_driven (LlmDispatch *self)
+{
+  const LlmDispatchGraph *graph = &self->graph;
+  LlmDispatchFigures figures = { 0 };
+  double now_us = 0, device_end_us = 0, driver_us = 0;
+  guint of_device = G_MAXUINT, chunk, stage;
+
+  while (!llm_dispatch_is_done (self))
+    {
+      if (of_device != G_MAXUINT && device_end_us <= now_us)
+        {
+          now_us += driver_us / 2;
+          llm_dispatch_end (self, of_device);
+          of_device = G_MAXUINT;
+        }
+      if (of_device == G_MAXUINT && llm_dispatch_begin (self, LLM_PROCESSOR_DEVICE, &of_device, &stage))
+        {
+          gsize at = (gsize) of_device * graph->n_stages + stage;
+
+          driver_us = MIN (graph->driver_us[at], graph->times_us[at]);
+          device_end_us = now_us + graph->times_us[at] - driver_us / 2;
+          figures.busy_us[LLM_PROCESSOR_DEVICE] += graph->times_us[at];
+          now_us += driver_us / 2;
+        }
+      if (llm_dispatch_begin (self, LLM_PROCESSOR_CPU, &chunk, &stage))
+        {
+          double time_us = graph->times_us[(gsize) chunk * graph->n_stages + stage];
+
+          figures.busy_us[LLM_PROCESSOR_CPU] += time_us;
+          now_us += time_us;
+          llm_dispatch_end (self, chunk);
+        }
+      else if (of_device != G_MAXUINT)
+        now_us = MAX (now_us, device_end_us);
+    }
+  figures.makespan_us = now_us;
+  return figures;
+}
+
 LlmDispatchFigures
 llm_dispatch_simulate (const LlmDispatchGraph *graph,
                        LlmDispatchRule         rule)
@@ -172,6 +216,8 @@ llm_dispatch_simulate (const LlmDispatchGraph *graph,
   double ends_us[LLM_N_PROCESSORS] = { G_MAXDOUBLE, G_MAXDOUBLE };
   guint chunks[LLM_N_PROCESSORS] = { 0 };
 
+  if (graph->driver_us != NULL)
+    return simulate_driven (self);
   while (!llm_dispatch_is_done (self))
     {
       LlmProcessor first = LLM_PROCESSOR_CPU;

@@ -35,6 +35,9 @@ typedef struct
   guint n_stages;                   /* at least 1 */
   guint n_chunks;                   /* 1 to LLM_DISPATCH_MAX_CHUNKS */
   const double *times_us;           /* (unowned) [n_chunks × n_stages]: what each takes */
+  const double *driver_us;          /* (unowned) (nullable) likewise: how much of that, for a stage of the
+                                     * device, the CPU hands it over and takes it back. One thread does
+                                     * it between the CPU's stages. NULL: nobody waits for it */
 } LlmDispatchGraph;
 
 /* Which of those that are ready; of equal ones the one that was ready first. */

@@ -263,7 +263,7 @@ test_abandon (void)
   fixture_init (&fixture, &config);
   expected = run_chunks (&fixture, LLM_N_DISPATCH_RULES, NULL);
   bytes = 2 * fixture.rig->hparams.n_vocab * sizeof (float);
-  for (guint n = 0; n < 60; n += 7)
+  for (guint n = 0; n < 30; n += 3)
     {
       g_autoptr (LlmKvSeq) seq = llm_kv_seq_new (fixture.rig->store, NULL, NULL);
       LlmKvSeq *sequences[] = { seq };

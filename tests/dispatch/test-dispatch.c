@@ -118,6 +118,26 @@ test_by_hand (void)
     }
 }
 
+/* The device has done the first chunk's first at 7, and gets its second when the CPU has ended the other
+ * chunk's at 12; and each half of what it takes to hand over and to take back is the CPU's. */
+static void
+test_driven (void)
+{
+  const LlmDispatchStage stages[] = { { LLM_PROCESSOR_CPU, FALSE },
+                                      { LLM_PROCESSOR_DEVICE, FALSE },
+                                      { LLM_PROCESSOR_DEVICE, FALSE },
+                                      { LLM_PROCESSOR_CPU, FALSE } };
+  const double times_us[] = { 2, 5, 5, 2, 10, 5, 5, 2 };
+  const double none_us[8] = { 0 }, driver_us[] = { 0, 1, 1, 0, 0, 1, 1, 0 };
+  LlmDispatchGraph graph = { stages, 4, 2, times_us, NULL };
+
+  g_assert_cmpfloat (llm_dispatch_simulate (&graph, LLM_DISPATCH_CHUNKS).makespan_us, ==, 24);
+  graph.driver_us = none_us;
+  g_assert_cmpfloat (llm_dispatch_simulate (&graph, LLM_DISPATCH_CHUNKS).makespan_us, ==, 29);
+  graph.driver_us = driver_us;
+  g_assert_cmpfloat (llm_dispatch_simulate (&graph, LLM_DISPATCH_CHUNKS).makespan_us, ==, 30);
+}
+
 /* Two chunks wait for the CPU: behind the first comes more work for the CPU, behind the second one work
  * for the device, and equation 6 prefers that. Of two that wait for the device it prefers the
  * one behind which is less for the CPU. */
@@ -299,6 +319,7 @@ main (int    argc,
   g_test_init (&argc, &argv, NULL);
 
   g_test_add_func ("/backends/dispatch/by-hand", test_by_hand);
+  g_test_add_func ("/backends/dispatch/driven", test_driven);
   g_test_add_func ("/backends/dispatch/equation", test_equation);
   g_test_add_func ("/backends/dispatch/needs", test_needs);
   g_test_add_func ("/backends/dispatch/optimum", test_optimum);

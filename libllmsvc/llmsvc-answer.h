@@ -43,6 +43,8 @@ guint               llmsvc_answer_get_passes        (LlmsvcAnswer *self);
 LLMSVC_AVAILABLE_IN_0_1
 guint               llmsvc_answer_get_sub_model     (LlmsvcAnswer *self);
 LLMSVC_AVAILABLE_IN_0_1
+double              llmsvc_answer_get_sub_model_quality (LlmsvcAnswer *self);
+LLMSVC_AVAILABLE_IN_0_1
 double              llmsvc_answer_get_kv_bits       (LlmsvcAnswer *self);
 LLMSVC_AVAILABLE_IN_0_1
 const char         *llmsvc_answer_get_prefill       (LlmsvcAnswer *self);

@@ -31,7 +31,7 @@ def make_adapters(source, table, seed):
     none."""
     random = numpy.random.default_rng(seed)
     adapters = {}
-    for level, percent in enumerate(tables.LEVELS[:-1]):
+    for level, percent in enumerate(table.levels[:-1]):
         pairs = adapters[percent] = {}
         for layer in range(source.n_layers):
             sizes = get_sizes(source, table, layer, level)
@@ -49,5 +49,6 @@ def make(path, seed, tool_path):
     table = tables.make_for(source, [float(source.n_layers - i) for i in range(source.n_layers)])
     companion = write.get_companion(path)
     write.write_companion(source, tool.identify(tool_path, path), table,
-                          make_adapters(source, table, seed), ALPHA, companion)
+                          make_adapters(source, table, seed),
+                          [1 - percent / 100 for percent in table.levels], ALPHA, companion)
     return companion

@@ -170,6 +170,11 @@ static const LlmsvcOptionInfo table[] = {
     .summary = N_("The smallest share of the model that may answer when a larger one would be "
                   "late."),
     .feature = "sub-models", .since = 6 },
+  { .id = LLMSVC_OPTION_LEAST_QUALITY, .key = "least-quality", .type = "u",
+    .calls = CALLS_PROMPT, .min = 0, .max = 100, .unit = "percent",
+    .summary = N_("How good a part of the model must be that answers when a larger one would be late, in "
+                  "percent of the whole one, as it was measured."),
+    .feature = "sub-models", .since = 6 },
   { .id = LLMSVC_OPTION_ACTIVE, .key = "active", .type = "u", .calls = CALLS_PROMPT,
     .min = 0, .max = 80, .unit = "percent",
     .summary = N_("The share of the weights that each token of the answer leaves out, where its "

@@ -25,6 +25,7 @@ static char *tpot_share;
 static char *call_share;
 static char *sub_model;
 static char *least_sub_model;
+static char *least_quality;
 static char *schema_file;
 static char *tools_file;
 static char *thinking;
@@ -49,6 +50,8 @@ const GOptionEntry llmctl_call_options[] = {
     N_("Answer with this share of the model"), N_("PERCENT") },
   { "least-sub-model", 0, 0, G_OPTION_ARG_STRING, &least_sub_model,
     N_("Never answer with less of the model, however soon it is wanted"), N_("PERCENT") },
+  { "least-quality", 0, 0, G_OPTION_ARG_STRING, &least_quality,
+    N_("Nor by a part that is less good, in percent of the whole model, as it was measured"), N_("PERCENT") },
   { "schema", 0, 0, G_OPTION_ARG_FILENAME, &schema_file,
     N_("Hold the answer to the JSON schema in FILE"), N_("FILE") },
   { "tools", 0, 0, G_OPTION_ARG_FILENAME, &tools_file,
@@ -128,6 +131,7 @@ llmctl_call_options_collect (GError **error)
   const char *const pairs[][2] = {
     { "max-tokens", max_tokens }, { "temperature", temperature }, { "seed", seed }, { "slo", slo },
     { "thinking", thinking }, { "sub-model", sub_model }, { "least-sub-model", least_sub_model },
+    { "least-quality", least_quality },
   };
   g_autoptr(LlmsvcOptions) collected = llmsvc_options_new ();
 

@@ -224,6 +224,17 @@ tell_results (LlmsvcAnswer *answer)
       /* Translators: likewise */
       harmless = g_strdup_printf (_("%s; prompt with 8 bits"), before);
     }
+  if (is_verbose && llmsvc_answer_get_sub_model (answer) % 100 != 0)
+    {
+      g_autofree char *before = g_steal_pointer (&harmless);
+
+      /* Translators: likewise; how much of the model has answered, and how good that is beside the whole */
+      harmless = g_strdup_printf (llmsvc_answer_get_sub_model_quality (answer) > 0
+                                    ? _("%s; %u %% of the model, %.1f %% as good")
+                                    : _("%s; %u %% of the model"), before,
+                                  llmsvc_answer_get_sub_model (answer),
+                                  llmsvc_answer_get_sub_model_quality (answer));
+    }
   line = g_strconcat ("[", harmless, "]", NULL);
   fitted = llmctl_output_fit_lines (line, STDERR_FILENO);
   is_dim = llmctl_output_has_colour (STDERR_FILENO);

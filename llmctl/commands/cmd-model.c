@@ -375,6 +375,53 @@ static const LlmctlColumn lines[] = {
   { N_("License"), "info/license", format_license },
 };
 
+static char *
+format_share (GVariant   *level,
+              const char *key)
+{
+  double share = 0;
+
+  g_variant_lookup (level, key, "d", &share);
+  return g_strdup_printf ("%.1f %%", share);
+}
+
+/* Of what was measured, which a small number may be. */
+static char *
+format_measured (GVariant   *level,
+                 const char *key)
+{
+  g_autoptr(GVariant) value = g_variant_lookup_value (level, key, G_VARIANT_TYPE_DOUBLE);
+
+  if (value == NULL)
+    return g_strdup ("–");
+  return g_strdup_printf (g_str_equal (key, "divergence") ? "%.4f" : "%.1f %%",
+                          g_variant_get_double (value));
+}
+
+static const LlmctlColumn level_columns[] = {
+  { N_("Level"), "level", llmctl_format_number },
+  { N_("Operations"), "operations", format_share, 3 },
+  { N_("Bytes"), "bytes", format_share, 4 },
+  { N_("Quality"), "quality", format_measured },
+  { N_("Divergence"), "divergence", format_measured, 1 },
+  { N_("Valid calls"), "valid-calls", format_measured, 2 },
+  { N_("Exact calls"), "exact-calls", format_measured, 5 },
+  { NULL }
+};
+
+static void
+print_levels (GVariant *model)
+{
+  g_autoptr(GVariant) info = g_variant_lookup_value (model, "info", G_VARIANT_TYPE_VARDICT);
+  g_autoptr(GVariant) levels =
+    info != NULL ? g_variant_lookup_value (info, "levels", G_VARIANT_TYPE ("aa{sv}")) : NULL;
+
+  if (levels == NULL || g_variant_n_children (levels) == 0)
+    return;
+  llmctl_output_printf (LLMCTL_STYLE_BOLD, "\n%s\n", _("What its sub-models have of it"));
+  llmctl_rows_print (level_columns, levels);
+}
+
 static void
 print_model (GVariant *model)
 {
@@ -391,6 +438,7 @@ print_model (GVariant *model)
       llmctl_output_printf (LLMCTL_STYLE_DIM, "  %s%*s", _(lines[i].title), n_spaces, "");
       llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%s\n", text);
     }
+  print_levels (model);
 }
 
 static LlmctlExit

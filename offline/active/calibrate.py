@@ -20,9 +20,9 @@ class Calibration:
     def __init__(self, source, options):
         self.source, self.model = source, Model(source)
         self.layers = self.model.cut()
-        learned, checked = texts.split(texts.read(options, source), options.context + 1)
-        self.learned = torch.from_numpy(numpy.ascontiguousarray(learned[:options.calibration]))
-        self.checked = torch.from_numpy(numpy.ascontiguousarray(checked))
+        kinds = texts.read(options, source)
+        self.learned = torch.from_numpy(texts.mix(kinds, options.calibration))
+        self.checked = torch.from_numpy(numpy.concatenate([kind.checked for kind in kinds]))
         self.quantiles = self.measure_inputs()
 
     def measure_inputs(self):

@@ -9,29 +9,36 @@ from modelfile import blocks
 from modelfile.partial import describe
 from modelfile.reader import GgufError
 
+from . import table as tables
+from .options import Parser
 from .source import Source
 from .state import State, hash_file
 
 
-class Parser(argparse.ArgumentParser):
-    def error(self, message):
-        print(f"{self.prog}: {message}", file=sys.stderr)
-        sys.exit(2)
+def read_levels(text):
+    """Parts below the whole, and the whole."""
+    try:
+        levels = [int(word) for word in text.split(",")]
+    except ValueError:
+        levels = []
+    levels += [100] if levels and levels[-1] < 100 else []
+    if (not levels or levels[0] < 1 or levels[-1] > 100 or len(levels) > tables.MAX_LEVELS
+            or sorted(set(levels)) != levels):
+        raise argparse.ArgumentTypeError(f"{text}: at most {tables.MAX_LEVELS - 1} rising numbers "
+                                         "from 1 to 99 are possible")
+    return tuple(levels)
 
 
 def make_parser():
     parser = Parser("llmsvc-elastic", description=__doc__, allow_abbrev=False)
     parser.add_argument("model", metavar="MODEL.gguf")
     parser.add_argument("folder", metavar="FOLDER")
-
-    def add(name, kind, default, meta, text):
-        parser.add_argument(f"--{name}", type=kind, default=default, metavar=meta, help=text)
-
-    add("text", str, None, "FILE", "calibration text, as the model's prompts are written")
-    add("windows", str, None, "FILE", "the same as tokens of 16 bits, in windows")
-    add("window", int, 1025, "N", "tokens of a window (1025)")
-    add("context", int, 512, "N", "tokens of a window that are used (512)")
-    add("calibration", int, 96, "N", "windows that importances are measured on (96)")
+    parser.add_texts(96, "importances are measured on")
+    add = parser.add
+    add("levels", read_levels, tables.LEVELS, "N,N…", "parts of the model in percent, rising "
+        "(20,30,40,50,60,70,80,90)")
+    parser.add_argument("--learn", choices=("whole", "next"), default="whole", help="adapters learn "
+                        "what the whole model says of the next token, or the token (whole)")
     add("tokens", int, 1_000_000, "N", "tokens that adapters of each level are trained on "
         "(1,000,000; 0: no adapters)")
     add("rank", int, 8, "N", "rank of the adapters (8)")
@@ -39,8 +46,6 @@ def make_parser():
     add("type", str, None, "TYPE", f"type of the matrices written: {', '.join(blocks.TYPES)} "
         "(the model's own)")
     add("seed", int, 1, "N", "other random numbers (1)")
-    add("threads", int, 0, "N", "threads (all processors)")
-    add("tool", str, "llmsvc-tool", "FILE", "the llmsvc-tool that is used (from PATH)")
     parser.add_argument("--forward-only", action="store_true", dest="forward_only",
                         help="measure importances without gradients, and train no adapters")
     return parser
@@ -49,15 +54,12 @@ def make_parser():
 def parse(arguments):
     parser = make_parser()
     options = parser.parse_args(arguments)
-    if (options.text is None) == (options.windows is None):
-        parser.error("one of --text FILE and --windows FILE is needed")
-    for name in ("window", "calibration", "rank", "batch"):
+    parser.check_texts(options)
+    for name in ("rank", "batch"):
         if getattr(options, name) < 1:
             parser.error(f"--{name} must be at least 1")
-    if options.window < 8 or options.context < 8:
-        parser.error("--window and --context must be at least 8")
-    if options.tokens < 0 or options.threads < 0:
-        parser.error("--tokens and --threads must be at least 0")
+    if options.tokens < 0:
+        parser.error("--tokens must be at least 0")
     if options.type is not None and options.type not in blocks.TYPES:
         parser.error(f"--type {options.type}: {', '.join(blocks.TYPES)} are possible")
     if options.forward_only:
@@ -66,9 +68,9 @@ def parse(arguments):
 
 
 def open_state(source, options):
-    text = options.windows or options.text
-    run = {"model": hash_file(options.model), "text": hash_file(text), "window": options.window,
-           "context": options.context, "calibration": options.calibration,
+    texts = [hash_file(path) for path in options.windows + options.text]
+    run = {"model": hash_file(options.model), "texts": texts, "own": options.own,
+           "window": options.window, "context": options.context, "calibration": options.calibration,
            "forward-only": options.forward_only}
     return State(os.path.join(options.folder, source.name + ".state"), run)
 

@@ -10,6 +10,9 @@ from . import order as orders
 from .source import MATRICES
 
 ADAPTED = MATRICES
+# Positions whose attention is computed together: few enough for caches, and what is behind them is
+# left out.
+BLOCK = 128
 
 
 class Masks:
@@ -43,6 +46,15 @@ class Adapters:
 
     def __init__(self, halves, scale):
         self.halves, self.scale = halves, scale
+
+
+def attend_block(q, k, v, begin):
+    """What the positions from @begin on give. @q, @v: [texts × groups × queries × positions ×
+    values], @k likewise with positions last."""
+    end = min(begin + BLOCK, q.shape[3])
+    hidden = torch.full((end - begin, end), -math.inf).triu(begin + 1)
+    scores = torch.matmul(q[..., begin:end, :], k[..., :end]) + hidden
+    return torch.matmul(scores.softmax(-1), v[..., :end, :])
 
 
 class Model:
@@ -115,12 +127,10 @@ class Model:
         q, k = self.rotate(q), self.rotate(k)
         # Queries of a group beside each other, as rows of one product.
         q = q.view(n_texts, n, layer.n_groups, layer.n_queries, dim).permute(0, 2, 3, 1, 4)
+        q = q / math.sqrt(dim)
         k = k.permute(0, 2, 3, 1)[:, :, None]
         v = v.permute(0, 2, 1, 3)[:, :, None]
-        scores = torch.matmul(q, k) / math.sqrt(dim)
-        hidden = torch.ones(n, n, dtype=torch.bool).triu(1)
-        scores = scores.masked_fill(hidden, -math.inf)
-        out = torch.matmul(scores.softmax(-1), v)
+        out = torch.cat([attend_block(q, k, v, begin) for begin in range(0, n, BLOCK)], 3)
         return out.permute(0, 3, 1, 2, 4).reshape(n_texts, n, layer.n_groups, -1)
 
     def run(self, tokens, layers, adapters=None, masks=None, without=None, watch=None,

@@ -5,6 +5,8 @@ group and a block. What a level adds is never taken away again by the next."""
 import dataclasses
 
 LEVELS = (20, 30, 40, 50, 60, 70, 80, 90, 100)
+# As many as the service knows.
+MAX_LEVELS = 16
 # Of the layers are anchors: the power law that the paper finds.
 ANCHOR_SHARE = 0.2
 # Heads are cut half as fast as channels: the demo model's loss on windows kept for measuring was
@@ -27,7 +29,8 @@ def make_borders(n, step):
 
 @dataclasses.dataclass
 class Table:
-    """groups, channels: by layer, for each of LEVELS."""
+    """groups, channels: by layer, for each of the levels."""
+    levels: tuple
     anchors: list
     groups: list
     channels: list
@@ -67,18 +70,18 @@ class Budget:
         self.at[layer][kind] += 1
 
 
-def make(losses, group_borders, channel_borders, group_weights, channel_weights):
+def make(losses, group_borders, channel_borders, group_weights, channel_weights, levels=LEVELS):
     """@losses: what the loss grows by without each layer. The weights are those of one group and of
     one channel. A level has at most its part of all that can be left out, but for the least that
-    layers keep."""
+    layers keep, and is the same whatever other levels there are."""
     n_layers = len(losses)
     anchors = choose_anchors(losses) if n_layers > 1 else []
     order = sorted(range(n_layers), key=lambda i: -losses[i])
     first = [i for i in order if i in anchors]
     last = [i for i in order if i not in anchors]
     budget = Budget(n_layers, group_borders, channel_borders, group_weights, channel_weights)
-    table = Table(anchors, [[] for _ in range(n_layers)], [[] for _ in range(n_layers)])
-    for percent in LEVELS:
+    table = Table(tuple(levels), anchors, *([[] for _ in range(n_layers)] for _ in range(2)))
+    for percent in levels:
         limit = percent * budget.whole // 100
         while (found := budget.find_next(first) or budget.find_next(last)) is not None:
             if budget.used + budget.price(*found) > limit:
@@ -90,10 +93,10 @@ def make(losses, group_borders, channel_borders, group_weights, channel_weights)
     return table
 
 
-def make_for(source, losses):
+def make_for(source, losses, levels=LEVELS):
     """For the model @source."""
     return make(losses, make_borders(source.n_groups, source.count_group_step(64)),
-                make_borders(source.n_ff, 64), *source.count_weights())
+                make_borders(source.n_ff, 64), *source.count_weights(), levels)
 
 
 @dataclasses.dataclass

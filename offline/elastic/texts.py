@@ -1,13 +1,25 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
-"""Calibration text as windows of tokens. The last windows are kept for measuring; nothing is
-trained on them."""
+"""Calibration texts as windows of tokens, several kinds apart. The last windows of each are kept for
+measuring; nothing is trained on them."""
+import dataclasses
+import os
+
 import numpy
 from modelfile.reader import GgufError
 
 from . import tool
 
-# Windows on which losses are measured, at most.
+# Windows of a kind on which losses are measured, at most.
 N_CHECKED = 16
+OWN = "own"
+
+
+@dataclasses.dataclass
+class Kind:
+    """learned, checked: [windows × tokens]."""
+    name: str
+    learned: numpy.ndarray
+    checked: numpy.ndarray
 
 
 def cut(tokens, length, name):
@@ -16,21 +28,42 @@ def cut(tokens, length, name):
     return tokens[:len(tokens) // length * length].reshape(-1, length).astype(numpy.int64)
 
 
-def read(options, source):
-    """[windows × tokens]"""
-    if options.windows is not None:
-        windows = cut(numpy.fromfile(options.windows, "<u2"), options.window, options.windows)
-    else:
-        tokens = tool.tokenize(options.tool, options.model, options.text)
-        windows = cut(numpy.array(tokens), options.window, options.text)
+def split(name, windows, length, source):
+    """Of at most @length tokens."""
     if windows.max() >= source.n_vocab or windows.min() < 0:
-        raise GgufError(f"{options.windows or options.text}: the token {windows.max()} is not of a "
-                        f"vocabulary of {source.n_vocab}")
-    return windows
-
-
-def split(windows, length):
-    """Windows to learn from and windows to measure with, of at most @length tokens."""
+        raise GgufError(f"{name}: the token {windows.max()} is not of a vocabulary of "
+                        f"{source.n_vocab}")
     n = min(N_CHECKED, max(1, len(windows) // 10))
     windows = windows[:, :length]
-    return windows[:-n], windows[-n:]
+    return Kind(os.path.basename(name), windows[:-n], windows[-n:])
+
+
+def read(options, source, keep=lambda name, make: make()):
+    """Each kind of text. @keep: keeps what took minutes, as State.keep() does."""
+    length, kinds = options.context + 1, []
+    for path in options.windows:
+        windows = cut(numpy.fromfile(path, "<u2"), options.window, path)
+        kinds.append(split(path, windows, length, source))
+    for path in options.text:
+        tokens = numpy.array(tool.tokenize(options.tool, options.model, path))
+        kinds.append(split(path, cut(tokens, options.window, path), length, source))
+    if options.own > 0:
+        drawn = keep("own", lambda: {"tokens": tool.draw(options.tool, options.model, options.own,
+                                                         length)})
+        kinds.append(split(OWN, cut(drawn["tokens"], length, OWN), length, source))
+    return kinds
+
+
+def find(n_kinds, i):
+    """Where the window number @i of a mixture is: (kind, number of those of its kind)."""
+    return i % n_kinds, i // n_kinds
+
+
+def mix(kinds, n):
+    """@n windows to learn from, of each kind in turn as long as it has any."""
+    most = max(len(kind.learned) for kind in kinds)
+    length = min(kind.learned.shape[1] for kind in kinds)
+    places = (find(len(kinds), i) for i in range(len(kinds) * most))
+    found = [kinds[kind].learned[at, :length] for kind, at in places
+             if at < len(kinds[kind].learned)]
+    return numpy.stack(found[:n])

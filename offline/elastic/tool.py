@@ -3,6 +3,7 @@
 import json
 import subprocess
 
+import numpy
 from modelfile.reader import GgufError
 
 
@@ -22,6 +23,13 @@ def run(tool, *words, text=None):
 def tokenize(tool, model, path):
     with open(path, "rb") as text:
         return run(tool, "tokenize", "--model", model, "-", text=text)["ids"]
+
+
+def draw(tool, model, n_windows, n_tokens):
+    """The tokens of text that @model draws itself."""
+    ids = run(tool, "draw", "--model", model, "--windows", str(n_windows), "--tokens",
+              str(n_tokens))["ids"]
+    return numpy.array(ids)
 
 
 def identify(tool, model):

@@ -14,7 +14,7 @@ from . import table as tables
 SUFFIX = ".llmsvc.gguf"
 VERSION = 1
 # The numbers of general.file_type.
-FILE_TYPES = {"F32": 0, "F16": 1, "Q4_0": 2, "Q8_0": 7}
+FILE_TYPES = {"F32": 0, "F16": 1, "Q4_0": 2, "Q4_1": 3, "Q8_0": 7}
 
 Made = collections.namedtuple("Made", "name type dims make")
 
@@ -36,7 +36,7 @@ def choose_type(source, name, kind):
     own = source.file.tensors[name]
     if kind is None or len(own.dims) == 1:
         return own.type
-    return "Q8_0" if kind == "Q4_0" and not name.startswith("blk.") else kind
+    return "Q8_0" if kind in ("Q4_0", "Q4_1") and not name.startswith("blk.") else kind
 
 
 def make_tensor(source, order, name, kind):
@@ -72,9 +72,9 @@ def list_halves(adapters):
 
 def make_shares(made, table, adapters):
     """The shares of each level, of weights, operations and bytes, of the whole model @made."""
-    whole = tables.measure(made, table, len(tables.LEVELS) - 1)
+    whole = tables.measure(made, table, len(table.levels) - 1)
     shares = {"weights": [], "operations": [], "bytes": []}
-    for level, percent in enumerate(tables.LEVELS):
+    for level, percent in enumerate(table.levels):
         cost = tables.measure(made, table, level, list_halves(adapters.get(percent, {})))
         for what, values in shares.items():
             values.append(getattr(cost, what) / getattr(whole, what))
@@ -102,7 +102,7 @@ def write_companion(made, identity, table, adapters, losses, alpha, path):
             keys.parts.append(made.file.keys[key])
     keys.add("llmsvc.companion.version", UINT32, VERSION)
     keys.add("llmsvc.companion.weights", STRING, identity)
-    keys.add("llmsvc.levels.percent", UINT32, list(tables.LEVELS))
+    keys.add("llmsvc.levels.percent", UINT32, list(table.levels))
     keys.add("llmsvc.levels.anchors", UINT32, list(table.anchors))
     for what in ("groups", "channels"):
         keys.add(f"llmsvc.levels.{what}", UINT32,

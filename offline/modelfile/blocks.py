@@ -2,20 +2,24 @@
 """Numbers to blocks of a format and back, as llama.cpp has them."""
 import numpy
 
-TYPES = ("F32", "F16", "Q8_0", "Q4_0")
+from . import types
+
+TYPES = ("F32", "F16", "Q8_0", "Q4_0", "Q4_1")
 
 
 def unpack(kind, data):
     """Floats from bytes."""
     if kind in ("F32", "F16"):
         return data.view("<f4" if kind == "F32" else "<f2").astype(numpy.float32)
-    blocks = data.reshape(-1, 34 if kind == "Q8_0" else 18)
+    blocks = data.reshape(-1, types.TYPES[kind].block_bytes)
     scales = blocks[:, :2].copy().view("<f2").astype(numpy.float32)
     if kind == "Q8_0":
-        whole = blocks[:, 2:].copy().view(numpy.int8)
-    else:
-        whole = numpy.hstack((blocks[:, 2:] & 15, blocks[:, 2:] >> 4)).astype(numpy.int8) - 8
-    return (whole * scales).ravel()
+        return (blocks[:, 2:].copy().view(numpy.int8) * scales).ravel()
+    halves = blocks[:, -16:]
+    whole = numpy.hstack((halves & 15, halves >> 4)).astype(numpy.int8)
+    if kind == "Q4_0":
+        return ((whole - 8) * scales).ravel()
+    return (whole * scales + blocks[:, 2:4].copy().view("<f2").astype(numpy.float32)).ravel()
 
 
 def divide(values, scales):
@@ -35,13 +39,18 @@ def pack(kind, values):
     if kind == "Q8_0":
         scales, values = divide(values, numpy.maximum(most, -least) / 127)
         whole = numpy.clip(numpy.rint(values), -127, 127).astype(numpy.int8).view(numpy.uint8)
+        return numpy.hstack((scales, whole))
+    if kind == "Q4_1":
+        values = values - least[:, None]
+        scales, values = divide(values, (most - least) / 15)
+        scales = numpy.hstack((scales, least.astype("<f2").view(numpy.uint8).reshape(-1, 2)))
+        values += 0.5
     else:
         # The value furthest from 0 is −8.
         scales, values = divide(values, numpy.where(most > -least, most, least) / -8)
         values += 8.5
-        whole = numpy.clip(values, 0, 15).astype(numpy.uint8)
-        whole = whole[:, :16] | whole[:, 16:] << 4
-    return numpy.hstack((scales, whole))
+    whole = numpy.clip(values, 0, 15).astype(numpy.uint8)
+    return numpy.hstack((scales, whole[:, :16] | whole[:, 16:] << 4))
 
 
 def view(data, begin, n_bytes):

@@ -68,6 +68,10 @@ gboolean           llm_engine_is_draft          (LlmEngine   *self,
 /* (transfer full): why the draft of @info, if it has one, can't be used; "" if it can. */
 char              *llm_engine_explain_draft     (LlmEngine   *self,
                                                  const LlmModelInfo *info);
+/* (transfer floating): aa{sv}: what each sub-model of @info has of the whole model, and how good it was
+ * measured to be; none while it is not in use. */
+GVariant          *llm_engine_describe_levels   (LlmEngine   *self,
+                                                 const LlmModelInfo *info);
 /* How long prompts of a model are computed if a call does not say. */
 typedef struct
 {

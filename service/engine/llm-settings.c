@@ -10,6 +10,7 @@
 #include "base/llm-fail.h"
 #include "kernels/llk.h"
 #include "kv/llm-kv.h"
+#include "model/llm-quality.h"
 #include "sched/llm-scheduler.h"
 
 /* Percent: from here down all chunks have 2 bits. */
@@ -68,6 +69,12 @@ static const Key keys[] = {
   { "memory", "pressure", KEY_SWITCH, FIELD (reacts_to_pressure), 0, "on" },
   { "memory", "reserve", KEY_BYTES, FIELD (reserve), G_MAXUINT64 },
   { "memory", "longest-wait", KEY_UINT, FIELD (short_wait_s), 604800, "120" },
+  { "quality", "interactive", KEY_UINT, FIELD (least_quality[LLM_SLO_INTERACTIVE]), 100,
+    G_STRINGIFY (LLM_QUALITY_DEFAULT) },
+  { "quality", "responsive", KEY_UINT, FIELD (least_quality[LLM_SLO_RESPONSIVE]), 100,
+    G_STRINGIFY (LLM_QUALITY_DEFAULT) },
+  { "quality", "background", KEY_UINT, FIELD (least_quality[LLM_SLO_BACKGROUND]), 100,
+    G_STRINGIFY (LLM_QUALITY_DEFAULT) },
   { "power", "background-on-battery", KEY_PACE, FIELD (pace_on_battery), 0, "slow" },
   { "power", "background-on-power-saver", KEY_PACE, FIELD (pace_on_power_saver), 0, "slow" },
   { "power", "longest-wait", KEY_UINT, FIELD (longest_wait_s), 604800, "900" },

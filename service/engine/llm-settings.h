@@ -10,6 +10,7 @@
 #include <gio/gio.h>
 
 #include "decoding/llm-script.h"
+#include "sched/llm-slo.h"
 
 G_BEGIN_DECLS
 
@@ -38,6 +39,8 @@ typedef struct
   GStrv prefill;           /* (nullable): how prompts are computed: MODEL:WAY, or WAY for all; WAY is
                             * a choice of the option prefill */
   gboolean takes_any_tokenizer; /* also models whose pre-tokenizer is unknown */
+  guint least_quality[LLM_N_SLO_CLASSES]; /* percent of the whole model's that calls get at least which
+                            * leave the sub-model to the service, by class */
   GStrv drafts;            /* (nullable): draft models: MODEL:DRAFT, or DRAFT for all; by id */
   char *state_folder;      /* (nullable): NULL keeps nothing on disk */
   char *cache_folder;      /* (nullable): for what can be made again; NULL keeps it in memory */

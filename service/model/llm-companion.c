@@ -4,6 +4,7 @@
 
 #include "common/llmsvc-error.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -189,54 +190,38 @@ check_shares (LlmCompanion  *self,
   return TRUE;
 }
 
-/* One of each level to @to, which stays as it is where the file has none. */
+/* Files of before have none: then a level is the better the more of the model it has. */
 static gboolean
-read_losses (LlmCompanion *self,
-             const char   *key,
-             double       *to,
-             GError      **error)
+read_losses (LlmCompanion  *self,
+             GError       **error)
 {
+  const char *key = "llmsvc.levels.losses";
   guint n_levels = self->sub_models->n_levels;
-  gsize n = 0;
-  g_autoptr(GError) cause = NULL;
-  g_autofree float *losses = llm_gguf_get_floats (self->gguf, key, TRUE, &n, &cause);
+  g_autofree float *losses = NULL;
 
-  if (cause != NULL)
+  if (!llm_gguf_has (self->gguf, key))
     {
-      g_propagate_error (error, g_steal_pointer (&cause));
-      return FALSE;
+      for (guint level = 0; level < n_levels; level++)
+        self->losses[level] = 1 - self->sub_models->percent[level] / 100.0;
+      return TRUE;
     }
-  if (losses == NULL)
-    return TRUE;
-  if (n != n_levels)
-    return llm_gguf_fail (self->gguf, error, LLMSVC_ERROR_INVALID_MODEL,
-                          "%s has %zu items for %u levels", key, n, n_levels);
-  for (guint level = 0; level < n_levels; level++)
-    {
-      if (!(losses[level] >= 0 && isfinite (losses[level])))
-        return llm_gguf_fail (self->gguf, error, LLMSVC_ERROR_INVALID_MODEL,
-                              "%s says %g of level %u, which is no loss", key, losses[level],
-                              self->sub_models->percent[level]);
-      to[level] = losses[level];
-    }
-  return TRUE;
+  losses = llm_gguf_get_numbers (self->gguf, key, n_levels, FLT_MAX, error);
+  for (guint level = 0; losses != NULL && level < n_levels; level++)
+    self->losses[level] = (double) losses[level];
+  return losses != NULL;
 }
 
-/* Files of before have no losses: then a level is the better the more of the model it has. What was
- * not tried with tasks is taken for the worst. */
 static gboolean
-read_all_losses (LlmCompanion *self,
-                 GError      **error)
+read_quality (LlmCompanion  *self,
+              GError       **error)
 {
-  guint n_levels = self->sub_models->n_levels;
+  g_autoptr(GError) cause = NULL;
 
-  for (guint level = 0; level < n_levels; level++)
-    {
-      self->losses[level] = 1 - self->sub_models->percent[level] / 100.0;
-      self->task_losses[level] = level + 1 < n_levels;
-    }
-  return read_losses (self, "llmsvc.levels.losses", self->losses, error)
-         && read_losses (self, "llmsvc.levels.task_losses", self->task_losses, error);
+  self->quality = llm_quality_read (self->gguf, self->sub_models->n_levels, &cause);
+  if (cause == NULL)
+    return TRUE;
+  g_propagate_error (error, g_steal_pointer (&cause));
+  return FALSE;
 }
 
 LlmCompanion *
@@ -276,7 +261,8 @@ llm_companion_new_for_gguf (LlmGguf   *gguf,
       return NULL;
   if (!self->has_sub_models)
     return add_adapters (self, error) ? g_steal_pointer (&self) : NULL;
-  if (!read_all_losses (self, error)
+  if (!read_losses (self, error)
+      || !read_quality (self, error)
       || !add_adapters (self, error)
       || !check_shares (self, "llmsvc.levels.weights", G_STRUCT_OFFSET (LlmSubModelCost, weights),
                         error)
@@ -315,7 +301,39 @@ llm_companion_unref (LlmCompanion *self)
     return;
   llm_gguf_unref (self->gguf);
   g_clear_pointer (&self->sub_models, llm_sub_models_free);
+  g_clear_pointer (&self->quality, g_free);
   g_clear_pointer (&self->thresholds, llm_thresholds_free);
   g_clear_pointer (&self->calibration, llm_calibration_free);
   g_free (self);
+}
+
+GVariant *
+llm_companion_describe_level (const LlmCompanion *self,
+                              guint               level)
+{
+  const LlmSubModels *table = self->sub_models;
+  const LlmQuality *quality = self->quality;
+  const LlmSubModelCost *own = &self->costs[level], *whole = &self->costs[table->n_levels - 1];
+  GVariantDict dict;
+
+  g_variant_dict_init (&dict, NULL);
+  g_variant_dict_insert (&dict, "level", "u", (guint) table->percent[level]);
+  g_variant_dict_insert (&dict, "weights", "d", 100.0 * (double) own->weights / (double) whole->weights);
+  g_variant_dict_insert (&dict, "operations", "d",
+                         100.0 * (double) own->operations / (double) whole->operations);
+  g_variant_dict_insert (&dict, "bytes", "d", 100.0 * (double) own->bytes / (double) whole->bytes);
+  if (quality != NULL)
+    {
+      g_variant_dict_insert (&dict, "quality", "d", llm_quality_get (quality, table->n_levels, level));
+      g_variant_dict_insert (&dict, "divergence", "d", quality->levels[level].divergence);
+      g_variant_dict_insert (&dict, "perplexity", "d", exp (quality->levels[level].nll));
+    }
+  if (quality != NULL && quality->n_calls > 0)
+    {
+      g_variant_dict_insert (&dict, "valid-calls", "d", 100 * quality->levels[level].valid_calls);
+      g_variant_dict_insert (&dict, "exact-calls", "d", 100 * quality->levels[level].exact_calls);
+    }
+  if (quality != NULL && quality->n_replies > 0)
+    g_variant_dict_insert (&dict, "reply-nll", "d", quality->levels[level].reply_nll);
+  return g_variant_dict_end (&dict);
 }

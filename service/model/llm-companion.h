@@ -13,12 +13,11 @@
 #include "model/architectures/llm-sub-models.h"
 #include "model/llm-calibration.h"
 #include "model/llm-model.h"
+#include "model/llm-quality.h"
 #include "model/llm-thresholds.h"
 
 #define LLM_COMPANION_SUFFIX ".llmsvc.gguf"
 #define LLM_COMPANION_VERSION 1
-/* A level that loses more of the tasks answers only requests that ask for it. */
-#define LLM_COMPANION_MAX_TASK_LOSS 0.05
 
 typedef struct
 {
@@ -32,10 +31,8 @@ typedef struct
                                             * made: mean negative log-likelihood of a token; of a
                                             * file without them, numbers that fall in the same
                                             * way */
-  double task_losses[LLM_MAX_LEVELS];      /* of each level: the part of what the whole model solves
-                                            * of tasks that it does not; of a file without them 1,
-                                            * which is all */
-  LlmThresholds *thresholds;               /* (nullable) (owned), as the next */
+  LlmQuality *quality;                     /* (nullable) (owned), as the next: of the sub-models */
+  LlmThresholds *thresholds;
   LlmCalibration *calibration;
 } LlmCompanion;
 
@@ -57,6 +54,10 @@ void          llm_companion_unref    (LlmCompanion  *self);
 
 /* (transfer full): what names of a level's tensors begin with, "level.40." for one. */
 char         *llm_companion_get_prefix (const LlmCompanion *self,
+                                      guint          level);
+/* (transfer floating): a{sv}, as org.llm.Service.Model's `Info` has it: what @level has of the whole model, and
+ * how good it was measured to be. */
+GVariant     *llm_companion_describe_level (const LlmCompanion *self,
                                       guint          level);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmCompanion, llm_companion_unref)

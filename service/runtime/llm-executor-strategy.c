@@ -87,11 +87,15 @@ llm_request_set_lacking (LlmRequest *request,
                          guint       lacking)
 {
   const LlmSubModels *table = get_table (request);
+  const LlmLevels *levels = request->runner->instance->weights->levels;
 
   request->own_state = llm_row_state (lacking);
   request->model.level = table->n_levels - 1 - lacking;
   set_states (request, request->states, lacking);
   request->result.sub_model = table->percent[request->model.level];
+  request->result.sub_model_quality =
+    llm_quality_get (levels != NULL ? levels->companion->quality : NULL, table->n_levels,
+                     request->model.level);
   take_sparsity (request);
   if (request->entry.scheduler != NULL)
     llm_sched_entry_set_lacking (&request->entry, lacking);

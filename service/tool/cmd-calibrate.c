@@ -5,13 +5,11 @@
 #include <glib/gi18n.h>
 #include <math.h>
 #include <stdio.h>
-#include <unistd.h>
 
 #include "base/llm-fail.h"
 #include "common/llmsvc-error.h"
-#include "model/llm-companion.h"
-#include "tool-model.h"
-#include "tool/llm-own-text.h"
+#include "tool-companion.h"
+#include "tool-draw.h"
 #include "tool/llm-w8-lab.h"
 
 #define N_CTX 512
@@ -129,59 +127,6 @@ calibrate (ToolModel     *model,
   return measure_loss (&lab, calibration, error) ? g_steal_pointer (&calibration) : NULL;
 }
 
-/* Before anything takes minutes: whether the companion can be written, and what is there is one. @made:
- * (out) (nullable) (transfer full). */
-static gboolean
-open_companion (LlmCompanion **made,
-                GError       **error)
-{
-  g_autoptr(LlmModel) model = llm_model_open (tool_model_options.path, error);
-  g_autofree char *path = NULL, *folder = NULL;
-  g_autoptr(GError) cause = NULL;
-
-  if (model == NULL)
-    return FALSE;
-  path = llm_companion_get_path (llm_model_get_gguf (model)->path);
-  folder = g_path_get_dirname (path);
-  *made = llm_companion_open (model, &cause);
-  if (cause != NULL)
-    g_propagate_error (error, g_steal_pointer (&cause));
-  else if (access (folder, W_OK) < 0)
-    return llm_fail (error, LLMSVC_ERROR_STORAGE,
-                     "“%s” can't be written: calibrate a copy of the model in a folder of yours, or do it "
-                     "as who may write there", path);
-  else
-    return TRUE;
-  return FALSE;
-}
-
-/* Into the companion beside the model's file, which keeps what else it has. @companion: (nullable): what
- * is there. */
-static gboolean
-save (LlmModel              *model,
-      LlmCompanion          *companion,
-      const LlmCalibration  *calibration,
-      GError               **error)
-{
-  g_autofree char *path = llm_companion_get_path (llm_model_get_gguf (model)->path);
-  g_autoptr(LlmGgufWriter) writer = llm_gguf_writer_new ();
-
-  if (companion != NULL)
-    llm_gguf_writer_copy (writer, companion->gguf, LLM_CALIBRATION_PREFIX);
-  else
-    {
-      llm_gguf_writer_add_string (writer, "general.type", "companion");
-      llm_gguf_writer_add_uint (writer, "llmsvc.companion.version", LLM_COMPANION_VERSION);
-      llm_gguf_writer_add_string (writer, "llmsvc.companion.weights",
-                                  llm_model_get_weight_identity (model));
-    }
-  llm_calibration_write (calibration, llm_model_get_hparams (model), writer);
-  if (!llm_gguf_writer_save (writer, path, error))
-    return FALSE;
-  puts (path);
-  return TRUE;
-}
-
 static void
 print (const LlmCalibration *calibration)
 {
@@ -204,31 +149,6 @@ print (const LlmCalibration *calibration)
             LLM_CALIBRATION_MAX_DIVERGENCE);
 }
 
-static void
-on_tokens (guint n)
-{
-  tool_progress (_("drawing text from the model, %u tokens"), n);
-}
-
-/* (transfer full): drawn with the service's arithmetic, which is faster than the exact one. */
-static GArray *
-draw_text (GError **error)
-{
-  g_autoptr(ToolModel) model = NULL;
-  LlmOwnText own;
-
-  tool_model_options.is_exact = tool_model_options.is_f32 = FALSE;
-  model = tool_model_open (error);
-  if (model == NULL)
-    return NULL;
-  own = (LlmOwnText) {
-    .forward = model->forward, .store = model->store, .hparams = model->hparams,
-    .tokenizer = model->tokenizer, .n_ctx = MIN (N_CTX, model->hparams->n_ctx),
-    .n_windows = (guint) (n_windows + n_scored),
-  };
-  return llm_own_text_draw (&own, on_tokens, error);
-}
-
 /* @path: (nullable): NULL for text that the model draws. */
 static gboolean
 run_on (const char  *path,
@@ -239,13 +159,14 @@ run_on (const char  *path,
   g_autoptr(GArray) tokens = NULL;
   g_autoptr(ToolModel) model = NULL;
   g_autoptr(LlmCalibration) calibration = NULL;
+  g_autoptr(LlmGgufWriter) writer = NULL;
 
-  if (!open_companion (&companion, error))
+  if (!tool_companion_open (&companion, error))
     return FALSE;
   if (path != NULL)
     text = tool_read (path, error);
   else
-    tokens = draw_text (error);
+    tokens = tool_draw ((guint) (n_windows + n_scored), N_CTX, error);
   if (text == NULL && tokens == NULL)
     return FALSE;
   tool_model_options.is_exact = tool_model_options.is_f32 = TRUE;
@@ -259,7 +180,9 @@ run_on (const char  *path,
   if (calibration == NULL)
     return FALSE;
   print (calibration);
-  return save (model->model, companion, calibration, error);
+  writer = tool_companion_begin (model->model, companion, LLM_CALIBRATION_PREFIX);
+  llm_calibration_write (calibration, model->hparams, writer);
+  return tool_companion_save (model->model, writer, error);
 }
 
 static int

@@ -161,13 +161,17 @@ print_sub_models (const Verdict *self)
     printf ("sub-models: can't be used: %s\n", self->companion_error->message);
   if (companion == NULL || !companion->has_sub_models)
     return;
-  printf ("sub-models: %s\n  level  weights  operations  bytes    adapter\n",
+  printf ("sub-models: %s\n  level  weights  operations  bytes    quality  adapter\n",
           companion->gguf->path);
   for (guint level = 0; level < companion->sub_models->n_levels; level++)
     {
       printf ("  %3u %%  %5.1f %%     %5.1f %%  %5.1f %%",
               companion->sub_models->percent[level], SHARE (companion, level, weights),
               SHARE (companion, level, operations), SHARE (companion, level, bytes));
+      if (companion->quality != NULL)
+        printf ("  %5.1f %%", llm_quality_get (companion->quality, companion->sub_models->n_levels, level));
+      else
+        printf ("        –");
       if (self->ranks[level] > 0)
         printf ("  rank %u\n", self->ranks[level]);
       else
@@ -243,13 +247,14 @@ list_sub_models (const Verdict *self)
 
   g_variant_builder_init (&levels, G_VARIANT_TYPE ("aa{sv}"));
   for (guint level = 0; level < companion->sub_models->n_levels; level++)
-    g_variant_builder_add_parsed (&levels,
-                                  "{'level': <%u>, 'weights': <%d>, 'operations': <%d>, "
-                                  "'bytes': <%d>, 'rank': <%u>}",
-                                  (guint) companion->sub_models->percent[level],
-                                  SHARE (companion, level, weights),
-                                  SHARE (companion, level, operations),
-                                  SHARE (companion, level, bytes), self->ranks[level]);
+    {
+      g_autoptr(GVariant) described = llm_companion_describe_level (companion, level);
+      GVariantDict dict;
+
+      g_variant_dict_init (&dict, described);
+      g_variant_dict_insert (&dict, "rank", "u", self->ranks[level]);
+      g_variant_builder_add_value (&levels, g_variant_dict_end (&dict));
+    }
   return g_variant_builder_end (&levels);
 }
 

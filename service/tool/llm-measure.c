@@ -150,6 +150,16 @@ llm_measure_divergence (const float *p_logits,
   return MAX (sum, 0);
 }
 
+double
+llm_measure_nll (const float *logits,
+                 guint        n_vocab,
+                 gint32       token)
+{
+  guint top;
+
+  return get_offset (logits, n_vocab, &top) - (double) logits[token];
+}
+
 typedef struct
 {
   const gint32 *tokens;   /* of the window */
@@ -164,11 +174,9 @@ add_score (guint        slot,
            gpointer     data)
 {
   Scores *scores = data;
-  guint top;
 
   if (slot + 1 < scores->n_tokens)
-    scores->total += get_offset (logits, scores->n_vocab, &top)
-                     - (double) logits[scores->tokens[slot + 1]];
+    scores->total += llm_measure_nll (logits, scores->n_vocab, scores->tokens[slot + 1]);
 }
 
 static gboolean

@@ -52,6 +52,11 @@ double   llm_measure_divergence (const float       *p_logits,
                                  guint              n_vocab,
                                  gboolean          *is_same_top);
 
+/* -log of the probability of @token, in nats. */
+double   llm_measure_nll        (const float       *logits,
+                                 guint              n_vocab,
+                                 gint32             token);
+
 /* Perplexity by the rule that published figures use: windows of n_ctx tokens one after the other,
  * each on its own, its first token replaced by BOS; the second half of each is scored. */
 typedef struct

@@ -2,6 +2,8 @@
 
 #include "tool/llm-own-text.h"
 
+#include <string.h>
+
 #include "base/llm-fail.h"
 #include "common/llmsvc-error.h"
 #include "decoding/llm-sampler.h"
@@ -18,6 +20,7 @@ typedef struct
   LlmKvSeq *seq;           /* (owned) */
   LlmSampler *sampler;     /* (owned) */
   gint32 *tokens;          /* (unowned) [n_ctx] */
+  guint n_given;           /* at its beginning; the others are chosen */
 } Window;
 
 static gint32
@@ -65,7 +68,7 @@ run_step (const LlmOwnText *self,
   return status == LLM_READY;
 }
 
-/* Chooses token @at + 1 of each. */
+/* Chooses token @at + 1 of each, unless it is given. */
 static gboolean
 choose (const LlmOwnText *self,
         Window           *windows,
@@ -75,9 +78,11 @@ choose (const LlmOwnText *self,
 {
   for (guint i = 0; i < n; i++)
     {
-      gint32 token =
-        llm_sampler_sample (windows[i].sampler, llm_forward_get_logits (self->forward, i));
+      gint32 token;
 
+      if (at + 1 < windows[i].n_given)
+        continue;
+      token = llm_sampler_sample (windows[i].sampler, llm_forward_get_logits (self->forward, i));
       if (token < 0)
         return llm_fail (error, LLMSVC_ERROR_INVALID_MODEL,
                          "The model gives no token a probability: its weights are damaged");
@@ -94,12 +99,10 @@ draw_together (const LlmOwnText *self,
                void            (*on_tokens) (guint n),
                GError          **error)
 {
-  guint first = self->tokenizer->adds_bos ? 1 : 0;
-
   for (guint at = 0; at + 1 < self->n_ctx; at++)
     {
       if (!run_step (self, windows, n, at, error)
-          || (at >= first && !choose (self, windows, n, at, error)))
+          || !choose (self, windows, n, at, error))
         return FALSE;
       if (on_tokens != NULL)
         on_tokens (n_before + (at + 2) * n);
@@ -119,14 +122,22 @@ begin (const LlmOwnText *self,
     .temperature = 1, .top_p = TOP_P, .repeat_penalty = 1, .seed = number,
   };
   LlmKvPlan plan;
-  guint first = 0;
+  guint n_given = 0;
 
-  if (self->tokenizer->adds_bos)
-    tokens[first++] = self->tokenizer->bos;
-  tokens[first] = draw_first (self, random);
+  if (self->beginning != NULL && number % 2 == 1)
+    {
+      n_given = self->beginning->len;
+      memcpy (tokens, self->beginning->data, n_given * sizeof *tokens);
+    }
+  else
+    {
+      if (self->tokenizer->adds_bos)
+        tokens[n_given++] = self->tokenizer->bos;
+      tokens[n_given++] = draw_first (self, random);
+    }
   *window = (Window) {
     llm_kv_seq_new (self->store, NULL, NULL), llm_sampler_new (&config, self->hparams->n_vocab),
-    tokens,
+    tokens, n_given,
   };
   return llm_kv_seq_begin_call (window->seq, self->n_ctx, &plan, error);
 }

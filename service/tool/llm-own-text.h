@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * Text that a model draws itself, for who has no other: from a token drawn at random on, with the
- * probabilities that the model gives (as LLM-QAT, arXiv:2305.17888, draws its training data). The only
- * thread of a tool.
+ * Text that a model draws itself, for who has no other, with the probabilities that the model gives (as
+ * LLM-QAT, arXiv:2305.17888, draws its training data): from a token drawn at random on, and every other
+ * window from where a user begins to write. The only thread of a tool.
  */
 
 #pragma once
@@ -17,6 +17,8 @@ typedef struct
   LlmKvStore *store;
   const LlmHparams *hparams;
   LlmTokenizer *tokenizer;
+  const GArray *beginning;      /* (nullable) (element-type gint32): what stands before a user's text, BOS
+                                 * with it; fewer than n_ctx */
   guint n_ctx;                  /* tokens of a window */
   guint n_windows;
 } LlmOwnText;

@@ -14,8 +14,8 @@
 #include "weights/llm-repacked-cache.h"
 
 static const ToolCommand *const commands[] = {
-  &tool_generate, &tool_perplexity, &tool_accuracy, &tool_calibrate, &tool_divergence, &tool_tokenize,
-  &tool_inspect, &tool_prepare, &tool_profile, &tool_options, &tool_statistics,
+  &tool_generate, &tool_perplexity, &tool_accuracy, &tool_quality, &tool_calibrate, &tool_draw_command,
+  &tool_divergence, &tool_tokenize, &tool_inspect, &tool_prepare, &tool_profile, &tool_options, &tool_statistics,
 };
 
 static void
@@ -53,6 +53,7 @@ run_command (const ToolCommand *command,
   n_arguments = (int) g_strv_length (words) - 1;
   is_right = command->n_arguments == TOOL_SOME          ? n_arguments >= 1
              : command->n_arguments == TOOL_AT_MOST_ONE ? n_arguments <= 1
+             : command->n_arguments == TOOL_ANY         ? TRUE
                                                         : n_arguments == command->n_arguments;
   if (!is_right)
     {

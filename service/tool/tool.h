@@ -25,6 +25,7 @@ enum
 #define TOOL_SOME (-1)
 /* None or one, as the command sees fit. */
 #define TOOL_AT_MOST_ONE (-2)
+#define TOOL_ANY (-3)
 
 typedef struct
 {
@@ -32,15 +33,16 @@ typedef struct
   const char *summary;             /* in the list of commands */
   const char *arguments;           /* (nullable): behind the options */
   const char *description;         /* of --help */
-  int n_arguments;                 /* or TOOL_SOME, TOOL_AT_MOST_ONE */
+  int n_arguments;                 /* or one of those above */
   const GOptionEntry *entries;     /* their values are static variables of the command */
   /* @arguments: those after the options, n_arguments of them; ends with NULL. Returns the exit
    * status. */
   int (*run) (char **arguments);
 } ToolCommand;
 
-extern const ToolCommand tool_accuracy, tool_calibrate, tool_divergence, tool_generate, tool_inspect, tool_options, tool_statistics,
-                         tool_perplexity, tool_prepare, tool_profile, tool_tokenize;
+extern const ToolCommand tool_accuracy, tool_calibrate, tool_divergence, tool_draw_command, tool_generate,
+                         tool_inspect, tool_options, tool_perplexity, tool_prepare, tool_profile,
+                         tool_quality, tool_statistics, tool_tokenize;
 
 /* "-" reads standard input; else the file. */
 char    *tool_read       (const char *path, GError **error);

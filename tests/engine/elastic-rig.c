@@ -98,6 +98,22 @@ add_shares (LlmTestGguf        *gguf,
     }
 }
 
+/* 96 and 99 percent: of 100 tasks the first level calls 4 fewer, and the second one is 0.02 nats away. */
+static void
+add_quality (LlmTestGguf *gguf)
+{
+  static const float divergences[] = { 0.03f, 0.02f, 0 }, nlls[] = { 2, 2, 2 };
+  static const float valid[] = { 0.81f, 0.85f, 0.85f };
+
+  llm_test_gguf_add_int (gguf, "llmsvc.quality.scored", LLM_GGUF_UINT32, 1000);
+  llm_test_gguf_add_int (gguf, "llmsvc.quality.calls", LLM_GGUF_UINT32, 100);
+  llm_test_gguf_add_int (gguf, "llmsvc.quality.replies", LLM_GGUF_UINT32, 0);
+  llm_test_gguf_add_floats (gguf, "llmsvc.quality.divergences", LLM_GGUF_FLOAT32, divergences, 3);
+  llm_test_gguf_add_floats (gguf, "llmsvc.quality.nlls", LLM_GGUF_FLOAT32, nlls, 3);
+  llm_test_gguf_add_floats (gguf, "llmsvc.quality.valid_calls", LLM_GGUF_FLOAT32, valid, 3);
+  llm_test_gguf_add_floats (gguf, "llmsvc.quality.exact_calls", LLM_GGUF_FLOAT32, valid, 3);
+}
+
 static void
 add_sub_models (LlmTestGguf        *gguf,
                 LlmModel           *model,
@@ -106,7 +122,6 @@ add_sub_models (LlmTestGguf        *gguf,
                 const guint        *channels,
                 gboolean            is_tried)
 {
-  static const float task_losses[ELASTIC_N_LEVELS] = { 0.04f, 0.01f, 0 };
   const LlmHparams *hparams = llm_model_get_hparams (model);
 
   add_counts (gguf, "llmsvc.levels.percent", percent, ELASTIC_N_LEVELS);
@@ -114,8 +129,7 @@ add_sub_models (LlmTestGguf        *gguf,
   add_counts (gguf, "llmsvc.levels.channels", channels, hparams->n_layers * ELASTIC_N_LEVELS);
   add_shares (gguf, model, table);
   if (is_tried)
-    llm_test_gguf_add_floats (gguf, "llmsvc.levels.task_losses", LLM_GGUF_FLOAT32, task_losses,
-                              ELASTIC_N_LEVELS);
+    add_quality (gguf);
   llm_test_gguf_add_string (gguf, "adapter.type", "lora");
   llm_test_gguf_add_double (gguf, "adapter.lora.alpha", LLM_GGUF_FLOAT32, 4);
   add_adapter (gguf, "level.40.blk.1.ffn_up.weight.lora_a", hparams->n_embd, RANK);
@@ -222,6 +236,7 @@ elastic_start (Elastic *self)
   /* a text must not depend on what was quantized between two calls */
   settings->context_ratio = 0;
   settings->pace_on_battery = LLM_PACE_WAIT;
+  settings->least_quality[LLM_SLO_RESPONSIVE] = 98;
   if (self->root != NULL)
     {
       settings->root = g_strdup (self->root);

@@ -108,6 +108,7 @@ test_least (Elastic       *self,
             gconstpointer  data)
 {
 #define TIGHT ", 'ttft-share': <0.01>, 'tpot-share': <0.01>"
+#define TOOLS "[{\"type\": \"function\", \"function\": {\"name\": \"f\"}}]"
 #define SHORT "'temperature': <0.0>, 'max-tokens': <uint32 8>"
   check_level (self, 100, QUIET);
   check_level (self, 100, QUIET ", 'least-sub-model': <uint32 20>");
@@ -120,8 +121,17 @@ test_least (Elastic       *self,
   check_level (self, 40, QUIET TIGHT ", 'regex': <'[ab]+'>, 'least-sub-model': <uint32 40>");
   check_level (self, 70, SHORT TIGHT);
   check_level (self, 40, SHORT TIGHT ", 'least-sub-model': <uint32 40>");
-  check_level (self, 100, SHORT TIGHT ", 'slo': <'interactive'>");
+  check_level (self, 40, SHORT TIGHT ", 'slo': <'interactive'>");
+  check_level (self, 100, SHORT TIGHT ", 'slo': <'interactive'>, 'tools': <'" TOOLS "'>");
   check_level (self, 40, SHORT TIGHT ", 'slo': <'interactive'>, 'least-sub-model': <uint32 40>");
+  /* as good as it was measured */
+  check_level (self, 40, QUIET TIGHT ", 'least-quality': <uint32 96>");
+  check_level (self, 70, QUIET TIGHT ", 'least-quality': <uint32 97>");
+  check_level (self, 70, QUIET TIGHT ", 'least-quality': <uint32 99>, 'least-sub-model': <uint32 20>");
+  check_level (self, 70, QUIET TIGHT ", 'least-quality': <uint32 20>, 'least-sub-model': <uint32 41>");
+  check_level (self, 100, QUIET TIGHT ", 'least-quality': <uint32 100>");
+  check_level (self, 40, QUIET TIGHT ", 'regex': <'[ab]+'>, 'least-quality': <uint32 90>");
+  check_level (self, 100, QUIET ", 'least-quality': <uint32 0>");
   /* a named sub-model is not replaced */
   check_level (self, 70, QUIET TIGHT ", 'sub-model': <uint32 70>");
   check_level (self, 70, QUIET TIGHT ", 'sub-model': <uint32 70>, 'least-sub-model': <uint32 40>");
@@ -242,11 +252,21 @@ static void
 test_contradiction (Elastic       *self,
                     gconstpointer  data)
 {
-  g_autoptr(Answer) answer =
-    complete_with (self, QUIET ", 'sub-model': <uint32 40>, 'least-sub-model': <uint32 70>");
+  static const struct
+  {
+    const char *options, *part;
+  } cases[] = {
+    { QUIET ", 'sub-model': <uint32 40>, 'least-sub-model': <uint32 70>", "least-sub-model 70" },
+    { QUIET ", 'sub-model': <uint32 40>, 'least-quality': <uint32 70>", "leave sub-model out" },
+  };
 
-  g_assert_error (answer->error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION);
-  g_assert_nonnull (strstr (answer->error->message, "least-sub-model 70"));
+  for (guint i = 0; i < G_N_ELEMENTS (cases); i++)
+    {
+      g_autoptr(Answer) answer = complete_with (self, cases[i].options);
+
+      g_assert_error (answer->error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION);
+      g_assert_nonnull (strstr (answer->error->message, cases[i].part));
+    }
 }
 
 /* Without sub-models a target is a target and nothing fails. */

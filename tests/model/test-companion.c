@@ -200,17 +200,15 @@ test_losses (void)
   } cases[] = {
     { { 0 }, 0, NULL },
     { { 3.5f, 2.25f, 2.5f }, 3, NULL },
-    { { 3.5f, 2.25f }, 2, "2 items for 3 levels" },
-    { { 3.5f, 2.25f, 2.5f, 2 }, 4, "4 items for 3 levels" },
-    { { 3.5f, -1, 2.5f }, 3, "no loss" },
-    { { 3.5f, 2.25f, NAN }, 3, "no loss" },
-    { { INFINITY, 2.25f, 2 }, 3, "no loss" },
+    { { 3.5f, 2.25f }, 2, "2 items, 3 are needed" },
+    { { 3.5f, 2.25f, 2.5f, 2 }, 4, "4 items, 3 are needed" },
+    { { 3.5f, -1, 2.5f }, 3, "is -1" },
+    { { 3.5f, 2.25f, NAN }, 3, "is nan" },
+    { { INFINITY, 2.25f, 2 }, 3, "is inf" },
   };
 
-  for (guint k = 0; k < 2 * G_N_ELEMENTS (cases); k++)
+  for (guint i = 0; i < G_N_ELEMENTS (cases); i++)
     {
-      guint i = k / 2;
-      gboolean of_tasks = k % 2 != 0;
       g_autoptr(LlmModel) model = make_model (1);
       g_autoptr(LlmTestGguf) gguf = llm_test_gguf_new (3);
       g_autoptr(GError) error = NULL;
@@ -218,8 +216,7 @@ test_losses (void)
       g_autoptr(LlmCompanion) companion = NULL;
 
       if (cases[i].n > 0)
-        llm_test_gguf_add_floats (gguf,
-                                  of_tasks ? "llmsvc.levels.task_losses" : "llmsvc.levels.losses", LLM_GGUF_FLOAT32, cases[i].losses,
+        llm_test_gguf_add_floats (gguf, "llmsvc.levels.losses", LLM_GGUF_FLOAT32, cases[i].losses,
                                   cases[i].n);
       bytes = finish (gguf, model);
       companion = open_bytes (bytes, model, &error);
@@ -231,14 +228,82 @@ test_losses (void)
         }
       g_assert_no_error (error);
       for (guint level = 0; level < N_LEVELS; level++)
-        if (cases[i].n > 0 && of_tasks)
-          g_assert_cmpfloat (companion->task_losses[level], ==, cases[i].losses[level]);
-        else if (of_tasks)
-          g_assert_cmpfloat (companion->task_losses[level], ==, level + 1 < N_LEVELS);
-        else if (cases[i].n > 0)
+        if (cases[i].n > 0)
           g_assert_cmpfloat (companion->losses[level], ==, cases[i].losses[level]);
         else if (level > 0)
           g_assert_cmpfloat (companion->losses[level], <, companion->losses[level - 1]);
+    }
+}
+
+/* What was measured of the levels, and what follows from it. */
+static void
+test_quality (void)
+{
+  static const struct
+  {
+    float divergences[N_LEVELS + 1];
+    float valid_calls[N_LEVELS];
+    guint n, n_calls, n_scored;
+    double qualities[N_LEVELS];
+    const char *part;     /* (nullable): of the message */
+  } cases[] = {
+    /* 0.1 nats are 5 points, and so are 5 tasks of 100 */
+    { { 0.1f, 0.02f, 0 }, { 0 }, 3, 0, 1000, { 95, 99, 100 }, NULL },
+    { { 0.1f, 0.02f, 0 }, { 0.7f, 0.8f, 0.85f }, 3, 100, 1000, { 85, 95, 100 }, NULL },
+    /* better than the whole model is not better */
+    { { 0.1f, 0.02f, 0 }, { 0.9f, 0.9f, 0.85f }, 3, 100, 1000, { 95, 99, 100 }, NULL },
+    /* a smaller level is no better than a larger one */
+    { { 0.02f, 0.2f, 0 }, { 0 }, 3, 0, 1000, { 90, 90, 100 }, NULL },
+    { { 7, 0.2f, 0 }, { 0 }, 3, 0, 1000, { 0, 90, 100 }, NULL },
+    { { 0 }, { 0 }, 0, 0, 0, { 0, 0, 100 }, NULL },
+    { { 0.1f, 0.02f }, { 0 }, 2, 0, 1000, { 0 }, "2 items, 3 are needed" },
+    { { 0.1f, -1, 0 }, { 0 }, 3, 0, 1000, { 0 }, "is -1" },
+    { { 0.1f, NAN, 0 }, { 0 }, 3, 0, 1000, { 0 }, "is nan" },
+    { { 0.1f, 0, 0 }, { 0.7f, 1.5f, 0.85f }, 3, 100, 1000, { 0 }, "is 1.5" },
+    { { 0.1f, 0, 0 }, { 0 }, 3, 0, 0, { 0 }, "llmsvc.quality.scored" },
+  };
+  static const float ones[N_LEVELS] = { 1, 1, 1 };
+
+  for (guint i = 0; i < G_N_ELEMENTS (cases); i++)
+    {
+      g_autoptr(LlmModel) model = make_model (1);
+      g_autoptr(LlmTestGguf) gguf = llm_test_gguf_new (3);
+      g_autoptr(GError) error = NULL;
+      g_autoptr(GBytes) bytes = NULL;
+      g_autoptr(LlmCompanion) companion = NULL;
+
+      if (cases[i].n > 0)
+        {
+          llm_test_gguf_add_int (gguf, "llmsvc.quality.scored", LLM_GGUF_UINT32, cases[i].n_scored);
+          llm_test_gguf_add_int (gguf, "llmsvc.quality.calls", LLM_GGUF_UINT32, cases[i].n_calls);
+          llm_test_gguf_add_int (gguf, "llmsvc.quality.replies", LLM_GGUF_UINT32, 0);
+          llm_test_gguf_add_floats (gguf, "llmsvc.quality.divergences", LLM_GGUF_FLOAT32,
+                                    cases[i].divergences, cases[i].n);
+          llm_test_gguf_add_floats (gguf, "llmsvc.quality.nlls", LLM_GGUF_FLOAT32, ones, N_LEVELS);
+        }
+      if (cases[i].n_calls > 0)
+        {
+          llm_test_gguf_add_floats (gguf, "llmsvc.quality.valid_calls", LLM_GGUF_FLOAT32,
+                                    cases[i].valid_calls, N_LEVELS);
+          llm_test_gguf_add_floats (gguf, "llmsvc.quality.exact_calls", LLM_GGUF_FLOAT32, ones, N_LEVELS);
+        }
+      bytes = finish (gguf, model);
+      companion = open_bytes (bytes, model, &error);
+      if (cases[i].part != NULL)
+        {
+          g_assert_error (error, LLMSVC_ERROR, INVALID);
+          g_assert_nonnull (strstr (error->message, cases[i].part));
+          continue;
+        }
+      g_assert_no_error (error);
+      for (guint level = 0; level < N_LEVELS; level++)
+        {
+          double quality = llm_quality_get (companion->quality, N_LEVELS, level);
+
+          g_assert_cmpfloat_with_epsilon (quality, cases[i].qualities[level], 1e-4);
+          g_assert_cmpuint (llm_quality_find (companion->quality, N_LEVELS, quality), <=, level);
+        }
+      g_assert_cmpuint (llm_quality_find (companion->quality, N_LEVELS, 100), ==, N_LEVELS - 1);
     }
 }
 
@@ -498,6 +563,7 @@ main (int    argc,
 {
   g_test_init (&argc, &argv, NULL);
   g_test_add_func ("/model/companion/losses", test_losses);
+  g_test_add_func ("/model/companion/quality", test_quality);
   g_test_add_func ("/model/companion/right", test_right);
   for (guint i = 0; i < G_N_ELEMENTS (wrong_keys); i++)
     {

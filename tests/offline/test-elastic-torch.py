@@ -7,6 +7,7 @@ import shutil
 import tempfile
 import types
 import unittest
+import unittest.mock
 
 import rig
 import numpy
@@ -75,6 +76,16 @@ class Forward(unittest.TestCase):
                 logits = model.run(window[:, :-1], model.cut())
             losses.append(get_loss(logits[:, half:], window[:, half + 1:], "none"))
         self.assertAlmostEqual(torch.cat(losses).mean().exp().item() / wanted, 1, delta=1e-3)
+
+    def test_blocks(self):
+        """Attention in blocks is attention."""
+        source = Source(find("qwen3"))
+        model, tokens = Model(source), make_tokens(2, 50)
+        with torch.no_grad():
+            wanted = model.run(tokens, model.cut())
+            with unittest.mock.patch("elastic.model.BLOCK", 7):
+                found = model.run(tokens, model.cut())
+        self.assertLess((found - wanted).abs().max().item(), 1e-4)
 
     def test_cut(self):
         """A level computes what the whole model does when the other units give nothing."""
@@ -151,13 +162,13 @@ class Adapters(unittest.TestCase):
         self.folder = pathlib.Path(tempfile.mkdtemp())
         self.addCleanup(shutil.rmtree, self.folder)
 
-    def make(self, path, tokens=40 * 200):
+    def make(self, path, tokens=40 * 200, learn="next"):
         source = Source(find("qwen3"))
         model = Model(source)
         layers = model.cut([1] * source.n_layers, [source.n_ff // 2] * source.n_layers)
-        options = types.SimpleNamespace(rank=4, batch=2, tokens=tokens)
+        options = types.SimpleNamespace(rank=4, batch=2, tokens=tokens, learn=learn)
         texts = make_tokens(8, 41)
-        return model, layers, texts, training.Trainer(model, layers, texts, options, 1, str(path))
+        return model, layers, texts, training.Trainer(model, layers, [texts], options, 1, str(path))
 
     def test_training(self):
         """The loss falls, and the weights stay as they are."""
@@ -169,6 +180,22 @@ class Adapters(unittest.TestCase):
         self.assertLess(after, before - 0.3)
         self.assertTrue(torch.equal(weights, layers[0].tensors["attn_q.weight"]))
         self.assertEqual(measure_loss(model, layers, texts), before)
+
+    def test_learns_whole(self):
+        """The level comes nearer to the whole model."""
+        model, layers, texts, trainer = self.make(self.folder / "one.pt", learn="whole")
+
+        def measure(adapters):
+            with torch.no_grad():
+                whole = model.run(texts[:, :-1], model.cut())
+                found = training.get_divergence(model.run(texts[:, :-1], layers, adapters), whole)
+            return found.item()
+        before = measure(None)
+        halves = trainer.run(lambda n_done, note: None)
+        self.assertLess(measure(training.wrap(halves, 4)), before / 2)
+        with torch.no_grad():
+            whole = model.run(texts[:, :-1], model.cut())
+        self.assertLess(abs(training.get_divergence(whole, whole).item()), 1e-6)
 
     def test_resume(self):
         """What was interrupted ends as what was not."""

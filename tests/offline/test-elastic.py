@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """Preparing models, without what needs PyTorch: the table of levels, the order of units, and the
 files that are written."""
+import json
 import pathlib
 import re
 import shutil
@@ -17,7 +18,9 @@ from elastic import table as tables
 from elastic import texts, tool, write
 from elastic.source import Source
 from elastic.state import State
+from modelfile import blocks
 from modelfile.reader import Gguf, GgufError
+from modelfile.types import TYPES
 
 LOSSES = [7.2, 6.9, 6.6, 6.5, 6.4, 6.4, 6.4, 6.4, 6.3]
 TEXT = ("<|im_start|>user\nI would like to book a table for two at an Italian restaurant in San "
@@ -96,6 +99,17 @@ class Table(unittest.TestCase):
                         self.assertGreaterEqual(channels[level], channels[level - 1])
                 self.assertLessEqual(used, max(least, whole * percent / 100))
             self.assertEqual(used, whole)
+
+    def test_other_levels(self):
+        """What a level has does not depend on what others there are."""
+        borders, losses = tables.make_borders(240, 1), [3, 2, 1, 0]
+        all_levels = tables.make(losses, borders, borders, 1, 1)
+        some = tables.make(losses, borders, borders, 1, 1, (40, 70, 100))
+        for level, percent in enumerate(some.levels):
+            at = all_levels.levels.index(percent)
+            for layer in range(4):
+                self.assertEqual(some.groups[layer][level], all_levels.groups[layer][at])
+                self.assertEqual(some.channels[layer][level], all_levels.channels[layer][at])
 
     def test_anchors(self):
         self.assertEqual(tables.choose_anchors([6.4, 0, 0.1, 0, 0, 0.1, 0, 0.34]), [0, 7])
@@ -218,6 +232,32 @@ class Files(unittest.TestCase):
             self.assertIn("  100 %  100.0 %     100.0 %  100.0 %",
                           rig.run_tool("inspect", "--summary", path).stdout)
 
+    def test_quality(self):
+        """llmsvc-tool quality measures each level, and the companion keeps what it had."""
+        path, _, _, adapters = self.make_companion(True)
+        before = Gguf(write.get_companion(path))
+        tasks = self.folder / "tasks.jsonl"
+        prompt = TEXT[:TEXT.index("What time")]
+        tasks.write_text("".join(json.dumps({"prompt": prompt, "answer": answer}) + "\n" for answer in (
+            "What time would you like to eat?", '<tool_call>{"name": "f", "arguments": {}}</tool_call>')),
+            encoding="utf-8")
+        outcome = rig.run_tool("quality", "--model", path, "--windows", 1, "--max-tokens", 4, tasks)
+        self.assertEqual(outcome.returncode, 0, outcome.stderr)
+        levels = rig.inspect(path)["sub-models"]
+        self.assertEqual([level["level"] for level in levels], list(tables.LEVELS))
+        self.assertEqual([level["rank"] for level in levels], [2] * 8 + [0])
+        self.assertEqual((levels[-1]["quality"], levels[-1]["divergence"]), (100, 0))
+        self.assertEqual(levels[-1]["valid-calls"], 0)
+        for smaller, larger in zip(levels, levels[1:]):
+            self.assertLessEqual(smaller["quality"], larger["quality"])
+        self.assertGreater(levels[0]["divergence"], levels[-2]["divergence"])
+        self.assertGreater(levels[0]["reply-nll"], levels[-1]["reply-nll"])
+        after = Gguf(write.get_companion(path))
+        self.assertEqual(list(after.tensors), list(before.tensors))
+        for key, data in before.keys.items():
+            self.assertEqual(after.keys[key], data)
+        self.assertIn("quality", outcome.stdout)
+
     def test_other_model(self):
         """A companion is for the weights of one file: of the one that was not reordered it is none."""
         path, *_ = self.make_companion(False)
@@ -233,7 +273,7 @@ class Files(unittest.TestCase):
         path = self.make(source, make_order(source))
         table = tables.make_for(source, [1.0] * source.n_layers)
         true = write.make_shares
-        smaller = tables.Table(table.anchors, table.groups, [[64] * 8 + [768]] * source.n_layers)
+        smaller = tables.Table(table.levels, table.anchors, table.groups, [[64] * 8 + [768]] * source.n_layers)
         write.make_shares = lambda made, _, adapters: true(made, smaller, adapters)
         try:
             write.write_companion(source, tool.identify(rig.TOOL, path), table, {}, LOSSES, 16.0,
@@ -241,6 +281,21 @@ class Files(unittest.TestCase):
         finally:
             write.make_shares = true
         self.assertIn("level 20", rig.inspect(path)["companion-reason"])
+
+    def test_types(self):
+        """Blocks of each type and back: as near as they are fine, and those of llama.cpp for Q4_1."""
+        random = numpy.random.default_rng(1)
+        values = random.standard_normal((4, 64), numpy.float32)
+        for kind, error in (("F32", 0), ("F16", 2e-3), ("Q8_0", 0.02), ("Q4_0", 0.3), ("Q4_1", 0.2)):
+            packed = blocks.pack(kind, values)
+            self.assertEqual(packed.size, 4 * 64 // TYPES[kind].block_size * TYPES[kind].block_bytes)
+            found = blocks.unpack(kind, packed.reshape(-1)).reshape(4, 64)
+            self.assertLessEqual(abs(found - values).max(), error)
+        # from -1 to 2: the least value and a step of 0.2 in halves, then 16 levels
+        ramp = numpy.linspace(-1, 2, 32, dtype=numpy.float32)[None]
+        packed = blocks.pack("Q4_1", ramp)[0]
+        self.assertEqual(list(packed[:4].view("<f2")), [numpy.float16(0.2), -1])
+        self.assertEqual([packed[4] & 15, packed[19] >> 4], [0, 15])
 
     def test_requantized(self):
         """From floats to a smaller type: nearly the same, and named so."""
@@ -286,15 +341,38 @@ class Parts(unittest.TestCase):
 
     def test_texts(self):
         """Windows that measure are not among those that teach."""
-        path = self.folder / "tokens.u16"
-        numpy.arange(40 * 16, dtype="<u2").tofile(path)
-        options = types.SimpleNamespace(windows=str(path), window=16, text=None)
-        windows = texts.read(options, types.SimpleNamespace(n_vocab=4096))
-        learned, checked = texts.split(windows, 8)
-        self.assertEqual((learned.shape, checked.shape), ((36, 8), (4, 8)))
-        self.assertLess(learned.max(), checked.min())
+        paths = [self.folder / name for name in ("tokens.u16", "others.u16")]
+        numpy.arange(40 * 16, dtype="<u2").tofile(paths[0])
+        numpy.arange(1000, 1000 + 3 * 16, dtype="<u2").tofile(paths[1])
+        options = types.SimpleNamespace(windows=list(map(str, paths)), window=16, context=7, text=[],
+                                        own=0)
+        kinds = texts.read(options, types.SimpleNamespace(n_vocab=4096))
+        self.assertEqual([kind.name for kind in kinds], ["tokens.u16", "others.u16"])
+        for kind, n_learned, n_checked in zip(kinds, (36, 2), (4, 1)):
+            self.assertEqual((kind.learned.shape, kind.checked.shape),
+                             ((n_learned, 8), (n_checked, 8)))
+            self.assertLess(kind.learned.max(), kind.checked.min())
+        # of each in turn, as long as it has any
+        mixed = texts.mix(kinds, 6)
+        self.assertEqual(list(mixed[:, 0]), [0, 1000, 16, 1016, 32, 48])
         with self.assertRaisesRegex(GgufError, "vocabulary"):
             texts.read(options, types.SimpleNamespace(n_vocab=100))
+
+    def test_own_text(self):
+        """What the model draws is one more kind, kept as what takes long is."""
+        options = types.SimpleNamespace(windows=[], window=99, context=15, text=[], own=4,
+                                        tool=rig.TOOL, model=str(rig.MODEL))
+        source, kept = Source(str(rig.MODEL)), {}
+
+        def keep(name, make):
+            if name not in kept:
+                kept[name] = make()
+            return kept[name]
+        first = texts.read(options, source, keep)[0]
+        self.assertEqual((first.learned.shape, first.checked.shape), ((3, 16), (1, 16)))
+        options.tool = "/nowhere"
+        again = texts.read(options, source, keep)[0]
+        numpy.testing.assert_array_equal(first.learned, again.learned)
 
     def test_manual(self):
         """It has every option, and no other."""
@@ -307,7 +385,12 @@ class Parts(unittest.TestCase):
     def test_wrong_usage(self):
         for words, reason in (((), "required"), ((rig.MODEL, self.folder), "--text"),
                               ((rig.MODEL, self.folder, "--text", "x", "--rank", "0"), "--rank"),
-                              ((rig.MODEL, self.folder, "--text", "x", "--type", "Q9"), "--type")):
+                              ((rig.MODEL, self.folder, "--text", "x", "--type", "Q9"), "--type"),
+                              ((rig.MODEL, self.folder, "--text", "x", "--levels", "60,40"),
+                               "rising"),
+                              ((rig.MODEL, self.folder, "--text", "x", "--levels", "0,101"),
+                               "rising"),
+                              ((rig.MODEL, self.folder, "--own", "-1"), "--own")):
             outcome = rig.run(*words)
             self.assertEqual(outcome.returncode, 2, outcome)
             self.assertIn(reason, outcome.stderr)

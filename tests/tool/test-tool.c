@@ -384,6 +384,27 @@ test_accuracy (void)
   llm_test_folder_remove (folder);
 }
 
+/* The same each time; every other piece from where the template lets a user begin. */
+static void
+test_draw (void)
+{
+  g_auto(Run) first = run_tool ("draw", "--model", model, "--windows=2", "--tokens=24", NULL);
+  g_auto(Run) again = run_tool ("draw", "--model", model, "--windows=2", "--tokens=24", NULL);
+  g_auto(Run) ids = run_tool ("draw", "--model", model, "--windows=2", "--tokens=24", "--json", NULL);
+  g_auto(GStrv) pieces = g_strsplit (first.out, "<s>", -1);
+  g_autoptr(JsonNode) parsed = json_from_string (ids.out, NULL);
+
+  g_assert_cmpint (first.status, ==, 0);
+  g_assert_cmpstr (first.err, ==, "");
+  g_assert_cmpstr (first.out, ==, again.out);
+  g_assert_cmpuint (g_strv_length (pieces), >=, 3);
+  g_assert_false (g_str_has_prefix (pieces[1], "<|im_start|>"));
+  g_assert_true (g_str_has_prefix (pieces[2], "<|im_start|> user\n"));
+  g_assert_nonnull (parsed);
+  g_assert_cmpuint (json_array_get_length (json_object_get_array_member (json_node_get_object (parsed), "ids")),
+                    ==, 48);
+}
+
 static void
 test_inspect (void)
 {
@@ -524,6 +545,12 @@ test_faults (void)
     { { "calibrate", "--model", "/nowhere.gguf", "/dev/null", NULL }, 1, "/nowhere.gguf" },
     { { "calibrate", "--model", "MODEL", "/nowhere", NULL }, 1, "/nowhere" },
     { { "calibrate", "--model", "MODEL", "/dev/null", NULL }, 1, "2048 are needed" },
+    { { "quality", "--model", "MODEL", NULL }, 1, "no sub-models" },
+    { { "quality", "--model", "MODEL", "--windows=0", NULL }, 2, "--windows" },
+    { { "quality", "--model", "MODEL", "/nowhere", NULL }, 1, "/nowhere" },
+    { { "quality", "--model", "/nowhere.gguf", NULL }, 1, "/nowhere.gguf" },
+    { { "draw", NULL }, 2, "--model" },
+    { { "draw", "--model", "MODEL", "--tokens=4", NULL }, 2, "--tokens" },
     { { "perplexity", "--model", "MODEL", "/nowhere", NULL }, 1, "/nowhere" },
     { { "perplexity", "--model", "MODEL", "--active=81", "text", NULL }, 2, "--active" },
     { { "perplexity", "--model", "MODEL", "--keep-smallest", "text", NULL }, 2, "--active" },
@@ -582,6 +609,7 @@ main (int    argc,
   g_test_add_func ("/tool/packed", test_packed);
   g_test_add_func ("/tool/arithmetic", test_arithmetic);
   g_test_add_func ("/tool/accuracy", test_accuracy);
+  g_test_add_func ("/tool/draw", test_draw);
   g_test_add_func ("/tool/inspect", test_inspect);
   g_test_add_func ("/tool/inspect/names", test_inspect_names);
   g_test_add_func ("/tool/inspect/summary", test_inspect_summary);

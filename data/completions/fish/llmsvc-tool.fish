@@ -60,6 +60,21 @@ __llmsvc_tool_option accuracy kv 'Treat context memory between calls as this pol
 __llmsvc_tool_option accuracy kv-ratio 'Percent of what it takes with 8 bits' --exclusive
 __llmsvc_tool_option accuracy kv-bits '8, 4, 3 or 2 bits for all of it' --exclusive --arguments '8 4 3 2'
 
+__llmsvc_tool_command quality "Measure how good a model's sub-models are"
+__llmsvc_tool_option quality model 'The GGUF file' --short-option m --require-parameter --force-files
+__llmsvc_tool_option quality threads 'Threads that compute' --exclusive
+__llmsvc_tool_option quality text 'What the divergence is measured on' --require-parameter --force-files
+__llmsvc_tool_option quality windows 'Pieces of 512 tokens of it' --exclusive
+__llmsvc_tool_option quality tasks 'The first tasks of each file' --short-option n --exclusive
+__llmsvc_tool_option quality max-tokens 'The longest answer' --exclusive
+
+__llmsvc_tool_command draw 'Have a model draw text'
+__llmsvc_tool_option draw model 'The GGUF file' --short-option m --require-parameter --force-files
+__llmsvc_tool_option draw threads 'Threads that compute' --exclusive
+__llmsvc_tool_option draw windows 'Pieces of text' --exclusive
+__llmsvc_tool_option draw tokens 'Tokens of a piece' --exclusive
+__llmsvc_tool_option draw json "The tokens' ids as one JSON object"
+
 __llmsvc_tool_command calibrate "Prepare a model's prompts for computing with 8 bits"
 __llmsvc_tool_option calibrate model 'The GGUF file' --short-option m --require-parameter --force-files
 __llmsvc_tool_option calibrate threads 'Threads that compute' --exclusive

@@ -120,6 +120,8 @@ make_results (LlmGeneration          *self,
     }
   add_parts (&dict, self->request, result);
   g_variant_dict_insert (&dict, "sub-model", "u", result->sub_model);
+  if (result->sub_model < 100 && result->sub_model_quality > 0)
+    g_variant_dict_insert (&dict, "sub-model-quality", "d", result->sub_model_quality);
   g_variant_dict_insert (&dict, "active", "u", result->sparsity);
   g_variant_dict_insert (&dict, "prompt-level", "u", 100);
   g_variant_dict_insert (&dict, "prefill", "s", result->is_w8 ? "w8a8" : "exact");

@@ -16,13 +16,6 @@
 /* The lower limit of “least-sub-model”. */
 #define LEAST_PERCENT 20
 
-/* The share of the model that a call without the option has at least, by its class. */
-static const guint least_of_class[LLM_N_SLO_CLASSES] = {
-  [LLM_SLO_INTERACTIVE] = 100,
-  [LLM_SLO_RESPONSIVE] = 70,
-  [LLM_SLO_BACKGROUND] = 40,
-};
-
 void
 llm_engine_take_levels (LlmEngine       *self,
                         const LlmLevels *levels,
@@ -64,12 +57,38 @@ llm_engine_list_sub_models (LlmEngine          *self,
   return g_strv_builder_end (names);
 }
 
+GVariant *
+llm_engine_describe_levels (LlmEngine          *self,
+                            const LlmModelInfo *info)
+{
+  const LlmSubModels *table = info == self->use.active ? llm_engine_get_sub_models (self) : NULL;
+  GVariantBuilder builder;
+
+  g_variant_builder_init (&builder, G_VARIANT_TYPE ("aa{sv}"));
+  for (guint level = 0; table != NULL && level < table->n_levels; level++)
+    g_variant_builder_add_value (&builder, llm_companion_describe_level (self->use.companion, level));
+  return g_variant_builder_end (&builder);
+}
+
 /* --- while memory is short --- */
 
-/* The call of a tool and what a schema holds have no place for a word that is nearly right. */
+/* The smallest level that was measured to have @quality percent of the whole model's; in percent. */
 static guint
-get_least_sub_model (const LlmRequest *request,
-                     LlmCallOptions   *options)
+find_good (const LlmEngine *self,
+           guint            quality)
+{
+  const LlmSubModels *table = llm_engine_get_sub_models (self);
+
+  return table == NULL ? 100
+         : table->percent[llm_quality_find (self->use.companion->quality, table->n_levels, quality)];
+}
+
+/* What a call gets at least that leaves the level to the service. The call of a tool and what a schema
+ * holds have no place for a word that is nearly right. */
+static guint
+get_least_quality (const LlmEngine  *self,
+                   const LlmRequest *request,
+                   LlmCallOptions   *options)
 {
   static const LlmsvcOption strict[] = {
     LLMSVC_OPTION_TOOLS, LLMSVC_OPTION_SCHEMA, LLMSVC_OPTION_GRAMMAR, LLMSVC_OPTION_REGEX,
@@ -80,7 +99,22 @@ get_least_sub_model (const LlmRequest *request,
   for (guint i = 0; i < G_N_ELEMENTS (strict); i++)
     if (llm_call_options_has (options, strict[i]))
       return 100;
-  return g_str_equal (format, "text") ? least_of_class[request->slo.class] : 100;
+  return g_str_equal (format, "text") ? self->settings->least_quality[request->slo.class] : 100;
+}
+
+/* The smallest share of the model that may answer. A call that names one takes it as it is. */
+static guint
+get_least_sub_model (const LlmEngine  *self,
+                     const LlmRequest *request,
+                     LlmCallOptions   *options)
+{
+  guint least = (guint) llm_call_options_get_uint (options, LLMSVC_OPTION_LEAST_SUB_MODEL, 0);
+
+  if (least != 0 && !llm_call_options_has (options, LLMSVC_OPTION_LEAST_QUALITY))
+    return least;
+  return MAX (least, find_good (self, (guint) llm_call_options_get_uint (
+                                        options, LLMSVC_OPTION_LEAST_QUALITY,
+                                        get_least_quality (self, request, options))));
 }
 
 static gboolean
@@ -99,25 +133,6 @@ is_lowered (const LlmEngine  *self,
     }
 }
 
-/* The smallest level of @percent or more that solves about as many tasks as the whole model; in percent.
- * Perplexity does not tell: a level that costs 6 % of it may make no valid call of a tool, and what a
- * prompt asks for in words nobody sees. */
-static guint
-find_harmless (const LlmEngine *self,
-               guint            percent)
-{
-  const LlmSubModels *table = llm_engine_get_sub_models (self);
-  guint level;
-
-  if (table == NULL)
-    return 100;
-  level = llm_sub_models_find_level (table, percent);
-  while (level + 1 < table->n_levels
-         && self->use.companion->task_losses[level] > LLM_COMPANION_MAX_TASK_LOSS)
-    level++;
-  return table->percent[level];
-}
-
 static void
 lower_call (LlmEngine  *self,
             LlmRequest *request)
@@ -126,7 +141,8 @@ lower_call (LlmEngine  *self,
 
   if (!is_lowered (self, request))
     return;
-  percent = find_harmless (self, MAX (least_of_class[request->slo.class], request->model.least_sub_model));
+  percent = MAX (request->model.least_sub_model,
+                 find_good (self, self->settings->least_quality[request->slo.class]));
   if (percent >= request->model.sub_model)
     return;
   request->model.sub_model = percent;
@@ -146,7 +162,7 @@ llm_engine_keep_level (LlmEngine *self)
 {
   llm_executor_keep_level (self->executor,
                            self->memory.lowered == LLM_LOWERED_NONE
-                             ? 100 : find_harmless (self, least_of_class[LLM_SLO_BACKGROUND]));
+                             ? 100 : find_good (self, self->settings->least_quality[LLM_SLO_BACKGROUND]));
 }
 
 void
@@ -155,9 +171,9 @@ llm_engine_set_lowered (LlmEngine       *self,
 {
   if (lowered == self->memory.lowered)
     return;
-  if (find_harmless (self, least_of_class[LLM_SLO_BACKGROUND]) == 100)
-    g_debug ("Calls that may have a sub-model: level %u, and the model has none that is known to solve "
-             "tasks as well", lowered);
+  if (find_good (self, self->settings->least_quality[LLM_SLO_BACKGROUND]) == 100)
+    g_debug ("Calls that may have a sub-model: level %u, and the model has none that was measured to "
+             "be good enough", lowered);
   else if (lowered == LLM_LOWERED_NONE)
     g_message ("Memory is no longer short: new calls have the whole model again");
   else
@@ -176,8 +192,7 @@ llm_engine_choose_sub_model (LlmEngine       *self,
                              GError         **error)
 {
   guint percent = (guint) llm_call_options_get_uint (options, LLMSVC_OPTION_SUB_MODEL, 0);
-  guint least = (guint) llm_call_options_get_uint (options, LLMSVC_OPTION_LEAST_SUB_MODEL,
-                                                   get_least_sub_model (request, options));
+  guint least = get_least_sub_model (self, request, options);
   const LlmSubModels *table;
 
   if (percent != 0 && percent < LEAST_PERCENT)
@@ -189,6 +204,10 @@ llm_engine_choose_sub_model (LlmEngine       *self,
     return llm_fail (error, LLMSVC_ERROR_INVALID_OPTION,
                      "sub-model is %u percent and least-sub-model %u: leave sub-model out to have "
                      "one chosen, or least-sub-model to have that one", percent, least);
+  if (percent != 0 && llm_call_options_has (options, LLMSVC_OPTION_LEAST_QUALITY))
+    return llm_fail (error, LLMSVC_ERROR_INVALID_OPTION,
+                     "sub-model names what answers, and least-quality what it must be like: leave "
+                     "sub-model out to have one chosen, or least-quality to have that one");
   request->model.sub_model = percent != 0 ? percent : 100;
   request->model.least_sub_model = percent != 0 ? percent : least;
   lower_call (self, request);

@@ -9,6 +9,9 @@
 
 #include "kernels/llk-types.h"
 
+#define LLK_THIN_INPUTS 64
+#define LLK_THIN_OUTPUTS 64
+
 typedef struct
 {
   /* Weights as a file stores them to floats: @n values, a multiple of the
@@ -19,6 +22,12 @@ typedef struct
    * r < n_rows. Relative error of a sum of n floats in blocks. */
   void (*dot_rows) (const float *w, const float *x, size_t x_stride, size_t n_rows, size_t n,
                     float *y, size_t y_stride);
+
+  /* y[r * y_stride + o] += sum over i < n_in of w[o * n_in + i] × x[r * x_stride + i], for each
+   * r < n_rows and o < n_out, of at most LLK_THIN_INPUTS and LLK_THIN_OUTPUTS: of a matrix with few inputs.
+   * The sum begins with y and goes on input by input, each rounded once; the same on every processor. */
+  void (*add_thin) (const float *w, const float *x, size_t x_stride, size_t n_rows, size_t n_in,
+                    size_t n_out, float *y, size_t y_stride);
 
   /* y[i] = x[i] / sqrt (mean (x²) + eps) × weight[i]. @y may be @x. */
   void (*rms_norm) (const float *x, const float *weight, float eps, float *y, size_t n);

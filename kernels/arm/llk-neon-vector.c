@@ -6,6 +6,7 @@
  * a loop, however many rows it works on.
  */
 
+#include "kernels/llk-thin.h"
 #include "kernels/arm/llk-neon.h"
 
 #include <math.h>
@@ -198,6 +199,47 @@ dot_rows (const float *w,
 }
 
 static void
+add_thin (const float *w,
+          const float *x,
+          size_t       x_stride,
+          size_t       n_rows,
+          size_t       n_in,
+          size_t       n_out,
+          float       *y,
+          size_t       y_stride)
+{
+  float columns[LLK_THIN_INPUTS * LLK_THIN_OUTPUTS];
+
+  if (n_rows < LLK_THIN_FEW_ROWS)
+    {
+      for (size_t r = 0; r < n_rows; r++)
+        llk_thin_add_row (w, x + r * x_stride, n_in, n_out, y + r * y_stride);
+      return;
+    }
+  llk_thin_turn (w, n_in, n_out, columns);
+  for (size_t r = 0; r < n_rows; r++, y += y_stride, x += x_stride)
+    {
+      size_t o = 0;
+
+      for (; o + 32 <= n_out; o += 32)
+        {
+          float32x4_t sums[8];
+
+          for (size_t v = 0; v < 8; v++)
+            sums[v] = vld1q_f32 (y + o + 4 * v);
+          for (size_t i = 0; i < n_in; i++)
+            for (size_t v = 0; v < 8; v++)
+              sums[v] = vfmaq_n_f32 (sums[v], vld1q_f32 (columns + i * LLK_THIN_OUTPUTS + o + 4 * v), x[i]);
+          for (size_t v = 0; v < 8; v++)
+            vst1q_f32 (y + o + 4 * v, sums[v]);
+        }
+      for (; o < n_out; o++)
+        for (size_t i = 0; i < n_in; i++)
+          y[o] = fmaf (columns[i * LLK_THIN_OUTPUTS + o], x[i], y[o]);
+    }
+}
+
+static void
 rms_norm (const float *x,
           const float *weight,
           float        eps,
@@ -258,6 +300,7 @@ add (float       *y,
 const LlkVectorOps llk_neon_vector = {
   .unpack = unpack,
   .dot_rows = dot_rows,
+  .add_thin = add_thin,
   .rms_norm = rms_norm,
   .silu_mul = silu_mul,
   .gelu_mul = gelu_mul,

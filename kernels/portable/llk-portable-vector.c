@@ -6,6 +6,7 @@
  * width there is; the order of additions is then the same everywhere.
  */
 
+#include "kernels/llk-thin.h"
 #include "kernels/portable/llk-portable.h"
 
 #define N_LANES 16
@@ -91,6 +92,20 @@ dot_rows (const float *w,
 }
 
 static void
+add_thin (const float *w,
+          const float *x,
+          size_t       x_stride,
+          size_t       n_rows,
+          size_t       n_in,
+          size_t       n_out,
+          float       *y,
+          size_t       y_stride)
+{
+  for (size_t r = 0; r < n_rows; r++)
+    llk_thin_add_row (w, x + r * x_stride, n_in, n_out, y + r * y_stride);
+}
+
+static void
 rms_norm (const float *x,
           const float *weight,
           float        eps,
@@ -151,6 +166,7 @@ f16_to_f32 (const uint16_t *src,
 const LlkVectorOps llk_portable_vector = {
   .unpack = unpack,
   .dot_rows = dot_rows,
+  .add_thin = add_thin,
   .rms_norm = rms_norm,
   .silu_mul = silu_mul,
   .gelu_mul = gelu_mul,

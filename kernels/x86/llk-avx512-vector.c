@@ -7,6 +7,7 @@
  * however many rows it works on.
  */
 
+#include "kernels/llk-thin.h"
 #include "kernels/x86/llk-avx512.h"
 
 #include <math.h>
@@ -120,6 +121,41 @@ dot_rows (const float *w,
 }
 
 static void
+add_thin (const float *w,
+          const float *x,
+          size_t       x_stride,
+          size_t       n_rows,
+          size_t       n_in,
+          size_t       n_out,
+          float       *y,
+          size_t       y_stride)
+{
+  enum { N = LLK_THIN_OUTPUTS / 16 };
+  float columns[LLK_THIN_INPUTS * LLK_THIN_OUTPUTS];
+
+  if (n_rows < LLK_THIN_FEW_ROWS)
+    {
+      for (size_t r = 0; r < n_rows; r++)
+        llk_thin_add_row (w, x + r * x_stride, n_in, n_out, y + r * y_stride);
+      return;
+    }
+  llk_thin_turn (w, n_in, n_out, columns);
+  for (size_t r = 0; r < n_rows; r++, y += y_stride, x += x_stride)
+    {
+      __m512 sums[N];
+
+      for (size_t v = 0; v < N; v++)
+        sums[v] = 16 * v < n_out ? load_rest (y, 16 * v, n_out) : _mm512_setzero_ps ();
+      for (size_t i = 0; i < n_in; i++)
+        for (size_t v = 0; v < N; v++)
+          sums[v] = _mm512_fmadd_ps (_mm512_loadu_ps (columns + i * LLK_THIN_OUTPUTS + 16 * v),
+                                     _mm512_set1_ps (x[i]), sums[v]);
+      for (size_t v = 0; v < N && 16 * v < n_out; v++)
+        store_rest (y, 16 * v, n_out, sums[v]);
+    }
+}
+
+static void
 rms_norm (const float *x,
           const float *weight,
           float        eps,
@@ -184,6 +220,7 @@ add (float       *y,
 const LlkVectorOps llk_avx512_vector = {
   .unpack = unpack,
   .dot_rows = dot_rows,
+  .add_thin = add_thin,
   .rms_norm = rms_norm,
   .silu_mul = silu_mul,
   .gelu_mul = gelu_mul,

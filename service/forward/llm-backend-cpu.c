@@ -28,8 +28,7 @@ prepare (LlmBackend       *self,
   return ((CpuBackend *) self)->kernels;
 }
 
-/* Products of the same rows go together: the rows are prepared once, and all workers have work
- * until the last product ends. */
+/* Products go together: all workers have work until the last product ends. */
 static gboolean
 submit (LlmBackend   *self,
         LlmOp *const *ops,
@@ -42,14 +41,17 @@ submit (LlmBackend   *self,
   for (guint first = 0; first < n_ops; first = end)
     {
       const LlmProduct *products[LLM_MATMUL_MAX_PRODUCTS];
+      const LlmRows *rows[LLM_MATMUL_MAX_PRODUCTS];
       guint n = 0;
 
       for (end = first; end < n_ops && n < LLM_MATMUL_MAX_PRODUCTS
-                        && ops[end]->shape.kind == LLM_BACKEND_PRODUCT
-                        && ops[end]->rows.values == ops[first]->rows.values; end++)
-        products[n++] = &ops[end]->product;
+                        && ops[end]->shape.kind == LLM_BACKEND_PRODUCT; end++)
+        {
+          rows[n] = &ops[end]->rows;
+          products[n++] = &ops[end]->product;
+        }
       if (n > 0)
-        llm_matmul_run (kernels, ops[first]->host, &ops[first]->rows, products, n);
+        llm_matmul_run (kernels, ops[first]->host, rows, products, n);
       else
         llm_attention_run (&ops[end++]->attention);
     }

@@ -3,7 +3,8 @@
 /*
  * Adapters: behind the products of a stage, y += B (scale × (A x)) for the rows of
  * each adapter that has the operator. Rows are sorted, so those of an adapter and a
- * level are neighbours; each such run has two phases, one a product. Rows of a
+ * level are neighbours; each such run has two phases, one a product, of which the first is beside the
+ * stage's products where there is one run. Rows of a
  * smaller level have the first inputs and outputs only. A row's sums are its own,
  * whatever other rows a run has.
  */
@@ -85,25 +86,54 @@ add_half (LlmStep             *self,
   llm_step_add_product (self, LLM_N_OPS, &rows, run->n_rows, &product);
 }
 
+static void
+add_halves (LlmStep             *self,
+            const LlmStage      *stage,
+            const LlmAdapterRun *run,
+            gboolean             is_second)
+{
+  for (guint i = 0; i < self->hold->node->n_ops; i++)
+    {
+      const LlmLoraPair *pair = find_pair (self, stage, run->adapter, i);
+
+      if (pair != NULL)
+        add_half (self, stage, i, run, pair, is_second);
+    }
+}
+
+static const GArray *
+get_runs (const LlmStep  *self,
+          const LlmStage *stage)
+{
+  return llm_stage_is_exit (stage) ? self->logit_runs : self->adapter_runs;
+}
+
+gboolean
+llm_forward_add_first_halves (LlmStep        *self,
+                              const LlmStage *stage)
+{
+  const GArray *runs = get_runs (self, stage);
+  const LlmAdapterRun *run = runs->len == 1 ? &g_array_index (runs, LlmAdapterRun, 0) : NULL;
+
+  if (run == NULL)
+    return FALSE;
+  add_halves (self, stage, run, FALSE);
+  return TRUE;
+}
+
 LlmStatus
 llm_forward_run_adapters (LlmStep         *self,
                           const LlmStage  *stage,
                           GError         **error)
 {
-  const GArray *runs = llm_stage_is_exit (stage) ? self->logit_runs : self->adapter_runs;
+  const GArray *runs = get_runs (self, stage);
   LlmHold *hold = self->hold;
 
   for (; hold->phase <= 2 * runs->len; hold->phase++)
     {
       const LlmAdapterRun *run = &g_array_index (runs, LlmAdapterRun, (hold->phase - 1) / 2);
 
-      for (guint i = 0; i < hold->node->n_ops; i++)
-        {
-          const LlmLoraPair *pair = find_pair (self, stage, run->adapter, i);
-
-          if (pair != NULL)
-            add_half (self, stage, i, run, pair, hold->phase % 2 == 0);
-        }
+      add_halves (self, stage, run, hold->phase % 2 == 0);
       if (hold->n_ops > 0)
         return llm_step_submit (self, error);
     }

@@ -82,6 +82,9 @@ llm_forward_adds_directly (const LlmHparams *hparams,
 
 /* llm-forward-adapters.c: behind the products of a stage, which are its first phase: what adapters
  * add to them. */
+/* The first halves, beside the products, where all rows have one adapter: whether they are. */
+gboolean  llm_forward_add_first_halves (LlmStep      *self,
+                                const LlmStage       *stage);
 LlmStatus llm_forward_run_adapters (LlmStep          *self,
                                 const LlmStage       *stage,
                                 GError              **error);

@@ -58,8 +58,10 @@ run_product (LlmStep         *self,
              const LlmStage  *stage,
              GError         **error)
 {
-  const LlmHold *hold = self->hold;
+  LlmHold *hold = self->hold;
   gboolean is_exit = llm_stage_is_exit (stage);
+  gboolean has_halves;
+  LlmStatus status;
 
   if (hold->phase > 0)
     return llm_forward_run_adapters (self, stage, error);
@@ -79,7 +81,11 @@ run_product (LlmStep         *self,
     }
   if (stage->ops[0] == LLM_OP_FFN_GATE && llm_forward_keeps_gate (self))
     llm_step_gate_products (self, self->hparams->gate == LLM_GATE_GELU);
-  return llm_step_submit (self, error);
+  has_halves = llm_forward_add_first_halves (self, stage);
+  status = llm_step_submit (self, error);
+  if (has_halves)
+    hold->phase++;
+  return status;
 }
 
 /* --- what is done to the output of half a layer before it is added, or behind that --- */

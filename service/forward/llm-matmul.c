@@ -19,6 +19,7 @@
 typedef struct
 {
   const LlmProduct *product;
+  const LlmRows *rows;
   const LlmWeightView *view;  /* of the first piece */
   const LlkProduct *kernel;   /* of panels */
   LlkPiece pieces[LLM_MAX_LEVELS];   /* likewise */
@@ -26,6 +27,7 @@ typedef struct
   guint in_count;             /* inputs of all pieces */
   guint n_rows;               /* the first so many */
   gboolean is_added;
+  gboolean is_thin;
   guint unit;                 /* outputs */
   guint n_units;
 } Part;
@@ -34,7 +36,6 @@ typedef struct
 {
   const LlkOps *kernels;
   const LlmHost *host;
-  const LlmRows *rows;
   const Part *parts[MAX_PARTS];
   guint n_parts;
 
@@ -141,18 +142,39 @@ multiply_floats (const Run  *run,
   for (guint row = 0; row < part->n_rows; row += TILE_ROWS)
     {
       guint n_rows = MIN (TILE_ROWS, part->n_rows - row);
-      const float *x = run->rows->values + row * run->rows->stride + view->in_first;
-      gsize x_stride = run->rows->stride;
+      const float *x = part->rows->values + row * part->rows->stride + view->in_first;
+      gsize x_stride = part->rows->stride;
 
       if (view->channels != NULL)
         {
-          gather_channels (run->rows, view, row, n_rows, gathered);
+          gather_channels (part->rows, view, row, n_rows, gathered);
           x = gathered;
           x_stride = view->in_count;
         }
       for (guint i = 0; i < n; i++)
         multiply_tile (run->kernels, part, weights[i], x, x_stride, row, n_rows, first + i);
     }
+}
+
+/* Of a view with few inputs: the second half of an adapter. */
+static void
+add_thin (const Run  *run,
+          const Part *part,
+          guint       first,
+          guint       n,
+          float      *scratch)
+{
+  const LlmWeightView *view = part->view;
+  const guint8 *rows = (const guint8 *) view->data + first * view->row_bytes;
+  guint n_in = view->in_count;
+
+  if (view->row_bytes == n_in * llk_type_block_bytes (view->type))
+    run->kernels->vector->unpack (view->type, rows, scratch, (gsize) n * n_in);
+  else
+    for (guint i = 0; i < n; i++)
+      run->kernels->vector->unpack (view->type, rows + i * view->row_bytes, scratch + (gsize) i * n_in, n_in);
+  run->kernels->vector->add_thin (scratch, part->rows->values, part->rows->stride, part->n_rows, n_in, n,
+                                  part->product->y + view->out_first + first, part->product->y_stride);
 }
 
 /* --- weights in panels --- */
@@ -192,7 +214,7 @@ prepare_items (guint    first,
       for (guint i = 0; i < part->n_pieces && part->pieces[i].n_rows > r; i++)
         n += part->pieces[i].n_in;
       run->kernels->product->prepare (form,
-                                      run->rows->values + r * run->rows->stride
+                                      part->rows->values + r * part->rows->stride
                                         + part->view->in_first,
                                       n, part->in_count, run->host->prepared + r * row_bytes);
     }
@@ -224,6 +246,8 @@ multiply_items (guint    first,
 
           if (part->kernel != NULL)
             multiply_panels (run, part, out, n, scratch);
+          else if (part->is_thin)
+            add_thin (run, part, out, n, (float *) (gpointer) scratch);
           else
             multiply_floats (run, part, out, n, (float *) (gpointer) scratch);
         }
@@ -243,6 +267,7 @@ is_empty (const LlmProduct *product,
 /* From piece *@piece on, which is not empty; moves it behind what the part has. */
 static void
 make_part (const LlkOps     *kernels,
+           const LlmRows    *rows,
            const LlmProduct *product,
            guint            *piece,
            Part             *part)
@@ -251,6 +276,7 @@ make_part (const LlkOps     *kernels,
   guint n_before;
 
   part->product = product;
+  part->rows = rows;
   part->view = view;
   part->n_rows = product->n_rows[*piece];
   part->is_added = product->is_added;
@@ -258,6 +284,7 @@ make_part (const LlkOps     *kernels,
     part->is_added = part->is_added || (!is_empty (product, i)
                                         && product->pieces[i].out_first == view->out_first);
   part->kernel = NULL;
+  part->is_thin = FALSE;
   part->n_pieces = part->in_count = 0;
   if (view->layout == LLM_LAYOUT_PANELS)
     {
@@ -279,8 +306,11 @@ make_part (const LlkOps     *kernels,
     }
   else
     {
-      part->unit = get_group_rows (get_row_values (view, &n_before));
       part->in_count = view->in_count;
+      part->is_thin = part->is_added && view->in_first == 0 && view->channels == NULL
+                      && view->in_count <= LLK_THIN_INPUTS && llk_type_block_size (view->type) == 1;
+      part->unit = part->is_thin ? LLK_THIN_OUTPUTS
+                                 : get_group_rows (get_row_values (view, &n_before));
       ++*piece;
     }
   part->n_units = (view->out_count + part->unit - 1) / part->unit;
@@ -295,8 +325,9 @@ may_join (const Part *a,
   if (a->product == b->product && a->view->out_first == b->view->out_first)
     return FALSE;
   return a->kernel == NULL || b->kernel == NULL
-         || (a->n_pieces == 1 && b->n_pieces == 1 && a->view->in_first == b->view->in_first
-             && a->in_count == b->in_count && a->kernel->activation == b->kernel->activation);
+         || (a->rows->values == b->rows->values && a->n_pieces == 1 && b->n_pieces == 1
+             && a->view->in_first == b->view->in_first && a->in_count == b->in_count
+             && a->kernel->activation == b->kernel->activation);
 }
 
 static void
@@ -364,7 +395,7 @@ count_products (const Part *part)
 void
 llm_matmul_run (const LlkOps            *kernels,
                 const LlmHost           *host,
-                const LlmRows           *rows,
+                const LlmRows *const    *rows,
                 const LlmProduct *const *products,
                 guint                    n_products)
 {
@@ -380,7 +411,7 @@ llm_matmul_run (const LlkOps            *kernels,
         piece++;
       else
         {
-          make_part (kernels, products[p], &piece, &parts[n_parts]);
+          make_part (kernels, rows[p], products[p], &piece, &parts[n_parts]);
           g_assert (llm_matmul_get_row_bytes (parts[n_parts].in_count) <= host->row_bytes);
           left[n_parts] = &parts[n_parts];
           if (host->n_multiplied != NULL)
@@ -390,7 +421,6 @@ llm_matmul_run (const LlkOps            *kernels,
 
   run.kernels = kernels;
   run.host = host;
-  run.rows = rows;
   for (; n_parts > 0; n_parts = n_left)
     {
       run.n_parts = n_left = 0;

@@ -46,7 +46,7 @@ typedef struct
   guint64 *n_multiplied; /* (nullable): counts products of two numbers */
 } LlmHost;
 
-#define LLM_MATMUL_MAX_PRODUCTS 4
+#define LLM_MATMUL_MAX_PRODUCTS 6
 
 /* Bytes that one worker needs for @n_rows rows and views of up to @n_in inputs: a multiple of
  * 64. */
@@ -56,9 +56,10 @@ gsize llm_matmul_get_scratch   (const LlkOps            *kernels,
 /* Bytes of a prepared row of up to @n_in inputs. */
 gsize llm_matmul_get_row_bytes (guint                    n_in);
 
-/* Runs products of the same rows that write different outputs. */
+/* Runs products that write different outputs, each of its @rows. Those of the same rows have these
+ * prepared once. */
 void  llm_matmul_run           (const LlkOps            *kernels,
                                 const LlmHost           *host,
-                                const LlmRows           *rows,
+                                const LlmRows *const    *rows,
                                 const LlmProduct *const *products,
                                 guint                    n_products);

@@ -172,7 +172,7 @@ add_op (LlmHold *hold)
 {
   LlmOp *op = &hold->ops[hold->n_ops++];
 
-  g_assert (hold->n_ops <= LLM_STAGE_MAX_OPS);
+  g_assert (hold->n_ops <= LLM_STAGE_MAX_SUBMITTED);
   op->status = LLM_FAILED;   /* no backend has it */
   return op;
 }
@@ -310,7 +310,7 @@ llm_step_submit (LlmStep *self,
                  GError **error)
 {
   LlmHold *hold = self->hold;
-  LlmOp *of_device[LLM_STAGE_MAX_OPS], *of_cpu[LLM_STAGE_MAX_OPS];
+  LlmOp *of_device[LLM_STAGE_MAX_SUBMITTED], *of_cpu[LLM_STAGE_MAX_SUBMITTED];
   guint n_device = 0, n_cpu = 0;
   g_autoptr(GError) reason = NULL;
 

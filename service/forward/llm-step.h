@@ -99,7 +99,7 @@ typedef struct
   guint n_vectors;            /* so far */
   gboolean takes_experts;     /* one by one: views are of the one that is computed */
   guint phase;                /* the stage's own, from 0 */
-  LlmOp ops[LLM_STAGE_MAX_OPS];
+  LlmOp ops[LLM_STAGE_MAX_SUBMITTED];
   LlmWeightView adapter_views[LLM_STAGE_MAX_PRODUCTS];   /* of the products that are submitted */
   guint n_ops;                /* submitted, and not all known to be done */
 } LlmHold;

@@ -263,6 +263,35 @@ test_dot (gconstpointer data)
       }
 }
 
+/* One product after the other: the bits of fmaf(). */
+static void
+test_thin (gconstpointer data)
+{
+  const LlkOps *ops = data;
+  const gsize x_stride = 70, y_stride = 67;
+
+  for (gsize n_in = 1, n_rows = 1; n_in <= 64; n_in += n_in < 9 ? 1 : 11, n_rows = n_rows % 6 + 1)
+    for (gsize n_out = 1; n_out <= LLK_THIN_OUTPUTS; n_out++)
+      for (Fill fill = 0; fill < N_FILLS; fill++)
+        {
+          g_autofree float *w = random_values (fill, n_in * n_out);
+          g_autofree float *x = random_values (fill, n_rows * x_stride);
+          g_autofree float *y = random_values (fill, n_rows * y_stride);
+          g_autofree float *found = g_memdup2 (y, n_rows * y_stride * sizeof *y);
+
+          ops->vector->add_thin (w, x, x_stride, n_rows, n_in, n_out, found, y_stride);
+          for (gsize r = 0; r < n_rows; r++)
+            for (gsize o = 0; o < y_stride; o++)
+              {
+                float wanted = y[r * y_stride + o];
+
+                for (gsize i = 0; i < n_in && o < n_out; i++)
+                  wanted = fmaf (w[o * n_in + i], x[r * x_stride + i], wanted);
+                g_assert_true (is_same (found[r * y_stride + o], wanted));
+              }
+        }
+}
+
 static void
 test_norm (gconstpointer data)
 {
@@ -418,6 +447,7 @@ add_for_ops (const LlkOps *ops)
     { "rounding-to-half", test_rounding_to_half },
     { "unpack", test_unpack },
     { "dot", test_dot },
+    { "thin", test_thin },
     { "norm", test_norm },
     { "silu", test_silu },
     { "gelu", test_gelu },

@@ -28,6 +28,11 @@ def run_tool(*arguments):
     return subprocess.run([TOOL, *map(str, arguments)], text=True, capture_output=True)
 
 
+def run_bench(*arguments):
+    return subprocess.run([sys.executable, SOURCE / "bench/run.py", *map(str, arguments)], text=True,
+                          capture_output=True, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"})
+
+
 def inspect(path):
     return json.loads(run_tool("inspect", "--json", path).stdout)
 

@@ -258,6 +258,15 @@ class Files(unittest.TestCase):
             self.assertEqual(after.keys[key], data)
         self.assertIn("quality", outcome.stdout)
 
+    def test_random_weights(self):
+        """llmsvc-bench make-gguf --levels makes a companion that the service takes."""
+        path = str(self.folder / "160m.gguf")
+        outcome = rig.run_bench("make-gguf", "--shape", "160m", "--type", "Q8_0", "--layers", 2,
+                                "--levels", "--tool", rig.TOOL, path)
+        self.assertEqual(outcome.returncode, 0, outcome.stderr)
+        levels = rig.inspect(path)["sub-models"]
+        self.assertEqual([level["rank"] for level in levels], [8] * 8 + [0])
+
     def test_other_model(self):
         """A companion is for the weights of one file: of the one that was not reordered it is none."""
         path, *_ = self.make_companion(False)

@@ -25,6 +25,7 @@ static const struct
   { "prompts", "prompts of tasks, computed exactly and in W8A8" },
   { "draft", "drafts: methods beside plain decoding, also of a model larger than memory" },
   { "levels", "calls of sub-models: their part of the whole model's time, and its forecast" },
+  { "orders", "what sub-models lose, by how they could have been made" },
   { "slo", "calls that meet their latency targets, as the load rises" },
   { "pressure", "memory given back: traces through the policy, and Trim timed" },
   { "soak", "many applications for a long time, hostile clients" },

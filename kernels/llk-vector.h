@@ -9,6 +9,7 @@
 
 #include "kernels/llk-types.h"
 
+#define LLK_NARROW_OUTPUTS 8
 #define LLK_THIN_INPUTS 64
 #define LLK_THIN_OUTPUTS 64
 
@@ -22,6 +23,12 @@ typedef struct
    * r < n_rows. Relative error of a sum of n floats in blocks. */
   void (*dot_rows) (const float *w, const float *x, size_t x_stride, size_t n_rows, size_t n,
                     float *y, size_t y_stride);
+
+  /* y[r * y_stride + o] = sum over i < n of w[o * n + i] × x[r * x_stride + i], for each r < n_rows and
+   * o < LLK_NARROW_OUTPUTS: of a matrix with few outputs, whose rows share the loads of x. Error as of
+   * dot_rows(), a row's bits are the same with any others. */
+  void (*dot_narrow) (const float *w, const float *x, size_t x_stride, size_t n_rows, size_t n,
+                      float *y, size_t y_stride);
 
   /* y[r * y_stride + o] += sum over i < n_in of w[o * n_in + i] × x[r * x_stride + i], for each
    * r < n_rows and o < n_out, of at most LLK_THIN_INPUTS and LLK_THIN_OUTPUTS: of a matrix with few inputs.

@@ -2,13 +2,14 @@
 """What calls of sub-models take as a part of what the whole model takes, beside what was forecast:
 the same prompt several times by each, in turns, so that what else the machine does meets both; the
 parts are of their medians. Forecasts are those that the service made before the calls, and count
-once it has learned from the first rounds. And what calls with a part of the time as their target
+once it has learned from the first rounds, as long as the machine had nothing else to do. And what calls with a part of the time as their target
 came to."""
 import contextlib
+import os
 import pathlib
 import tempfile
 
-from lib import bus, figures
+from lib import bus, figures, process
 
 WORDS = ("table", "river", "seven", "blue", "station", "evening", "garden", "letter", "window", "bread")
 PARTS = (0.5, 0.6, 0.7, 0.8, 0.9)
@@ -120,19 +121,24 @@ def main(arguments):
     with tempfile.TemporaryDirectory(prefix="llmsvc-bench-") as cache, contextlib.closing(
             bus.PrivateBus(options.daemon, options.model, cache=pathlib.Path(cache))) as private:
         service = Service(private, options)
-        levels = options.level or find_levels(service)
-        if not levels:
+        known = find_levels(service)
+        if not known:
             parser.error(f"{options.model} has no sub-models: there is no companion beside it")
+        levels = options.level or known
+        load = process.OtherLoad(private.find_daemon())
         parts = {key: describe(pairs)
                  for key, pairs in measure_parts(service, levels, options).items()}
         targets = measure_targets(service, options)
+        others = load.get()
     if options.json:
         figures.print_json({
+            "others": others,
             "parts": [{"level": percent, "token": token} | one
                       for (percent, token), one in parts.items()],
             "targets": {str(part): found for part, found in targets.items()}})
     else:
         print_tables(parts, targets)
+        print(f"\nother programs took {others:.2f} of {os.cpu_count()} processors meanwhile")
     return 0
 
 

@@ -54,6 +54,32 @@ def kill(process):
         process.wait()
 
 
+def read_busy_s():
+    """Processors' time that all of the machine has taken."""
+    fields = pathlib.Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()[1:]
+    busy = sum(map(int, fields[:8])) - int(fields[3]) - int(fields[4])
+    return busy / os.sysconf("SC_CLK_TCK")
+
+
+def read_own_s(pid):
+    """That @pid, this program and its children that have ended took."""
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK") + sum(os.times()[:4])
+
+
+class OtherLoad:
+    """What else the machine does while the process @pid is measured: processors that others take, on
+    average."""
+
+    def __init__(self, pid):
+        self.pid, self.begun = pid, time.monotonic()
+        self.others = read_busy_s() - read_own_s(pid)
+
+    def get(self):
+        taken = read_busy_s() - read_own_s(self.pid) - self.others
+        return max(taken, 0) / max(time.monotonic() - self.begun, 1e-3)
+
+
 def has_ended(pid):
     """Gone, or dead and not yet waited for by its parent."""
     try:

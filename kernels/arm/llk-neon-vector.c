@@ -198,6 +198,58 @@ dot_rows (const float *w,
     dot_few_rows (w, x + r * x_stride, x_stride, 1, n, y + r * y_stride, y_stride);
 }
 
+/* @n_rows is a constant in each instance: two rows share the loads of w. */
+INLINE void
+dot_outputs (const float *w,
+             const float *x,
+             size_t       x_stride,
+             size_t       n_rows,
+             size_t       n,
+             float       *y,
+             size_t       y_stride)
+{
+  float32x4_t sums[2][LLK_NARROW_OUTPUTS];
+  size_t i;
+
+  for (size_t r = 0; r < n_rows; r++)
+    for (size_t o = 0; o < LLK_NARROW_OUTPUTS; o++)
+      sums[r][o] = vdupq_n_f32 (0);
+  for (i = 0; i + 4 <= n; i += 4)
+    for (size_t o = 0; o < LLK_NARROW_OUTPUTS; o++)
+      {
+        float32x4_t values = vld1q_f32 (w + o * n + i);
+
+        for (size_t r = 0; r < n_rows; r++)
+          sums[r][o] = vfmaq_f32 (sums[r][o], values, vld1q_f32 (x + r * x_stride + i));
+      }
+  for (size_t r = 0; r < n_rows; r++)
+    for (size_t o = 0; o < LLK_NARROW_OUTPUTS; o++)
+      {
+        float sum = vaddvq_f32 (sums[r][o]);
+
+        for (size_t t = i; t < n; t++)
+          sum = fmaf (w[o * n + t], x[r * x_stride + t], sum);
+        y[r * y_stride + o] = sum;
+      }
+}
+
+static void
+dot_narrow (const float *w,
+            const float *x,
+            size_t       x_stride,
+            size_t       n_rows,
+            size_t       n,
+            float       *y,
+            size_t       y_stride)
+{
+  size_t r = 0;
+
+  for (; r + 2 <= n_rows; r += 2)
+    dot_outputs (w, x + r * x_stride, x_stride, 2, n, y + r * y_stride, y_stride);
+  for (; r < n_rows; r++)
+    dot_outputs (w, x + r * x_stride, x_stride, 1, n, y + r * y_stride, y_stride);
+}
+
 static void
 add_thin (const float *w,
           const float *x,
@@ -300,6 +352,7 @@ add (float       *y,
 const LlkVectorOps llk_neon_vector = {
   .unpack = unpack,
   .dot_rows = dot_rows,
+  .dot_narrow = dot_narrow,
   .add_thin = add_thin,
   .rms_norm = rms_norm,
   .silu_mul = silu_mul,

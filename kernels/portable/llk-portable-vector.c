@@ -92,6 +92,20 @@ dot_rows (const float *w,
 }
 
 static void
+dot_narrow (const float *w,
+            const float *x,
+            size_t       x_stride,
+            size_t       n_rows,
+            size_t       n,
+            float       *y,
+            size_t       y_stride)
+{
+  for (size_t r = 0; r < n_rows; r++)
+    for (size_t o = 0; o < LLK_NARROW_OUTPUTS; o++)
+      y[r * y_stride + o] = dot (w + o * n, x + r * x_stride, n);
+}
+
+static void
 add_thin (const float *w,
           const float *x,
           size_t       x_stride,
@@ -166,6 +180,7 @@ f16_to_f32 (const uint16_t *src,
 const LlkVectorOps llk_portable_vector = {
   .unpack = unpack,
   .dot_rows = dot_rows,
+  .dot_narrow = dot_narrow,
   .add_thin = add_thin,
   .rms_norm = rms_norm,
   .silu_mul = silu_mul,

@@ -209,6 +209,62 @@ dot_rows (const float *w,
     dot_few_rows (w, x + r * x_stride, x_stride, 1, n, y + r * y_stride, y_stride);
 }
 
+/* @n_rows is a constant in each instance: two rows share the loads of w, and four outputs at a time fit into
+ * the registers. */
+INLINE void
+dot_outputs (const float *w,
+             const float *x,
+             size_t       x_stride,
+             size_t       n_rows,
+             size_t       n,
+             float       *y,
+             size_t       y_stride)
+{
+  for (size_t first = 0; first < LLK_NARROW_OUTPUTS; first += 4)
+    {
+      __m256 sums[2][4];
+      size_t i;
+
+      for (size_t r = 0; r < n_rows; r++)
+        for (size_t o = 0; o < 4; o++)
+          sums[r][o] = _mm256_setzero_ps ();
+      for (i = 0; i + 8 <= n; i += 8)
+        for (size_t o = 0; o < 4; o++)
+          {
+            __m256 values = _mm256_loadu_ps (w + (first + o) * n + i);
+
+            for (size_t r = 0; r < n_rows; r++)
+              sums[r][o] = _mm256_fmadd_ps (values, _mm256_loadu_ps (x + r * x_stride + i), sums[r][o]);
+          }
+      for (size_t r = 0; r < n_rows; r++)
+        for (size_t o = 0; o < 4; o++)
+          {
+            float sum = sum_vector (sums[r][o]);
+
+            for (size_t t = i; t < n; t++)
+              sum = fmaf (w[(first + o) * n + t], x[r * x_stride + t], sum);
+            y[r * y_stride + first + o] = sum;
+          }
+    }
+}
+
+static void
+dot_narrow (const float *w,
+            const float *x,
+            size_t       x_stride,
+            size_t       n_rows,
+            size_t       n,
+            float       *y,
+            size_t       y_stride)
+{
+  size_t r = 0;
+
+  for (; r + 2 <= n_rows; r += 2)
+    dot_outputs (w, x + r * x_stride, x_stride, 2, n, y + r * y_stride, y_stride);
+  for (; r < n_rows; r++)
+    dot_outputs (w, x + r * x_stride, x_stride, 1, n, y + r * y_stride, y_stride);
+}
+
 static void
 add_thin (const float *w,
           const float *x,
@@ -318,6 +374,7 @@ gelu_mul (float       *gate,
 const LlkVectorOps llk_avx2_vector = {
   .unpack = unpack,
   .dot_rows = dot_rows,
+  .dot_narrow = dot_narrow,
   .add_thin = add_thin,
   .rms_norm = rms_norm,
   .silu_mul = silu_mul,

@@ -120,6 +120,51 @@ dot_rows (const float *w,
     dot_few_rows (w, x + r * x_stride, x_stride, 1, n, y + r * y_stride, y_stride);
 }
 
+/* @n_rows is a constant in each instance: two rows share the loads of w. */
+INLINE void
+dot_outputs (const float *w,
+             const float *x,
+             size_t       x_stride,
+             size_t       n_rows,
+             size_t       n,
+             float       *y,
+             size_t       y_stride)
+{
+  __m512 sums[2][LLK_NARROW_OUTPUTS];
+
+  for (size_t r = 0; r < n_rows; r++)
+    for (size_t o = 0; o < LLK_NARROW_OUTPUTS; o++)
+      sums[r][o] = _mm512_setzero_ps ();
+  for (size_t i = 0; i < n; i += 16)
+    for (size_t o = 0; o < LLK_NARROW_OUTPUTS; o++)
+      {
+        __m512 values = load_rest (w + o * n, i, n);
+
+        for (size_t r = 0; r < n_rows; r++)
+          sums[r][o] = _mm512_fmadd_ps (values, load_rest (x + r * x_stride, i, n), sums[r][o]);
+      }
+  for (size_t r = 0; r < n_rows; r++)
+    for (size_t o = 0; o < LLK_NARROW_OUTPUTS; o++)
+      y[r * y_stride + o] = sum_vector (sums[r][o]);
+}
+
+static void
+dot_narrow (const float *w,
+            const float *x,
+            size_t       x_stride,
+            size_t       n_rows,
+            size_t       n,
+            float       *y,
+            size_t       y_stride)
+{
+  size_t r = 0;
+
+  for (; r + 2 <= n_rows; r += 2)
+    dot_outputs (w, x + r * x_stride, x_stride, 2, n, y + r * y_stride, y_stride);
+  for (; r < n_rows; r++)
+    dot_outputs (w, x + r * x_stride, x_stride, 1, n, y + r * y_stride, y_stride);
+}
+
 static void
 add_thin (const float *w,
           const float *x,
@@ -220,6 +265,7 @@ add (float       *y,
 const LlkVectorOps llk_avx512_vector = {
   .unpack = unpack,
   .dot_rows = dot_rows,
+  .dot_narrow = dot_narrow,
   .add_thin = add_thin,
   .rms_norm = rms_norm,
   .silu_mul = silu_mul,

@@ -58,6 +58,6 @@ def measure_layers(model, texts, report):
     whole = measure_loss(model, layers, texts)
     losses = []
     for i in range(model.source.n_layers):
-        losses.append(measure_loss(model, layers, texts, without=i) - whole)
+        losses.append(measure_loss(model, layers, texts, without={i}) - whole)
         report(i + 1)
     return whole, losses

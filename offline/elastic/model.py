@@ -133,16 +133,16 @@ class Model:
         out = torch.cat([attend_block(q, k, v, begin) for begin in range(0, n, BLOCK)], 3)
         return out.permute(0, 3, 1, 2, 4).reshape(n_texts, n, layer.n_groups, -1)
 
-    def run(self, tokens, layers, adapters=None, masks=None, without=None, watch=None,
+    def run(self, tokens, layers, adapters=None, masks=None, without=(), watch=None,
             change=None):
-        """Logits. @tokens: [texts × positions]. @without: a layer that is left out. @watch: called
+        """Logits. @tokens: [texts × positions]. @without: layers that are left out. @watch: called
         with the layer's number, what its heads give, and what its channels give. @change: called
         with the layer's number, the name of an input of products and its values, returns those
         that are multiplied."""
         change = change or (lambda layer, name, values: values)
         x = functional.embedding(tokens, self.others["token_embd.weight"])
         for i, layer in enumerate(layers):
-            if i == without:
+            if i in without:
                 continue
             own = None if adapters is None else adapters[i]
             normed = self.normalize(x, layer.tensors["attn_norm.weight"])
@@ -169,7 +169,7 @@ def get_loss(logits, tokens, reduction="mean"):
     return functional.cross_entropy(logits.flatten(0, 1), tokens.flatten(), reduction=reduction)
 
 
-def measure_loss(model, layers, texts, adapters=None, without=None, n_batch=4):
+def measure_loss(model, layers, texts, adapters=None, without=(), n_batch=4):
     """The mean over the tokens of @texts: [texts × positions]."""
     total = 0.0
     with torch.no_grad():

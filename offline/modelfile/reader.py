@@ -102,6 +102,15 @@ class Gguf:
             raise GgufError(f"{self.path}: {key} is missing, or no number of things")
         return value
 
+    def get_numbers(self, key):
+        """The items of an array, () where there is none."""
+        if self.values.get(key, ARRAY) is not None:
+            return ()
+        data = self.keys[key]
+        begin = 8 + struct.unpack_from("<Q", data)[0]
+        _, kind, n = struct.unpack_from("<IIQ", data, begin)
+        return () if kind == STRING else struct.unpack_from(f"<{n}{FORMATS[kind][-1]}", data, begin + 16)
+
     def check(self, name, *dims):
         """That there is this tensor, in this shape."""
         tensor = self.tensors.get(name)

@@ -65,6 +65,8 @@ run_product (LlmStep         *self,
 
   if (hold->phase > 0)
     return llm_forward_run_adapters (self, stage, error);
+  /* first, as their few units take long */
+  has_halves = llm_forward_add_first_halves (self, stage);
   for (guint i = 0; i < hold->node->n_ops; i++)
     {
       LlmRows rows;
@@ -81,7 +83,6 @@ run_product (LlmStep         *self,
     }
   if (stage->ops[0] == LLM_OP_FFN_GATE && llm_forward_keeps_gate (self))
     llm_step_gate_products (self, self->hparams->gate == LLM_GATE_GELU);
-  has_halves = llm_forward_add_first_halves (self, stage);
   status = llm_step_submit (self, error);
   if (has_halves)
     hold->phase++;

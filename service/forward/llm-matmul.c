@@ -7,6 +7,8 @@
 #define GROUP_ROWS 32
 /* Activation rows that a group of weight rows is multiplied with before the next. */
 #define TILE_ROWS 12
+/* Matrices with more outputs are not worth a way of their own. */
+#define MAX_NARROW_OUTPUTS 64
 /* Bytes of weights × activation rows that are worth handing to a worker. */
 #define MIN_WORK (32 * 1024)
 /* Values to prepare that are worth it. */
@@ -27,7 +29,7 @@ typedef struct
   guint in_count;             /* inputs of all pieces */
   guint n_rows;               /* the first so many */
   gboolean is_added;
-  gboolean is_thin;
+  gboolean is_thin, is_narrow;
   guint unit;                 /* outputs */
   guint n_units;
 } Part;
@@ -156,6 +158,24 @@ multiply_floats (const Run  *run,
     }
 }
 
+/* Of a view with few outputs: the first half of an adapter. */
+static void
+multiply_narrow (const Run  *run,
+                 const Part *part,
+                 guint       first,
+                 float      *scratch)
+{
+  const LlmWeightView *view = part->view;
+  guint n_in = view->in_count;
+
+  for (guint i = 0; i < LLK_NARROW_OUTPUTS; i++)
+    run->kernels->vector->unpack (view->type,
+                                  (const guint8 *) view->data + (first + i) * view->row_bytes,
+                                  scratch + (gsize) i * n_in, n_in);
+  run->kernels->vector->dot_narrow (scratch, part->rows->values, part->rows->stride, part->n_rows, n_in,
+                                    part->product->y + view->out_first + first, part->product->y_stride);
+}
+
 /* Of a view with few inputs: the second half of an adapter. */
 static void
 add_thin (const Run  *run,
@@ -246,6 +266,8 @@ multiply_items (guint    first,
 
           if (part->kernel != NULL)
             multiply_panels (run, part, out, n, scratch);
+          else if (part->is_narrow)
+            multiply_narrow (run, part, out, (float *) (gpointer) scratch);
           else if (part->is_thin)
             add_thin (run, part, out, n, (float *) (gpointer) scratch);
           else
@@ -273,6 +295,7 @@ make_part (const LlkOps     *kernels,
            Part             *part)
 {
   const LlmWeightView *view = &product->pieces[*piece];
+  gboolean is_plain;
   guint n_before;
 
   part->product = product;
@@ -284,7 +307,7 @@ make_part (const LlkOps     *kernels,
     part->is_added = part->is_added || (!is_empty (product, i)
                                         && product->pieces[i].out_first == view->out_first);
   part->kernel = NULL;
-  part->is_thin = FALSE;
+  part->is_thin = part->is_narrow = FALSE;
   part->n_pieces = part->in_count = 0;
   if (view->layout == LLM_LAYOUT_PANELS)
     {
@@ -307,10 +330,14 @@ make_part (const LlkOps     *kernels,
   else
     {
       part->in_count = view->in_count;
-      part->is_thin = part->is_added && view->in_first == 0 && view->channels == NULL
-                      && view->in_count <= LLK_THIN_INPUTS && llk_type_block_size (view->type) == 1;
+      is_plain = view->in_first == 0 && view->channels == NULL && llk_type_block_size (view->type) == 1;
+      part->is_thin = is_plain && part->is_added && view->in_count <= LLK_THIN_INPUTS;
+      part->is_narrow = is_plain && !part->is_added && view->type == LLK_F16
+                        && view->out_count % LLK_NARROW_OUTPUTS == 0
+                        && view->out_count <= MAX_NARROW_OUTPUTS;
       part->unit = part->is_thin ? LLK_THIN_OUTPUTS
-                                 : get_group_rows (get_row_values (view, &n_before));
+                   : part->is_narrow ? LLK_NARROW_OUTPUTS
+                                     : get_group_rows (get_row_values (view, &n_before));
       ++*piece;
     }
   part->n_units = (view->out_count + part->unit - 1) / part->unit;

@@ -127,6 +127,22 @@ choose_sparsity (const LlmLevels *levels,
   return TRUE;
 }
 
+static gboolean
+choose_level (const LlmSubModels *table,
+              guint               percent,
+              LlmPlanConfig      *config,
+              GError            **error)
+{
+  guint level = llm_sub_models_find_level (table, percent);
+
+  config->sub_model = table->percent[level];
+  if (table->percent[level] == percent)
+    return TRUE;
+  return llm_fail (error, LLMSVC_ERROR_UNSUPPORTED,
+                   "%s has no sub-model of %u percent; the next larger one has %u", tool_model_options.path,
+                   percent, (guint) table->percent[level]);
+}
+
 /* Where a sub-model or a sparsity is asked for: @config has it then. */
 static gboolean
 open_levels (LlmModel       *model,
@@ -136,7 +152,6 @@ open_levels (LlmModel       *model,
 {
   GError *cause = NULL;
   const LlmSubModels *table;
-  guint level;
 
   if (tool_model_options.sub_model == 0 && tool_model_options.active == 0)
     return TRUE;
@@ -155,14 +170,7 @@ open_levels (LlmModel       *model,
     return llm_fail (error, LLMSVC_ERROR_UNSUPPORTED,
                      "%s has no sub-models: there is no companion beside it; make one with "
                      "llmsvc-elastic, or leave --sub-model out", tool_model_options.path);
-  level = llm_sub_models_find_level (table, (guint) tool_model_options.sub_model);
-  if (table->percent[level] != tool_model_options.sub_model)
-    return llm_fail (error, LLMSVC_ERROR_UNSUPPORTED,
-                     "%s has no sub-model of %d percent; the next larger one has %u",
-                     tool_model_options.path, tool_model_options.sub_model,
-                     (guint) table->percent[level]);
-  config->sub_model = table->percent[level];
-  return TRUE;
+  return choose_level (table, (guint) tool_model_options.sub_model, config, error);
 }
 
 ToolModel *
@@ -206,6 +214,20 @@ tool_model_open (GError **error)
   self->forward = llm_forward_new (plan, self->pool, NULL);
   llm_forward_set_density (self->forward, tool_model_has_policy ());
   return g_steal_pointer (&self);
+}
+
+LlmForward *
+tool_model_new_forward (ToolModel  *self,
+                        guint       percent,
+                        GError    **error)
+{
+  LlmPlanConfig config = { .kernels = llk_ops_best () };
+  g_autoptr(LlmPlan) plan = NULL;
+
+  if (!choose_level (self->weights->sub_models, percent, &config, error))
+    return NULL;
+  plan = llm_plan_new (self->hparams, self->weights, &config);
+  return llm_forward_new (plan, self->pool, NULL);
 }
 
 void

@@ -78,6 +78,11 @@ gboolean    tool_model_has_policy    (void);
 /* As the options say. */
 ToolModel  *tool_model_open          (GError          **error);
 void        tool_model_free          (ToolModel        *self);
+/* (transfer full): one more forward pass with the same weights, of the sub-model of @percent, 100 for all of
+ * it; the model was opened with one. Fails with UNSUPPORTED where there is no such level. */
+LlmForward *tool_model_new_forward   (ToolModel        *self,
+                                      guint             percent,
+                                      GError          **error);
 /* One more store for the same model. @policy: (nullable): nothing is done between calls. */
 LlmKvStore *tool_model_new_store     (ToolModel        *self,
                                       const LlmKvPolicy *policy,

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """Parts of the whole model's time: how they are found of calls in turns. How quickly anything comes
 is no part of it."""
+import os
+import time
 import unittest
 
 import rig
 
 from levels.main import describe, find_part
+from lib import process
 
 
 def results(first, further=0):
@@ -27,6 +30,17 @@ class Parts(unittest.TestCase):
         self.assertAlmostEqual(found["error-p90"], 0.2)
         self.assertAlmostEqual(found["measured"], 0.5)
         self.assertEqual(found["n"], 10)
+
+    def test_other_load(self):
+        """What the process itself takes is none of others."""
+        load = process.OtherLoad(os.getpid())
+        until = time.monotonic() + 0.3
+        while time.monotonic() < until:
+            pass
+        own = process.read_own_s(os.getpid())
+        self.assertGreater(own, 0.1)
+        self.assertGreaterEqual(load.get(), 0)
+        self.assertLess(load.get(), os.cpu_count() + 0.1)
 
     def test_without_companion(self):
         outcome = rig.run("levels", *rig.SERVICE, "--tokens", 2)

@@ -263,6 +263,43 @@ test_dot (gconstpointer data)
       }
 }
 
+/* As of one output after the other; and any number of rows. */
+static void
+test_narrow (gconstpointer data)
+{
+  const LlkOps *ops = data;
+  const gsize n_rows = 5, n_out = LLK_NARROW_OUTPUTS;
+
+  for (guint s = 0; s < G_N_ELEMENTS (sizes); s++)
+    for (Fill fill = 0; fill < N_FILLS; fill++)
+      {
+        gsize n = sizes[s], stride = n + 3;
+        g_autofree float *w = random_values (fill, n_out * n);
+        g_autofree float *x = random_values (fill, n_rows * stride);
+        float y[5 * 9], alone[LLK_NARROW_OUTPUTS];
+
+        ops->vector->dot_narrow (w, x, stride, n_rows, n, y, 9);
+        for (gsize r = 0; r < n_rows; r++)
+          {
+            ops->vector->dot_narrow (w, x + r * stride, stride, 1, n, alone, n_out);
+            for (gsize o = 0; o < n_out; o++)
+              {
+                double sum = 0, magnitude = 0;
+
+                for (gsize i = 0; i < n; i++)
+                  {
+                    double product = (double) w[o * n + i] * x[r * stride + i];
+
+                    sum += product;
+                    magnitude += fabs (product);
+                  }
+                assert_near (y[9 * r + o], sum, magnitude * (n / 4.0 + 8) * 6e-8 + n * 1e-45);
+                g_assert_true (is_same (y[9 * r + o], alone[o]));
+              }
+          }
+      }
+}
+
 /* One product after the other: the bits of fmaf(). */
 static void
 test_thin (gconstpointer data)
@@ -447,6 +484,7 @@ add_for_ops (const LlkOps *ops)
     { "rounding-to-half", test_rounding_to_half },
     { "unpack", test_unpack },
     { "dot", test_dot },
+    { "narrow", test_narrow },
     { "thin", test_thin },
     { "norm", test_norm },
     { "silu", test_silu },

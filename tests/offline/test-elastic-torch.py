@@ -255,6 +255,29 @@ class Program(unittest.TestCase):
         self.assertEqual(again.stdout, first.stdout)
         self.assertEqual(before, {one: one.read_bytes() for one in before})
 
+    def test_orders(self):
+        """What a prepared model loses is compared with other orders; the inverted one is worse, and
+        adapters that are shuffled are no good."""
+        self.prepare("--tokens", 2048, "--batch", 2, "--levels", "40,80")
+        path = self.folder / "out" / rig.MODEL.name
+        outcome = rig.run_bench("orders", path, "--windows", self.windows, "--window", 65, "--context",
+                                64, "--calibration", 4, "--levels", "40", "--tool", rig.TOOL,
+                                "--threads", 1, "--json")
+        self.assertEqual(outcome.returncode, 0, outcome.stderr)
+        found = json.loads(outcome.stdout)
+        self.assertEqual(found["texts"], [self.windows.name])
+        rows = {arm: (percent, *texts[0]) for arm, percent, texts in found["rows"]}
+        self.assertEqual(rows["whole model"][0], 100)
+        self.assertEqual(rows["whole model"][2], 0)
+        self.assertEqual(rows["as prepared"][0], 40)
+        for worse in ("inverted", "layers left out"):
+            self.assertGreater(rows[worse][2], rows["as prepared"][2])
+        self.assertLess(rows["with adapters"][2], rows["as prepared"][2])
+        self.assertGreater(rows["adapters, shuffled"][2], rows["with adapters"][2])
+        wrong = rig.run_bench("orders", rig.MODEL, "--windows", self.windows)
+        self.assertEqual(wrong.returncode, 1)
+        self.assertIn("llmsvc-demo-8M-Q8_0.llmsvc.gguf", wrong.stderr)
+
     def test_forward_only(self):
         outcome = self.prepare("--forward-only")
         self.assertNotIn("with adapter", outcome.stdout)

@@ -257,6 +257,12 @@ class Files(unittest.TestCase):
         for key, data in before.keys.items():
             self.assertEqual(after.keys[key], data)
         self.assertIn("quality", outcome.stdout)
+        # the same model in all turns is that model
+        found = [rig.run_tool("accuracy", "--model", path, "--max-tokens", 4, *more, tasks) for more in (
+            (), ("--turns", "100,100"), ("--turns", "100,55"))]
+        self.assertEqual([one.returncode for one in found], [0, 0, 1], found)
+        self.assertEqual(found[0].stdout, found[1].stdout)
+        self.assertIn("no sub-model of 55 percent", found[2].stderr)
 
     def test_random_weights(self):
         """llmsvc-bench make-gguf --levels makes a companion that the service takes."""

@@ -35,9 +35,10 @@ typedef struct
   guint n_stages;                   /* at least 1 */
   guint n_chunks;                   /* 1 to LLM_DISPATCH_MAX_CHUNKS */
   const double *times_us;           /* (unowned) [n_chunks × n_stages]: what each takes */
-  const double *driver_us;          /* (unowned) (nullable) likewise: how much of that, for a stage of the
-                                     * device, the CPU hands it over and takes it back. One thread does
-                                     * it between the CPU's stages. NULL: nobody waits for it */
+  const double *driver_us;          /* (unowned) (nullable) likewise: of a stage of the device, the part that
+                                     * the CPU takes to submit it and to read its result, on the thread
+                                     * that also computes the CPU's stages. NULL: 0, and both
+                                     * processors run on their own */
 } LlmDispatchGraph;
 
 /* Which of those that are ready; of equal ones the one that was ready first. */

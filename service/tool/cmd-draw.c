@@ -76,7 +76,7 @@ run (char **arguments)
 
 const ToolCommand tool_draw_command = {
   "draw", N_("Have a model draw text"), NULL,
-  N_("Text that the model draws itself, to prepare it with where there is no other: with the probabilities "
-     "that it gives, half of the pieces from where a user begins to write. The same text each time."),
+  N_("Prints text sampled from the model's own distribution, for preparing a model without a text. Every other "
+     "piece begins with a user's turn, the others with a random token. The text is the same each time."),
   0, entries, run,
 };

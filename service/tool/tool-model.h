@@ -79,7 +79,7 @@ gboolean    tool_model_has_policy    (void);
 ToolModel  *tool_model_open          (GError          **error);
 void        tool_model_free          (ToolModel        *self);
 /* (transfer full): one more forward pass with the same weights, of the sub-model of @percent, 100 for all of
- * it; the model was opened with one. Fails with UNSUPPORTED where there is no such level. */
+ * it. The model must be open with a sub-model. Fails with UNSUPPORTED for an unknown level. */
 LlmForward *tool_model_new_forward   (ToolModel        *self,
                                       guint             percent,
                                       GError          **error);

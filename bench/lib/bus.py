@@ -195,12 +195,14 @@ class PrivateBus:
     """A bus of its own that starts @daemon with @model when it is called. Main thread.
 
     config: text of a configuration. cache: folder of prepared weights, if it is to outlive the bus.
+    groups: files cgroup.procs that the daemon enters.
     """
 
-    def __init__(self, daemon, model, config=None, cache=None):
+    def __init__(self, daemon, model, config=None, cache=None, groups=()):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="llmsvc-bench-"))
         self.state = self.folder / "state"
-        words = ["/usr/bin/env", f"CACHE_DIRECTORY={cache or self.folder / 'cache'}"]
+        words = process.make_command(groups, ends="by itself") if groups else []
+        words += ["/usr/bin/env", f"CACHE_DIRECTORY={cache or self.folder / 'cache'}"]
         if config is not None:
             (self.folder / "llmsvc.conf").write_text(config)
             words.append(f"LLMSVC_CONFIG={self.folder / 'llmsvc.conf'}")

@@ -30,11 +30,17 @@ def spawn_self(*arguments, **more):
     return subprocess.Popen([sys.executable, "-B", BENCH / "run.py", *map(str, arguments)], **more)
 
 
+def make_command(groups, score=None, ends="with its parent"):
+    """What stands before a program's command line, so that it enters @groups (files
+    cgroup.procs) first. ends: "by itself" where what starts it may be gone before it."""
+    return [sys.executable, "-B", __file__, ends, str(score or ""), *map(str, groups), "--"]
+
+
 def spawn_program(argv, log=os.devnull, groups=(), score=None, env=None):
     """Another program, after it has entered @groups (files cgroup.procs)."""
     with open(log, "wb") as output:
-        return subprocess.Popen([sys.executable, "-B", __file__, str(score or ""), *groups, "--",
-                                 *argv], stdout=output, stderr=output, env=env)
+        return subprocess.Popen([*make_command(groups, score), *argv], stdout=output,
+                                stderr=output, env=env)
 
 
 def end(process, seconds=30):
@@ -135,9 +141,10 @@ def count_cached(path):
         return sum(state & 1 for state in states.raw) / len(states)
 
 
-def main(score, *arguments):
+def main(ends, score, *arguments):
     at = arguments.index("--")
-    die_with_parent()
+    if ends == "with its parent":
+        die_with_parent()
     for procs in arguments[:at]:
         pathlib.Path(procs).write_text("0")
     if score:

@@ -5,18 +5,33 @@ lose bits, and what the kernel says of the process; then calm, and bits that com
 Half of the contexts want their first token after --hurry, half when it comes; every fourth was made
 with exact = true. The system has memory left: what the governor would ask for is asked for by
 Trim("medium", target-bytes).
+
+With --limit the service lives in a control group, and behind that another program takes what the
+group has left: then classes of calls have smaller sub-models, one after the other, and the whole
+model again when it lets go.
 """
+import contextlib
 import time
 
 from lib import bus, process
 from lib.figures import print_json
+from lib.group import Group
+from storm.eater import Eater
 
 # What happened to chunks, since the start.
 MARKS = ("evicted", "dropped", "narrowed", "widened", "restored", "written")
+CLASSES = ("interactive", "responsive", "background")
 SETTLE_S = 60
 CALM_S = 30
 # The service refuses more than ten trims in ten seconds.
 PACE_S = 1.05
+# Who takes memory has it after so long, takes what is left again and again for so long, and leaves a
+# part of the group's limit: less than half of what the service wants to be left, so that pressure is
+# critical.
+GROW_S, HOLD_S = 0.5, 8
+LEFT_PART = 25
+# It looks calm for longer after each relapse.
+BACK_S = 60
 
 
 def read_kernel(pid):
@@ -41,7 +56,17 @@ def look(connection, pid, contexts, what, begun):
     return {"s": time.monotonic() - begun, "what": what, **read_kernel(pid),
             "chunks": read_chunks(connection, contexts),
             **{mark: counted[f"kv-{mark}-chunks"] for mark in MARKS},
-            "narrow": counted["kv-narrow-chunks"]}
+            "narrow": counted["kv-narrow-chunks"], "held": counted["held-sub-model"]}
+
+
+def look_at_levels(connection, pid, contexts, what, begun):
+    """The same, with the sub-model that answers a new call of each class."""
+    answered = {}
+    for slo in CLASSES:
+        results = connection.call(bus.SERVICE, "Complete", "(sa{sv})", "Hello",
+                                  bus.greedy(1, slo=bus.option("s", slo)))[1]
+        answered[slo] = results["sub-model"]
+    return look(connection, pid, contexts, what, begun) | {"levels": answered}
 
 
 def is_settled(connection, contexts):
@@ -77,9 +102,43 @@ def climb(connection, pid, contexts, options, before, begun):
             return trace
 
 
+def squeeze(connection, pid, contexts, limit, group, eater, begun):
+    """Another program takes what is left of the group's @limit, and lets go."""
+    trace = []
+    level = 0
+    until = time.monotonic() + HOLD_S
+    while time.monotonic() < until:
+        used = group.read()
+        level = max(level + limit - limit // LEFT_PART - used["usage"] + used["cache"], 0)
+        eater.set_level(level)
+        time.sleep(PACE_S)
+        trace.append(look_at_levels(connection, pid, contexts, "squeezed", begun))
+    eater.set_level(0)
+    until = time.monotonic() + BACK_S
+    while time.monotonic() < until:
+        time.sleep(PACE_S)
+        trace.append(look_at_levels(connection, pid, contexts, "let go", begun))
+        if min(trace[-1]["levels"].values()) == 100:
+            break
+    return trace
+
+
 def run(options, make_prompt):
-    config = "[contexts]\ndisk=off\n" if options.no_storage else None
-    private = bus.PrivateBus(options.daemon, options.model, config)
+    with contextlib.ExitStack() as stack:
+        group = None
+        if options.limit:
+            group = Group(options.limit * process.MIB)
+            stack.callback(group.close)
+        trace = trace_all(options, make_prompt, group, stack)
+    print_trace(trace, options.json)
+
+
+def trace_all(options, make_prompt, group, stack):
+    config = "[contexts]\ndisk=off\n" if options.no_storage else ""
+    if options.least_quality is not None:
+        config += "[quality]\n" + "".join(f"{slo}={options.least_quality}\n" for slo in CLASSES)
+    private = bus.PrivateBus(options.daemon, options.model, config,
+                             groups=group.procs["server"] if group else ())
     connection = private.connection
     try:
         contexts = []
@@ -99,15 +158,26 @@ def run(options, make_prompt):
         trace += climb(connection, pid, contexts, options, trace[0], begun)
         wait_for(lambda: connection.get_statistics()["kv-narrow-chunks"] == 0, CALM_S)
         trace.append(look(connection, pid, contexts, "calm", begun))
+        if group:
+            limit = options.limit * process.MIB
+            eater = Eater(group, limit, private.folder / "eaten", process.MIB, GROW_S)
+            stack.callback(eater.close)
+            trace += squeeze(connection, pid, contexts, limit, group, eater, begun)
+        return trace
     finally:
         private.close()
-    if options.json:
+
+
+def print_trace(trace, is_json):
+    if is_json:
         print_json(trace)
         return
     print(f"{'s':>6} {'':8} {'resident':>9} {'anonymous':>9}  "
-          + " ".join(f"{mark:>8}" for mark in (*MARKS, "narrow")) + "  chunks")
+          + " ".join(f"{mark:>8}" for mark in (*MARKS, "narrow")) + "   held  chunks")
     for line in trace:
         chunks = ", ".join(f"{n} of {key}" for key, n in sorted(line["chunks"].items()))
+        levels = "".join(f"; {name} {level} %" for name, level in line.get("levels", {}).items())
         print(f"{line['s']:6.1f} {line['what']:8} {line['resident'] / process.MIB:9.1f} "
               f"{line['anonymous'] / process.MIB:9.1f}  "
-              + " ".join(f"{line[mark]:8}" for mark in (*MARKS, "narrow")) + f"  {chunks}")
+              + " ".join(f"{line[mark]:8}" for mark in (*MARKS, "narrow"))
+              + f"  {line['held']:3} %  {chunks}{levels}")

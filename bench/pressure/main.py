@@ -17,6 +17,7 @@ import time
 
 from lib import bus, process
 from lib.figures import Figures, Options, fail, print_json
+from lib.group import NoGroup
 from lib.model import find_bench
 from pressure import ladder
 
@@ -190,6 +191,10 @@ def main(arguments):
     parser.add("steps", int, 100, help="So often at most, once chunks go (100)")
     parser.add("hurry", int, 50, meta="MS", help="What half of the contexts want as their time to "
                "the first token (50)")
+    parser.add("limit", int, 0, meta="MIB", help="With --ladder: the service lives in a control "
+               "group of so many MiB, whose rest another program takes then: sub-models")
+    parser.add("least-quality", int, None, meta="PERCENT", help="With --ladder: what sub-models "
+               "have to be worth (as the service's configuration has it)")
     parser.add_flag("no-storage", "With --ladder: nothing is written")
     parser.add_flag("json", "One JSON object")
     parser.add_argument("traces", metavar="TRACE", nargs="*")
@@ -199,7 +204,8 @@ def main(arguments):
         parser.error("pressure needs traces, or --trim or --ladder with --daemon and --model")
     if not (0 <= options.contexts <= 1000 and 0 < options.words <= 100000 and
             0 < options.runs <= 1000 and 0 < options.step <= 1 << 20 and 0 < options.steps <= 1000
-            and 0 < options.hurry <= 10000):
+            and 0 < options.hurry <= 10000
+            and (options.limit == 0 or options.ladder and 64 <= options.limit <= 1 << 20)):
         parser.error("numbers that are not within reason")
     try:
         if options.ladder:
@@ -209,5 +215,7 @@ def main(arguments):
             return 0 if measure_trims(options) else 1
         play_all(options)
         return 0
+    except NoGroup as error:
+        return fail(f"--limit needs a control group with a limit on memory: {error}")
     except (TraceError, OSError, bus.CallError) as error:
         return fail(error)

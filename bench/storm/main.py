@@ -13,9 +13,9 @@ import tempfile
 
 from lib import process
 from lib.figures import Options, fail, print_json, write_json
+from lib.group import Group, NoGroup
 from lib.model import ModelError
 from storm import eater, report
-from storm.group import Group, NoGroup
 from storm.plan import N_APPS, Plan
 from storm.runs import catch_signals, count_different, is_interrupted, run
 from storm.servers import Other, ServerError, Service, Setup

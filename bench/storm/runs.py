@@ -8,8 +8,8 @@ import threading
 import time
 
 from lib import process
+from lib.group import SIDES, Group, read_system
 from storm.eater import Eater
-from storm.group import SIDES, Group, read_system
 from storm.plan import N_APPS
 from storm.servers import Other, ServerError, Service
 

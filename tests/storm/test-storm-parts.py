@@ -12,9 +12,9 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "bench"))
 import rig
 
+from lib.group import Group, NoGroup
 from lib.process import MIB
 from storm.eater import Eater
-from storm.group import Group, NoGroup
 from storm.plan import N_ANSWER, N_APPS, Plan
 
 N_STORMS = 10

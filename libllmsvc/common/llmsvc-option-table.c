@@ -182,7 +182,8 @@ static const LlmsvcOptionInfo table[] = {
     .since = 6 },
   { .id = LLMSVC_OPTION_PROMPT_LEVEL, .key = "prompt-level", .type = "u", .calls = CALLS_PROMPT,
     .min = 0, .max = 100, .unit = "percent",
-    .summary = N_("The share of the prompt to keep; 0 lets the service choose."),
+    .summary = N_("The share of the prompt to keep: words that tell least are left out, none of system "
+                  "messages and tools; 0 keeps all."),
     .feature = "prompt-levels", .since = 1 },
   { .id = LLMSVC_OPTION_ON_OVERFLOW, .key = "on-overflow", .type = "s", .calls = CALLS_PROMPT,
     .choices = overflow_choices,

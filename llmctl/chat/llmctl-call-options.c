@@ -26,6 +26,7 @@ static char *call_share;
 static char *sub_model;
 static char *least_sub_model;
 static char *least_quality;
+static char *prompt_level;
 static char *schema_file;
 static char *tools_file;
 static char *thinking;
@@ -52,6 +53,8 @@ const GOptionEntry llmctl_call_options[] = {
     N_("Never answer with less of the model, however soon it is wanted"), N_("PERCENT") },
   { "least-quality", 0, 0, G_OPTION_ARG_STRING, &least_quality,
     N_("Nor by a part that is less good, in percent of the whole model, as it was measured"), N_("PERCENT") },
+  { "prompt-level", 0, 0, G_OPTION_ARG_STRING, &prompt_level,
+    N_("Shorten the prompt to this share of it: words that tell least are left out"), N_("PERCENT") },
   { "schema", 0, 0, G_OPTION_ARG_FILENAME, &schema_file,
     N_("Hold the answer to the JSON schema in FILE"), N_("FILE") },
   { "tools", 0, 0, G_OPTION_ARG_FILENAME, &tools_file,
@@ -131,7 +134,7 @@ llmctl_call_options_collect (GError **error)
   const char *const pairs[][2] = {
     { "max-tokens", max_tokens }, { "temperature", temperature }, { "seed", seed }, { "slo", slo },
     { "thinking", thinking }, { "sub-model", sub_model }, { "least-sub-model", least_sub_model },
-    { "least-quality", least_quality },
+    { "least-quality", least_quality }, { "prompt-level", prompt_level },
   };
   g_autoptr(LlmsvcOptions) collected = llmsvc_options_new ();
 

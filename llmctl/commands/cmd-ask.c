@@ -235,6 +235,15 @@ tell_results (LlmsvcAnswer *answer)
                                   llmsvc_answer_get_sub_model (answer),
                                   llmsvc_answer_get_sub_model_quality (answer));
     }
+  if (is_verbose && llmsvc_answer_get_left_out_tokens (answer) > 0)
+    {
+      g_autofree char *before = g_steal_pointer (&harmless);
+
+      /* Translators: likewise; how much of the prompt was used, and the tokens that were left out of it */
+      harmless = g_strdup_printf (_("%s; %u %% of the prompt, without %u tokens"), before,
+                                  llmsvc_answer_get_prompt_level (answer),
+                                  llmsvc_answer_get_left_out_tokens (answer));
+    }
   line = g_strconcat ("[", harmless, "]", NULL);
   fitted = llmctl_output_fit_lines (line, STDERR_FILENO);
   is_dim = llmctl_output_has_colour (STDERR_FILENO);

@@ -137,6 +137,32 @@ get_last (const LlmConversation *self)
   return self->turns->len > 0 ? g_ptr_array_index (self->turns, self->turns->len - 1) : NULL;
 }
 
+/* Whether the tokens of @turn count for @identity: a shortened prompt may begin with whole turns. */
+static gboolean
+is_valid_for (const LlmTurn *turn,
+              const char    *identity)
+{
+  gsize length = turn->identity != NULL ? strlen (turn->identity) : 0;
+
+  return g_strcmp0 (turn->identity, identity) == 0
+         || (turn->identity != NULL && identity != NULL
+             && strncmp (identity, turn->identity, length) == 0
+             && g_str_equal (identity + length, LLM_TURN_SHORTENED));
+}
+
+gboolean
+llm_conversation_is_shortened (const LlmConversation *self)
+{
+  for (guint i = 0; i < self->turns->len; i++)
+    {
+      const LlmTurn *turn = g_ptr_array_index (self->turns, i);
+
+      if (turn->tokens != NULL && g_str_has_suffix (turn->identity, LLM_TURN_SHORTENED))
+        return TRUE;
+    }
+  return FALSE;
+}
+
 /* Index after the last turn with settled tokens; 0 without one, or when one is for another model,
  * because later tokens were generated after it. */
 static guint
@@ -151,7 +177,7 @@ find_settled_end (LlmConversation *self,
 
       if (turn->tokens == NULL)
         continue;
-      if (g_strcmp0 (turn->identity, identity) != 0)
+      if (!is_valid_for (turn, identity))
         return 0;
       end = i + 1;
     }
@@ -288,7 +314,7 @@ llm_conversation_check_tokens (LlmConversation *self,
     {
       const LlmTurn *turn = g_ptr_array_index (self->turns, i);
 
-      if (turn->tokens == NULL || g_strcmp0 (turn->identity, identity) != 0)
+      if (turn->tokens == NULL || !is_valid_for (turn, identity))
         continue;
       for (guint j = 0; j < turn->tokens->len; j++)
         if ((guint32) g_array_index (turn->tokens, gint32, j) >= n_vocab)

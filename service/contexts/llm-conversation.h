@@ -23,7 +23,8 @@ typedef struct
   gboolean is_base;      /* what the context was made with: stays on rollback */
   GArray *tokens;        /* (nullable) (element-type gint32): settles all since the last settled
                           * turn */
-  char *identity;        /* (nullable): of the model that tokens are for */
+  char *identity;        /* (nullable): of the model that tokens are for; with LLM_TURN_SHORTENED
+                          * behind it where words of the messages are not among them */
   gboolean is_closed;    /* tokens end with the end of an answer */
   guint sub_model;       /* percent of the model that computed its tokens */
   guint sparsity;        /* percent of the layers' weights that the last of them left out; */
@@ -36,6 +37,8 @@ typedef struct
   char *request_id;      /* (nullable) */
   GVariant *results;     /* (nullable): a{sv}, to repeat for the same request-id */
 } LlmTurn;
+
+#define LLM_TURN_SHORTENED "+shortened"
 
 /* Of levels, beside percent of the model. */
 #define LLM_TURN_SPARSE 128
@@ -75,6 +78,8 @@ const char       *llm_turn_get_answer     (const LlmTurn *turn);
 
 LlmConversation  *llm_conversation_new      (void);
 void              llm_conversation_free     (LlmConversation *self);
+/* Whether settled tokens leave out words of messages. */
+gboolean          llm_conversation_is_shortened (const LlmConversation *self);
 /* Copies all of it. */
 LlmConversation  *llm_conversation_copy     (LlmConversation *self);
 /* Takes @turn. */
@@ -112,7 +117,8 @@ void              llm_conversation_drop_tokens  (LlmConversation *self,
 /* Of text and tokens. */
 guint64           llm_conversation_get_bytes (LlmConversation *self);
 
-/* The settled tokens for the model @identity are appended to @tokens, and to @levels (nullable)
+/* The settled tokens for the model @identity (with LLM_TURN_SHORTENED: whole ones or shortened
+ * ones) are appended to @tokens, and to @levels (nullable)
  * (element-type guint16) the percent of the model that computed each, or LLM_TURN_SPARSE and a
  * sparsity, and LLM_TURN_W8 for one in W8A8; returns where they end and sets @first_message to the first message they do not cover. Without valid ones:
  * LLM_POINT_START and message 0. */

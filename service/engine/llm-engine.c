@@ -224,8 +224,8 @@ llm_engine_get_features (LlmEngine *self)
 {
   /* Optional features that the option `require` may name; each system adds its own. */
 #define FEATURES_OF_ALL \
-  "continue", "grammar", "json-schema", "named-contexts", "pipe-streams", "regex", "request-id", \
-    "sliding-window", "slo-shares", "sub-models", "thinking", "tools", NULL
+  "continue", "grammar", "json-schema", "named-contexts", "pipe-streams", "prompt-levels", "regex", \
+    "request-id", "sliding-window", "slo-shares", "sub-models", "thinking", "tools", NULL
   static const char *const features[] = { "infill", "logprobs", "prefill", FEATURES_OF_ALL };
   /* a script has no probabilities, and its tokens are bytes */
   static const char *const mock_features[] = { "mock", FEATURES_OF_ALL };

@@ -139,7 +139,8 @@ parse_options (const char *text,
                LlmsvcCall  call)
 {
   static const char *const features[] = { "continue", "grammar", "infill", "json-schema",
-                                          "logprobs", "prefill", "regex", "sliding-window", "slo-shares",
+                                          "logprobs", "prefill", "prompt-levels", "regex",
+                                          "sliding-window", "slo-shares",
                                           "sub-models", "thinking", "tools", NULL };
   g_autoptr(GError) error = NULL;
   g_autoptr(GVariant) dict = g_variant_parse (G_VARIANT_TYPE_VARDICT, text, NULL, NULL, &error);

@@ -71,6 +71,7 @@ on_prepared (GObject      *source,
 
   call->tokens = llm_prepare_finish (result, &call->n_system, &call->masks, &error);
   call->thought = llm_prepare_get_thought (result);
+  call->n_left_out = llm_prepare_get_left_out (result);
   if (check_wanted (task, error))
     use_tokens (task);
 }
@@ -106,7 +107,8 @@ on_model (GObject      *source,
   input = llm_context_make_input (call->context, call->model,
                                   call->counts_held ? llm_model_get_template (call->model, NULL)
                                                     : llm_call_get_template (call),
-                                  tools, thinking, call->counts_held ? NULL : call->messages, call->slides);
+                                  tools, thinking, call->counts_held ? 100 : llm_call_get_prompt_level (call),
+                                  call->counts_held ? NULL : call->messages, call->slides);
   input->raw = g_strdup (call->raw);
   if (call->options != NULL)
     input->suffix =

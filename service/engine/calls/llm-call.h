@@ -47,6 +47,7 @@ struct _LlmCall
   LlmModel *model;          /* (nullable): tokenizes */
   GArray *tokens;           /* (nullable) (element-type gint32): the prompt */
   LlmThought thought;       /* whether the prompt ends in reasoning */
+  guint n_left_out;         /* tokens that the prompt has less, by the option `prompt-level` */
   LlmMaskTable *masks;      /* (nullable): the constraint of the answer */
   LlmCallFormat *format;    /* (nullable): the model's format of tool calls */
   gboolean continues;       /* continues the last answer of the context */
@@ -192,14 +193,17 @@ LlmTemplate     *llm_call_get_template (const LlmCall  *self);
 /* (transfer full): what the tokens of its turn are valid for: the model, and what of the options
  * changes the text of all turns. */
 char            *llm_call_get_token_identity (const LlmCall *call);
+/* Percent of the prompt that is to stay; 100 for all. */
+guint            llm_call_get_prompt_level (const LlmCall *call);
 /* The prompt for @messages (nullable) after what @self (nullable) holds, with @template (nullable:
- * the model has none), @tools (nullable) and @thinking. @counts_system: the tokens of the system
- * messages that all begins with are counted. */
+ * the model has none), @tools (nullable) and @thinking, shortened to @level percent of what is not
+ * settled. @counts_system: the tokens of the system messages that all begins with are counted. */
 LlmPrepareInput *llm_context_make_input  (LlmContext         *self,
                                           LlmModel           *model,
                                           LlmTemplate        *template,
                                           const char         *tools,
                                           LlmThinking         thinking,
+                                          guint               level,
                                           GVariant           *messages,
                                           gboolean            counts_system);
 

@@ -160,7 +160,9 @@ submit (GTask   *task,
     }
   else
     {
-      commit (task, call, read_ahead);
+      /* the next call probably leaves words out, too */
+      commit (task, call, llm_conversation_is_shortened (self->conversation)
+                            ? llm_call_return_count : read_ahead);
     }
 }
 

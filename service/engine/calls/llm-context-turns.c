@@ -173,11 +173,22 @@ llm_call_get_template (const LlmCall *call)
                llm_call_options_has (options, LLMSVC_OPTION_TOOLS), NULL);
 }
 
+guint
+llm_call_get_prompt_level (const LlmCall *call)
+{
+  guint level = call->options != NULL
+                  ? (guint) llm_call_options_get_uint (call->options, LLMSVC_OPTION_PROMPT_LEVEL, 0)
+                  : 0;
+
+  return level > 0 ? level : 100;
+}
+
 static char *
 get_token_identity (LlmModel    *model,
                     LlmTemplate *template,
                     const char  *tools,
-                    LlmThinking  thinking)
+                    LlmThinking  thinking,
+                    guint        level)
 {
   static const char *const modes[LLM_N_THINKING] = {
     "", "+thinking-off", "+thinking-on", "+thinking-low", "+thinking-medium", "+thinking-high",
@@ -195,7 +206,8 @@ get_token_identity (LlmModel    *model,
     sum[16] = '\0';
 
   return g_strconcat (identity, sum != NULL ? "+" : "", sum != NULL ? sum : "", mode,
-                      name != NULL ? "+template-" : "", name, NULL);
+                      name != NULL ? "+template-" : "", name != NULL ? name : "",
+                      level < 100 ? LLM_TURN_SHORTENED : "", NULL);
 }
 
 char *
@@ -204,7 +216,7 @@ llm_call_get_token_identity (const LlmCall *call)
   return get_token_identity (
     call->model, llm_call_get_template (call),
     llm_call_options_get_string (call->options, LLMSVC_OPTION_TOOLS, NULL),
-    llm_engine_read_thinking (call->options));
+    llm_engine_read_thinking (call->options), llm_call_get_prompt_level (call));
 }
 
 /* (transfer full) (nullable): the part of a message's extras that the template sees, as JSON. */
@@ -261,13 +273,14 @@ llm_context_make_input (LlmContext *self,
                         LlmTemplate *template,
                         const char *tools,
                         LlmThinking thinking,
+                        guint       level,
                         GVariant   *messages,
                         gboolean    counts_system)
 {
   LlmPrepareInput *input = llm_prepare_input_new ();
   LlmConversation *conversation = self != NULL ? self->conversation : NULL;
   guint n = conversation != NULL ? conversation->messages->len : 0;
-  g_autofree char *identity = get_token_identity (model, template, tools, thinking);
+  g_autofree char *identity = get_token_identity (model, template, tools, thinking, level);
   guint first = 0;
   GVariantIter iter;
   const char *role;
@@ -298,6 +311,7 @@ llm_context_make_input (LlmContext *self,
   input->template = template;
   input->tools = g_strdup (tools);
   input->thinking = thinking;
+  input->level = level;
   input->counts_system = counts_system;
   while (counts_system && input->n_system < input->messages->len
          && g_str_equal (g_array_index (input->messages, LlmMessage, input->n_system).role,

@@ -8,6 +8,8 @@
 #include "engine/calls/llm-engine-calls.h"
 #include "engine/calls/llm-generation-private.h"
 
+#include <string.h>
+
 #include "common/llmsvc-error.h"
 #include "contexts/llm-request-id.h"
 
@@ -48,6 +50,24 @@ add_parts (GVariantDict           *dict,
   g_variant_dict_insert (dict, "whole-tpot-ms", "d", result->whole_tpot_ms);
   if (request->target.call_share > 0)
     g_variant_dict_insert (dict, "call-target-ms", "d", get_call_target_ms (request, result));
+}
+
+/* What stayed of the part of the prompt that was not settled, in percent, rounded up. */
+static guint
+get_prompt_level (LlmCall *call)
+{
+  guint n_settled = 0, n_new;
+
+  if (call->n_left_out == 0)
+    return 100;
+  if (call->context != NULL)
+    {
+      g_autofree char *identity = llm_call_get_token_identity (call);
+
+      n_settled = llm_call_count_settled (call, identity);
+    }
+  n_new = call->tokens->len - MIN (call->tokens->len, n_settled);
+  return (guint) (((guint64) n_new * 100 + n_new + call->n_left_out - 1) / (n_new + call->n_left_out));
 }
 
 static GVariant *
@@ -123,7 +143,9 @@ make_results (LlmGeneration          *self,
   if (result->sub_model < 100 && result->sub_model_quality > 0)
     g_variant_dict_insert (&dict, "sub-model-quality", "d", result->sub_model_quality);
   g_variant_dict_insert (&dict, "active", "u", result->sparsity);
-  g_variant_dict_insert (&dict, "prompt-level", "u", 100);
+  g_variant_dict_insert (&dict, "prompt-level", "u", get_prompt_level (self->call));
+  if (call->n_left_out > 0)
+    g_variant_dict_insert (&dict, "left-out-tokens", "u", call->n_left_out);
   g_variant_dict_insert (&dict, "prefill", "s", result->is_w8 ? "w8a8" : "exact");
   if (result->exact_reason != NULL)
     g_variant_dict_insert (&dict, "prefill-reason", "s", result->exact_reason);
@@ -226,21 +248,30 @@ make_turn (LlmGeneration          *self,
     {
       g_autofree char *identity = llm_call_get_token_identity (call);
       guint n_settled = llm_call_count_settled (call, identity);
+      gboolean is_shortened = call->n_left_out > 0
+                              || (n_settled > 0
+                                  && llm_conversation_is_shortened (call->context->conversation));
 
       turn->tokens = g_array_new (FALSE, FALSE, sizeof (gint32));
       g_array_append_vals (turn->tokens, &g_array_index (prompt, gint32, n_settled),
                            prompt->len - n_settled);
       g_array_append_vals (turn->tokens, result->tokens->data, result->tokens->len);
+      if (!is_shortened && g_str_has_suffix (identity, LLM_TURN_SHORTENED))
+        identity[strlen (identity) - strlen (LLM_TURN_SHORTENED)] = '\0';
       turn->identity = g_steal_pointer (&identity);
       turn->is_closed = result->is_closed;
       turn->sub_model = result->sub_model;
       turn->n_sparse = result->sparsity > 0 ? result->tokens->len : 0;
       turn->sparsity = turn->n_sparse > 0 ? result->sparsity : 0;
       turn->n_w8 = result->is_w8 ? prompt->len - n_settled : self->request->model.n_w8;
-      turn->n_tokens = turn->tokens->len;
+      turn->n_tokens = turn->tokens->len + call->n_left_out;
       turn->is_whole = n_settled == 0;
-      turn->n_total = prompt->len + result->tokens->len;
-      turn->counted_by = g_strdup (llm_model_get_identity (call->model));
+      /* what the whole text has is counted later */
+      if (!is_shortened)
+        {
+          turn->n_total = prompt->len + result->tokens->len;
+          turn->counted_by = g_strdup (llm_model_get_identity (call->model));
+        }
     }
   else
     {

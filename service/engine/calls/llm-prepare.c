@@ -10,7 +10,10 @@
 #include "common/llmsvc-error.h"
 #include "constraints/tools/llm-tool-messages.h"
 #include "constraints/tools/llm-tools.h"
+#include "engine/calls/llm-shorten.h"
 
+/* A prompt is made shorter so often at most. */
+#define MAX_SHORTENED 3
 /* Threads that compile constraints, and their niceness. */
 #define MAX_COMPILERS 2
 #define NICENESS 10
@@ -151,11 +154,11 @@ show_tools (LlmPrepareInput  *shown,
   return TRUE;
 }
 
-GArray *
-llm_prepare (LlmModel              *model,
-             LlmPrepareInput       *asked,
-             guint                 *n_system,
-             GError               **error)
+static GArray *
+prepare_whole (LlmModel         *model,
+               LlmPrepareInput  *asked,
+               guint            *n_system,
+               GError          **error)
 {
   g_autoptr(LlmToolMessages) written = NULL;
   g_autoptr(LlmTools) tools = NULL;
@@ -220,6 +223,56 @@ llm_prepare (LlmModel              *model,
   if (n_system != NULL)
     *n_system = n;
   return g_steal_pointer (&tokens);
+}
+
+/* Leaves words out until @n_wanted of the @n_new tokens are gone, or no more can go. A text has not
+ * quite as many tokens as its words, so what is lacking is asked for again. */
+static GArray *
+prepare_shorter (LlmModel         *model,
+                 LlmPrepareInput  *asked,
+                 GArray           *whole,
+                 guint             n_wanted,
+                 guint            *n_system,
+                 GError          **error)
+{
+  guint n_whole = whole->len, n_lacking = n_wanted;
+  g_autoptr(GArray) tokens = whole;
+  gboolean has_more = TRUE;
+
+  for (guint i = 0; i < MAX_SHORTENED && n_lacking > 0 && has_more; i++)
+    {
+      has_more = llm_shorten (llm_model_get_tokenizer (model), asked->messages, asked->n_settled,
+                              n_lacking) >= n_lacking;
+      g_clear_pointer (&tokens, g_array_unref);
+      tokens = prepare_whole (model, asked, n_system, error);
+      if (tokens == NULL)
+        return NULL;
+      asked->n_left_out = n_whole - MIN (n_whole, tokens->len);
+      n_lacking = n_wanted - MIN (n_wanted, asked->n_left_out);
+    }
+  return g_steal_pointer (&tokens);
+}
+
+GArray *
+llm_prepare (LlmModel              *model,
+             LlmPrepareInput       *input,
+             guint                 *n_system,
+             GError               **error)
+{
+  GArray *tokens;
+  guint n_new;
+
+  if (input->level > 0 && input->level < 100 && input->raw != NULL)
+    return llm_fail_null (error, LLMSVC_ERROR_UNSUPPORTED,
+                          "prompt-level: what of a raw prompt may be left out can't be known; give "
+                          "messages, or leave out prompt-level");
+  tokens = prepare_whole (model, input, n_system, error);
+  /* an answer that is gone on with comes without a new message */
+  if (tokens == NULL || input->level == 0 || input->level >= 100 || input->continues)
+    return tokens;
+  n_new = tokens->len - MIN (tokens->len, input->settled->len);
+  return prepare_shorter (model, input, tokens,
+                          (guint) ((guint64) n_new * (100 - input->level) / 100), n_system, error);
 }
 
 /* --- what the answer is held to --- */
@@ -345,6 +398,14 @@ llm_prepare_get_thought (GAsyncResult *result)
   const LlmPrepareInput *input = g_task_get_task_data (G_TASK (result));
 
   return input->thought;
+}
+
+guint
+llm_prepare_get_left_out (GAsyncResult *result)
+{
+  const LlmPrepareInput *input = g_task_get_task_data (G_TASK (result));
+
+  return input->n_left_out;
 }
 
 GArray *

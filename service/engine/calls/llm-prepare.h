@@ -39,11 +39,14 @@ typedef struct
   char *app;             /* (owned): the application: one of its constraints is compiled at a
                           * time */
   GCancellable *cancellable; /* (nullable) (owned): cancels compiling */
+  guint level;           /* percent of the tokens behind the settled ones that are to stay: words
+                          * are left out of messages; 0: all */
 
   /*< private >: in the other thread */
   LlmModel *model;       /* (nullable) (owned) */
   guint n_counted;       /* tokens of the system messages */
   LlmThought thought;    /* whether the prompt ends in reasoning */
+  guint n_left_out;      /* tokens that level has taken */
   LlmMaskTable *masks;   /* (nullable) (owned) */
   GArray *tokens;        /* (nullable) (owned): while the constraint is compiled */
 } LlmPrepareInput;
@@ -77,6 +80,8 @@ GArray *llm_prepare_finish (GAsyncResult          *result,
 
 /* Whether the prompt ends in reasoning. */
 LlmThought llm_prepare_get_thought (GAsyncResult      *result);
+/* How many tokens the level has taken from the prompt. */
+guint   llm_prepare_get_left_out (GAsyncResult        *result);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmPrepareInput, llm_prepare_input_free)
 

@@ -116,7 +116,7 @@ on_read (GObject      *source,
   llm_prepare_async (count->model,
                      llm_context_make_input (context, count->model,
                                              llm_model_get_template (count->model, NULL), NULL,
-                                             LLM_THINKING_AUTO, NULL, FALSE),
+                                             LLM_THINKING_AUTO, 100, NULL, FALSE),
                      on_prepared, count);
 }
 

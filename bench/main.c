@@ -26,6 +26,7 @@ static const struct
   { "draft", "drafts: methods beside plain decoding, also of a model larger than memory" },
   { "levels", "calls of sub-models: their part of the whole model's time, and its forecast" },
   { "orders", "what sub-models lose, by how they could have been made" },
+  { "strategies", "sub-models, shorter prompts and others for targets of time: who answers right in time" },
   { "slo", "calls that meet their latency targets, as the load rises" },
   { "pressure", "memory given back: traces through the policy, and Trim timed" },
   { "soak", "many applications for a long time, hostile clients" },

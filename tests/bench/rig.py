@@ -13,6 +13,7 @@ MODEL = pathlib.Path(os.environ["LLM_MODEL_DIR"]) / "llmsvc-demo-8M-Q8_0.gguf"
 SERVICE = ("--daemon", DAEMON, "--model", MODEL)
 
 sys.path.insert(0, str(SOURCE / "bench"))
+sys.path.append(str(SOURCE / "offline"))
 sys.dont_write_bytecode = True
 os.environ["LLMSVC_BENCH"] = BENCH
 

@@ -24,7 +24,7 @@ static const char *const format_choices[] = { "text", "json", "json-schema", "re
 static const char *const overflow_choices[] = { "error", "slide", NULL };
 static const char *const cancel_choices[] = { "discard", "keep", NULL };
 static const char *const prefix_choices[] = { "exact", "any", NULL };
-static const char *const draft_choices[] = { "auto", "off", "lookup", NULL };
+static const char *const draft_choices[] = { "auto", "off", "lookup", "own", NULL };
 /* In the order of LlmPrefill. */
 static const char *const prefill_choices[] = { "auto", "exact", "w8a8", NULL };
 static const char *const thinking_choices[] = {

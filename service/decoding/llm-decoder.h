@@ -54,6 +54,8 @@ typedef struct
   gint64   (*get_delay)  (LlmDecoder   *self);
   /* (nullable): whether text so far waits for further tokens before it is sent. */
   gboolean (*holds_text) (LlmDecoder   *self);
+  /* (nullable): the call is preempted, or ends: gives back what of its KV cache it uses. */
+  void     (*release)    (LlmDecoder   *self);
   void     (*free)       (LlmDecoder   *self);
 } LlmDecoderClass;
 

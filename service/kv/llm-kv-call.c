@@ -45,11 +45,13 @@ llm_kv_seq_free (LlmKvSeq *self)
   if (self == NULL)
     return;
 
-  g_assert (!self->is_locked);
+  g_assert (!self->is_locked || self->is_branch);
 
   llm_kv_work_stop (self);
   llm_kv_restore_end (self);
-  if (!self->is_kept)
+  if (self->is_branch)
+    llm_kv_seq_unlock (self);
+  else if (!self->is_kept)
     llm_kv_reuse_remove (&self->store->reuse, &self->reuse);
   g_clear_pointer (&self->folder, llm_kv_folder_close);
   llm_kv_work_cancel_writes (self);

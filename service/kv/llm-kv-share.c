@@ -53,6 +53,24 @@ llm_kv_seq_fork (LlmKvSeq   *self,
   return fork;
 }
 
+LlmKvSeq *
+llm_kv_seq_branch (LlmKvSeq *self,
+                   guint     n_slots)
+{
+  LlmKvSeq *branch = llm_kv_seq_new (self->store, NULL, NULL);
+  guint slots = self->store->layout.chunk_slots;
+
+  g_return_val_if_fail (self->is_locked && n_slots <= self->length, branch);
+
+  branch->is_branch = TRUE;
+  llm_kv_reuse_remove (&self->store->reuse, &branch->reuse);
+  branch->is_locked = TRUE;
+  take_chunks (branch, self, (n_slots + slots - 1) / slots);
+  branch->length = n_slots;
+  llm_kv_seq_find_rounded (branch);
+  return branch;
+}
+
 /* After a window slid, positions differ from those of a new text, so nothing is shared. Density is
  * that of the sequence's own rows: those of @from continued with another text. */
 void

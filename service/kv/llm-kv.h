@@ -144,6 +144,7 @@ struct _LlmKvSeq
   /*< private >*/
   gboolean reads_wide;    /* this call has wide copies of narrow chunks read back */
   guint n_widening;       /* of them, under way between calls */
+  gboolean is_branch;     /* its rows are only tried */
   gboolean is_kept;       /* it only keeps chunks as they were computed, for others to share */
   guint64 app;            /* the owner; 0: none */
   guint first_rounded;    /* rows behind this chunk see what was quantized */
@@ -292,6 +293,11 @@ gboolean    llm_kv_seq_is_open        (LlmKvSeq          *self);
 LlmKvSeq   *llm_kv_seq_fork           (LlmKvSeq          *self,
                                        const char        *app,
                                        const char        *id);
+/* (transfer full): a sequence with the first @n_slots of @self, whose call runs, for rows that are
+ * only tried: it is locked, and never quantized, written or counted as called. Freed before that
+ * call ends or is preempted. */
+LlmKvSeq   *llm_kv_seq_branch         (LlmKvSeq          *self,
+                                       guint              n_slots);
 /* Slots, in whole chunks, that are in memory as their tokens alone give them: nothing of what their
  * rows saw was quantized. Where nothing is ever quantized all are, in memory or not. */
 guint       llm_kv_seq_count_exact    (LlmKvSeq          *self);

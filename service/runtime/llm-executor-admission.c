@@ -14,6 +14,7 @@
 #include "runtime/llm-executor-private.h"
 #include "runtime/llm-executor-residency.h"
 #include "runtime/llm-executor-steps.h"
+#include "runtime/llm-own-draft.h"
 
 /* Bounds of the time after which a refused caller is told to try again. */
 #define MIN_RETRY_MS 100
@@ -277,6 +278,9 @@ admit (LlmRequest *request)
     {
       LlmDecoder *decoder = request->decoder;
 
+      if (request->own_draft != NULL)
+        llm_own_draft_bind (request->own_draft, runner->instance, request->session,
+                            request->result.sub_model, request->executor->steps.pools.all);
       decoder->class->begin (decoder, (const gint32 *) request->prompt->data,
                              request->prompt->len);
       request->stream = llm_text_stream_new (llm_model_get_tokenizer (runner->instance->model),

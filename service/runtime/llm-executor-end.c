@@ -35,6 +35,7 @@ leave_session (LlmRequest *request)
     }
   if (request->room.is_resident)
     request->result.kv_bits = llm_kv_seq_get_bits (session->seq);
+  llm_request_release (request);
   if (request->room.is_resident)
     llm_session_end_call (session);
   request->room.is_resident = FALSE;

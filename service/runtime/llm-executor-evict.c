@@ -333,6 +333,7 @@ llm_request_preempt (LlmRequest *request)
   gint64 now = llm_clock_now_us ();
 
   llm_request_leave_steps (request);
+  llm_request_release (request);
   llm_kv_seq_preempt (request->session->seq);
   request->room.is_resident = FALSE;
   request->session->n_settled = 0;

@@ -85,3 +85,12 @@ llm_runner_abandon_steps (LlmRunner *self)
     if (self->steps[i].is_active)
       abandon (self, i);
 }
+
+void
+llm_request_release (LlmRequest *request)
+{
+  LlmDecoder *decoder = request->decoder;
+
+  if (decoder != NULL && decoder->class->release != NULL)
+    decoder->class->release (decoder);
+}

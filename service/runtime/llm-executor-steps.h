@@ -52,6 +52,8 @@ void        llm_queue_step_take_back       (LlmQueueStep       *step);
 /* Abandons the steps of the request, or of all. */
 void        llm_request_leave_steps  (LlmRequest    *request);
 void        llm_runner_abandon_steps (LlmRunner     *self);
+/* Has its decoder give back what it uses of the session. */
+void        llm_request_release      (LlmRequest    *request);
 
 /* --- llm-executor-strategy.c: which level computes a request --- */
 

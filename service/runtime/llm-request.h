@@ -13,6 +13,7 @@
 #include <gio/gio.h>
 
 #include "base/llm-app.h"
+#include "decoding/draft/llm-draft-source.h"
 #include "decoding/llm-decoder.h"
 #include "decoding/llm-repeats.h"
 #include "decoding/llm-text-stream.h"
@@ -243,6 +244,7 @@ struct _LlmRequest
   LlmRequestWindow window;
   LlmRequestModel model;
   LlmDecoder *decoder;   /* (nullable) (owned): chooses the generated tokens; NULL: prefill only */
+  LlmDraftSource *own_draft; /* (nullable) (unowned): of the decoder: see llm-own-draft.h */
   LlmDraftRecord *draft_record; /* (nullable) (owned): acceptance of the decoder's drafts so far */
   LlmRequestAnswer answer;
   LlmApp *app;           /* (owned): of the caller */

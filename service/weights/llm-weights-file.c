@@ -142,6 +142,16 @@ llm_weights_get_level_bytes (LlmWeights *weights,
   return 0;
 }
 
+gboolean
+llm_weights_keep_level (LlmWeights *weights,
+                        guint       level)
+{
+  const LlmFileWeights *self = (const LlmFileWeights *) weights;
+
+  return llm_weights_get_level_bytes (weights, level) <= self->ranges.staying
+         && llm_weights_count_dropped (weights, llm_weights_get_level_bytes (weights, level)) == 0;
+}
+
 guint64
 llm_weights_count_dropped (LlmWeights *weights,
                            guint64     bytes)

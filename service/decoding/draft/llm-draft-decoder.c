@@ -226,6 +226,15 @@ propose (LlmDecoder   *decoder,
 }
 
 static void
+release (LlmDecoder *decoder)
+{
+  DraftDecoder *self = (DraftDecoder *) decoder;
+
+  if (self->source->class->release != NULL)
+    self->source->class->release (self->source);
+}
+
+static void
 draft_free (LlmDecoder *decoder)
 {
   DraftDecoder *self = (DraftDecoder *) decoder;
@@ -248,6 +257,7 @@ llm_decoder_new_drafting (LlmDecoder            *chooser,
     .draft_ahead = draft_ahead,
     .propose = propose,
     .consume = consume,
+    .release = release,
     .free = draft_free,
   };
   DraftDecoder *self = g_new0 (DraftDecoder, 1);

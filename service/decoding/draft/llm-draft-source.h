@@ -2,7 +2,8 @@
 
 /*
  * Where guesses come from: what may follow a node of a draft tree, with probabilities. Sources: the
- * context's own text (llm-lookup-source.h); a smaller model (runtime/llm-draft-model.h). A source
+ * context's own text (llm-lookup-source.h); a smaller model (runtime/llm-draft-model.h), or less of the same one
+ * (runtime/llm-own-draft.h). A source
  * knows the text by begin() and accept(); nodes are guesses, and what it has of those that were not
  * accepted ends with the next accept(), but for what keep() keeps. It belongs to one decoder and to
  * the executor's thread.
@@ -42,6 +43,8 @@ typedef struct
                        guint                 node,
                        LlmDraftCandidate    *candidates,
                        guint                *n);
+  /* (nullable): the call is preempted, or ends: gives back what of its KV cache it uses. */
+  void      (*release) (LlmDraftSource      *self);
   void      (*free)   (LlmDraftSource       *self);
 } LlmDraftSourceClass;
 

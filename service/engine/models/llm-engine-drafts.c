@@ -13,6 +13,7 @@
 #include "common/llmsvc-error.h"
 #include "decoding/draft/llm-draft-decoder.h"
 #include "decoding/draft/llm-lookup-source.h"
+#include "runtime/llm-own-draft.h"
 #include "weights/llm-repacked-cache.h"
 
 const char *
@@ -85,7 +86,7 @@ llm_engine_explain_draft (LlmEngine          *self,
   return g_strdup ("");
 }
 
-/* (transfer none): of @source, `lookup` or the id of a model, for the model in use. */
+/* (transfer none): of @source, `lookup`, `own` or the id of a model, for the model in use. */
 static LlmDraftRecord *
 get_record (LlmEngine  *self,
             const char *source)
@@ -317,8 +318,8 @@ check_name (LlmEngine  *self,
     return llm_fail (error, LLMSVC_ERROR_INVALID_OPTION,
                      own != NULL
                        ? "draft: “%s” does not guess for the model “%s” here; “%s” does, or use "
-                         "auto, off or lookup"
-                       : "draft: “%s” does not guess for the model “%s” here; use auto, off or "
+                         "auto, off, own or lookup"
+                       : "draft: “%s” does not guess for the model “%s” here; use auto, off, own or "
                          "lookup, or name it as “draft” of [model] in the configuration",
                      name, model, own);
   if (self->drafts.draft_error != NULL)
@@ -329,6 +330,22 @@ check_name (LlmEngine  *self,
   return TRUE;
 }
 
+/* Whether the model guesses for itself: where a call says so; or where it may be so, no draft is
+ * configured, and its weights stream, so that steps of what stays of them cost little. */
+static gboolean
+drafts_itself (LlmEngine        *self,
+               const LlmRequest *request,
+               const char       *draft)
+{
+  const LlmSubModels *table = llm_engine_get_sub_models (self);
+
+  return g_str_equal (draft, "own")
+         || (g_str_equal (draft, "auto") && self->drafts.draft == NULL && table != NULL
+             && llm_engine_find_draft (self, self->use.active != NULL ? self->use.active->id : "") == NULL
+             && table->percent[0] < request->model.sub_model
+             && llm_engine_get_figures (self).stream.pass_bytes > 0);
+}
+
 gboolean
 llm_engine_add_draft (LlmEngine      *self,
                       LlmRequest     *request,
@@ -337,17 +354,27 @@ llm_engine_add_draft (LlmEngine      *self,
 {
   const char *draft = llm_call_options_get_string (options, LLMSVC_OPTION_DRAFT, "off");
   gboolean looks_up = g_str_equal (draft, "lookup");
+  gboolean is_own = drafts_itself (self, request, draft);
   LlmDraftSource *source;
 
   /* a tree is verified in one step with all weights, while each row of a sparse answer leaves out
    * its own */
   if (g_str_equal (draft, "off") || request->model.sparsity > 0)
     return TRUE;
-  if (!looks_up)
+  if (is_own && llm_engine_get_sub_models (self) == NULL)
+    return llm_fail (error, LLMSVC_ERROR_UNSUPPORTED,
+                     "draft: this model has no sub-model that could guess for it; prepare it with "
+                     "llmsvc-elastic, or use auto, off or lookup");
+  if (!looks_up && !is_own)
     llm_engine_load_draft (self);
-  if (!looks_up && !g_str_equal (draft, "auto") && !check_name (self, draft, error))
+  if (!looks_up && !is_own && !g_str_equal (draft, "auto") && !check_name (self, draft, error))
     return FALSE;
-  if (looks_up || self->drafts.draft == NULL)
+  if (is_own)
+    {
+      request->draft_record = llm_draft_record_ref (get_record (self, "own"));
+      source = request->own_draft = llm_own_draft_new ();
+    }
+  else if (looks_up || self->drafts.draft == NULL)
     {
       request->draft_record = llm_draft_record_ref (get_record (self, "lookup"));
       source = llm_lookup_source_new ();

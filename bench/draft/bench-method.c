@@ -74,6 +74,11 @@ bench_method_parse (const char   *name,
     method->kind = BENCH_PLAIN;
   else if (strcmp (kind, "lookup") == 0 && n == 0)
     method->kind = BENCH_LOOKUP;
+  else if (strcmp (kind, "own") == 0 && n == 0)
+    {
+      method->kind = BENCH_OWN;
+      method->growth.goes_ahead = TRUE;
+    }
   else if (strcmp (kind, "tree") == 0 && (n == 0 || (n == 1 && is_count (numbers[0]))))
     method->growth.n_nodes = n > 0 ? (guint) numbers[0] : 0;
   else if (strcmp (kind, "pipeline") == 0 && n == 0)
@@ -98,7 +103,7 @@ bench_method_parse (const char   *name,
     is_known = FALSE;
   if (!is_known)
     g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
-                 "There is no method “%s”: plain, lookup, tree, tree:N, pipeline, paper, chain:N, "
+                 "There is no method “%s”: plain, lookup, own, tree, tree:N, pipeline, paper, chain:N, "
                  "fixed:A,B,…, big-little and big-little:FALLBACK,ROLLBACK", name);
   return is_known;
 }

@@ -18,6 +18,7 @@ typedef enum
   BENCH_PLAIN,       /* a row a step */
   BENCH_MODEL,       /* guesses of a draft model, the text is plain's */
   BENCH_LOOKUP,      /* guesses of the context's own text, likewise */
+  BENCH_OWN,         /* guesses of the model's smallest sub-model, likewise */
   BENCH_BIG_LITTLE,  /* see draft/bench-big-little.h: another text */
 } BenchMethodKind;
 
@@ -29,7 +30,8 @@ typedef struct
   double rollback;
 } BenchMethod;
 
-/* "plain", "lookup"; of a draft model: "tree" (by cost), "tree:N" (of N guesses at most),
+/* "plain", "lookup", "own" (as the service does: the tree by cost, and drafting goes on while weights
+ * are read); of a draft model: "tree" (by cost), "tree:N" (of N guesses at most),
  * "pipeline" (the tree, and drafting goes on while weights are read), "paper" (threshold, pacer, α),
  * "chain:N", "fixed:A,B,…" (A children of the root, B of each of them, …),
  * "big-little", "big-little:FALLBACK,ROLLBACK". */

@@ -21,6 +21,8 @@
 #include "forward/llm-forward.h"
 #include "runtime/llm-draft-model.h"
 #include "runtime/llm-executor.h"
+#include "runtime/llm-own-draft.h"
+#include "weights/llm-levels.h"
 #include "weights/llm-repacked-cache.h"
 
 /* Of the limit, for page tables and the kernel's buffers; beside it for activations. */
@@ -70,6 +72,7 @@ typedef struct
   guint64 bytes;                 /* of its weights */
   LlmDraftModel *draft;          /* (nullable) */
   LlmDraftRecord **records;      /* by method: of those that learn over answers */
+  gboolean has_levels;
 } Player;
 
 typedef struct
@@ -171,21 +174,32 @@ load (Player  *self,
   };
   g_autoptr(LlmRepackedCache) cache =
     opt_cache != NULL ? llm_repacked_cache_new (opt_cache, FALSE, NULL, 0) : NULL;
+  g_autoptr(LlmLevels) levels = NULL;
+  GError *cause = NULL;
   LlmWeights *weights;
   gboolean is_loaded = FALSE;
 
   self->model = llm_model_open (opt_model, error);
   if (self->model == NULL)
     return FALSE;
+  levels = llm_levels_open (self->model, self->ledger, &cause);
+  if (cause != NULL)
+    {
+      g_propagate_error (error, cause);
+      return FALSE;
+    }
   weights = opt_is_mapped
               ? llm_weights_new_mapped (llm_model_get_gguf (self->model),
-                                        llm_model_get_hparams (self->model), NULL, self->ledger,
-                                        error)
+                                        llm_model_get_hparams (self->model),
+                                        llm_levels_get_table (levels), self->ledger, error)
               : llm_weights_new_repacked (llm_model_get_gguf (self->model),
-                                          llm_model_get_hparams (self->model), NULL, cache, 0,
-                                          self->ledger, error);
+                                          llm_model_get_hparams (self->model),
+                                          llm_levels_get_table (levels), cache, 0, self->ledger,
+                                          error);
   if (weights == NULL)
     return FALSE;
+  self->has_levels = llm_levels_get_table (levels) != NULL;
+  weights->levels = g_steal_pointer (&levels);
   self->bytes = weights->bytes;
   llm_repacked_wait_for_all ();
   self->executor = llm_executor_new (self->box, self->ledger, &config);
@@ -211,20 +225,41 @@ G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Player, player_clear)
 
 /* --- answers --- */
 
-/* (transfer full): @record: (nullable). */
+/* (transfer full) */
+static LlmDraftSource *
+make_source (Player          *self,
+             BenchMethodKind  kind)
+{
+  switch (kind)
+    {
+    case BENCH_LOOKUP:
+      return llm_lookup_source_new ();
+    case BENCH_OWN:
+      return llm_own_draft_new ();
+    case BENCH_PLAIN:
+    case BENCH_MODEL:
+    case BENCH_BIG_LITTLE:
+    default:
+      return llm_draft_model_new_source (self->draft);
+    }
+}
+
+/* (transfer full): @record: (nullable). @own (out) (nullable): see LlmRequest. */
 static LlmDecoder *
 make_decoder (Player            *self,
               const BenchMethod *method,
-              LlmDraftRecord    *record)
+              LlmDraftRecord    *record,
+              LlmDraftSource   **own)
 {
   const LlmSamplerConfig sampler = { .temperature = 0, .repeat_penalty = 1 };
   guint n_vocab = llm_model_get_hparams (self->model)->n_vocab;
   LlmDraftSource *source;
 
+  *own = NULL;
   if (method->kind == BENCH_PLAIN)
     return llm_decoder_new_plain (&sampler, n_vocab);
-  source = method->kind == BENCH_LOOKUP ? llm_lookup_source_new ()
-                                        : llm_draft_model_new_source (self->draft);
+  source = make_source (self, method->kind);
+  *own = method->kind == BENCH_OWN ? source : NULL;
   if (method->kind == BENCH_BIG_LITTLE)
     return bench_big_little_new (source, &method->growth, method->fallback, method->rollback,
                                  n_vocab);
@@ -277,12 +312,13 @@ on_done (LlmRequest             *request,
 }
 
 static gboolean
-ask (Player          *self,
-     const BenchTask *task,
-     LlmDecoder      *decoder,
-     guint            n_tokens,
-     Answer          *answer,
-     GError         **error)
+ask (Player            *self,
+     const BenchTask   *task,
+     const BenchMethod *method,
+     LlmDraftRecord    *record,
+     guint              n_tokens,
+     Answer            *answer,
+     GError           **error)
 {
   g_autoptr(LlmApp) app = llm_app_intern (0, "org.llm.Bench");
   g_autoptr(LlmRequest) request = llm_request_new (app);
@@ -292,7 +328,7 @@ ask (Player          *self,
   llm_tokenizer_encode (llm_model_get_tokenizer (self->model), &part, 1, TRUE, request->prompt);
   /* what the prompt left is used by all of its answers */
   request->memory.session_id = 1;
-  request->decoder = decoder;
+  request->decoder = make_decoder (self, method, record, &request->own_draft);
   request->max_tokens = n_tokens;
   /* a minute a token: of a model that streams even one row would miss it, and a target
    * limits how many rows a step has */
@@ -353,13 +389,18 @@ warm_up (Player           *self,
          const BenchTask  *task,
          GError          **error)
 {
-  for (guint i = 0; i < (self->draft != NULL ? G_N_ELEMENTS (warm_methods) : 1); i++)
+  gboolean drafts = self->draft != NULL || self->has_levels;
+
+  for (guint i = 0; i < (drafts ? G_N_ELEMENTS (warm_methods) : 1); i++)
     {
       g_auto(Answer) answer = { NULL };
       BenchMethod method;
 
-      if (!bench_method_parse (warm_methods[i], &method, error)
-          || !ask (self, task, make_decoder (self, &method, NULL), WARM_TOKENS, &answer, error))
+      if (!bench_method_parse (warm_methods[i], &method, error))
+        return FALSE;
+      if (self->draft == NULL && i > 0)
+        method.kind = BENCH_OWN;
+      if (!ask (self, task, &method, NULL, WARM_TOKENS, &answer, error))
         return FALSE;
     }
   return TRUE;
@@ -383,7 +424,7 @@ play (Player             *self,
           && (double) (llm_clock_now_us () - begin_us) > opt_seconds * G_USEC_PER_SEC)
         break;
       /* the prompt is read, and all weights that stay are in memory */
-      if (!ask (self, task, make_decoder (self, &plain, NULL), 1, &first, error)
+      if (!ask (self, task, &plain, NULL, 1, &first, error)
           || (i == 0 && opt_is_warm && !warm_up (self, task, error)))
         return FALSE;
       for (guint run = 0; run < (guint) opt_runs; run++)
@@ -391,8 +432,7 @@ play (Player             *self,
           {
             g_auto(Answer) answer = { NULL };
 
-            if (!ask (self, task, make_decoder (self, &methods[m], self->records[m]),
-                      (guint) opt_tokens, &answer, error))
+            if (!ask (self, task, &methods[m], self->records[m], (guint) opt_tokens, &answer, error))
               return FALSE;
             print_answer (task, opt_methods[m], run, &answer);
           }
@@ -439,7 +479,7 @@ run (GError **error)
     {
       if (!bench_method_parse (opt_methods[i], &methods[i], error))
         return FALSE;
-      if (opt_draft == NULL && methods[i].kind != BENCH_PLAIN && methods[i].kind != BENCH_LOOKUP)
+      if (opt_draft == NULL && (methods[i].kind == BENCH_MODEL || methods[i].kind == BENCH_BIG_LITTLE))
         return bench_fail_usage (error, "That method needs --draft");
     }
   tasks = bench_tasks_read (opt_tasks, (guint) opt_first, (guint) opt_prompts, error);

@@ -12,7 +12,7 @@ from modelfile import blocks, files, reader
 from modelfile.head import make_head
 from modelfile.types import TYPES
 
-from . import companion, head, levels, weights, widen
+from . import companion, head, levels, weights, widen, widened_levels
 from .shapes import SHAPES
 from .tensors import MIXTURES, make_tensors
 
@@ -79,7 +79,8 @@ def make_widened(options):
     model = reader.Gguf(options.widen)
     beside = companion.find(options.widen)
     plan = widen.Plan(model, SHAPES[options.shape], options.type, options.layers, options.seed)
-    if beside is not None:
+    has_levels = beside is not None and widened_levels.has_levels(beside)
+    if beside is not None and not has_levels:
         beside = companion.Companion(beside, plan)
     if os.path.exists(options.file) and os.path.samefile(options.file, options.widen):
         raise reader.GgufError(f"{options.file} is the model itself")
@@ -95,7 +96,10 @@ def make_widened(options):
                             options.threads)
     if beside is not None:
         path = companion.get_path(options.file)
-        write_widened(path, beside.make_keys(), beside.make_tensors(), options.threads)
+        if has_levels:
+            widened_levels.Widened(beside, plan, options.file).write(path, options.tool or "llmsvc-tool")
+        else:
+            write_widened(path, beside.make_keys(), beside.make_tensors(), options.threads)
         print(f"{path}: the companion")
     return n_bytes
 
@@ -117,7 +121,7 @@ def main(arguments):
     parser.add("seed", int, 1, help="Other weights (1)")
     parser.add("threads", int, 0, help="Threads that write (all processors)")
     parser.add_flag("levels", "Write a companion with sub-models beside it, too; not with --widen")
-    parser.add("tool", meta="FILE", help="The llmsvc-tool that names the weights, with --levels")
+    parser.add("tool", meta="FILE", help="The llmsvc-tool that names the weights of a model with levels")
     parser.add_flag("list", "Print shapes and types")
     parser.add_argument("file", metavar="FILE", nargs="?")
     options = parser.parse_args(arguments)

@@ -5,8 +5,6 @@
 
 #include "elastic-rig.h"
 
-#include <string.h>
-
 #include "common/llmsvc-error.h"
 #include "engine/llm-engine-private.h"
 #include "runtime/llm-executor-private.h"

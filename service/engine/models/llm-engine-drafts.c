@@ -314,14 +314,14 @@ check_name (LlmEngine  *self,
   const char *model = self->use.active != NULL ? self->use.active->id : "";
   const char *own = llm_engine_find_draft (self, model);
 
-  if (g_strcmp0 (name, own) != 0)
+  if (own == NULL)
     return llm_fail (error, LLMSVC_ERROR_INVALID_OPTION,
-                     own != NULL
-                       ? "draft: “%s” does not guess for the model “%s” here; “%s” does, or use "
-                         "auto, off, own or lookup"
-                       : "draft: “%s” does not guess for the model “%s” here; use auto, off, own or "
-                         "lookup, or name it as “draft” of [model] in the configuration",
-                     name, model, own);
+                     "draft: “%s” does not guess for the model “%s” here; use auto, off, own or "
+                     "lookup, or name it as “draft” of [model] in the configuration", name, model);
+  if (!g_str_equal (name, own))
+    return llm_fail (error, LLMSVC_ERROR_INVALID_OPTION,
+                     "draft: “%s” does not guess for the model “%s” here; “%s” does, or use "
+                     "auto, off, own or lookup", name, model, own);
   if (self->drafts.draft_error != NULL)
     {
       g_propagate_error (error, g_error_copy (self->drafts.draft_error));

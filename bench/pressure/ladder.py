@@ -134,7 +134,9 @@ def run(options, make_prompt):
 
 
 def trace_all(options, make_prompt, group, stack):
-    config = "[contexts]\ndisk=off\n" if options.no_storage else ""
+    # The copy for prompts in 8 bits goes first each time, and comes back at once.
+    config = "[model]\nprefill=exact\n"
+    config += "[contexts]\ndisk=off\n" if options.no_storage else ""
     if options.least_quality is not None:
         config += "[quality]\n" + "".join(f"{slo}={options.least_quality}\n" for slo in CLASSES)
     private = bus.PrivateBus(options.daemon, options.model, config,

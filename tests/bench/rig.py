@@ -11,11 +11,19 @@ BENCH = os.environ["LLM_BENCH"]
 DAEMON = os.environ["LLM_DAEMON"]
 MODEL = pathlib.Path(os.environ["LLM_MODEL_DIR"]) / "llmsvc-demo-8M-Q8_0.gguf"
 SERVICE = ("--daemon", DAEMON, "--model", MODEL)
+COMPANION = MODEL.parent / "companion" / "llmsvc-demo-8M-Q8_0.llmsvc.gguf"
 
 sys.path.insert(0, str(SOURCE / "bench"))
 sys.path.append(str(SOURCE / "offline"))
 sys.dont_write_bytecode = True
 os.environ["LLMSVC_BENCH"] = BENCH
+
+
+def put_beside(folder):
+    """The model with its companion, as they are installed, in @folder."""
+    for path in (MODEL, COMPANION):
+        pathlib.Path(folder, path.name).symlink_to(path)
+    return pathlib.Path(folder, MODEL.name)
 
 
 def run(*arguments):

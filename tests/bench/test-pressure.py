@@ -7,6 +7,9 @@ import unittest
 
 import rig
 
+from lib.group import Group, NoGroup
+
+LIMIT_MIB = 256
 MADE_UP = ("machine-mib 4096 # GiB\nmodel-mib 600\ncontexts-mib 1500\nbusy 1\n\n"
            "0 1000\n30 3800\n60 1000\n")
 DAMAGES = {
@@ -71,6 +74,27 @@ class Traces(unittest.TestCase):
         for before, after in zip(trace, trace[1:]):
             self.assertGreaterEqual(after["narrowed"] + after["evicted"],
                                     before["narrowed"] + before["evicted"])
+
+    def test_levels(self):
+        """While another program takes the memory of the service's group, classes of calls have a smaller
+        sub-model, interactive ones never, and all have the whole model again behind it."""
+        try:
+            Group(LIMIT_MIB << 20).close()
+        except NoGroup as error:
+            self.skipTest(str(error))
+        with tempfile.TemporaryDirectory() as folder:
+            trace = rig.read_json(
+                "pressure", "--ladder", "--daemon", rig.DAEMON, "--model", rig.put_beside(folder),
+                "--contexts", "2", "--words", "20", "--step", "4096", "--steps", "2", "--no-storage",
+                "--limit", LIMIT_MIB, "--least-quality", "90", "--json")
+        squeezed = [line["levels"] for line in trace if line["what"] == "squeezed"]
+        self.assertEqual({levels["interactive"] for levels in squeezed}, {100})
+        least = min(levels["background"] for levels in squeezed)
+        self.assertLess(least, 100)
+        self.assertEqual(min(levels["responsive"] for levels in squeezed), least)
+        self.assertEqual(min(line["held"] for line in trace), least)
+        self.assertEqual(trace[-1]["levels"], dict.fromkeys(trace[-1]["levels"], 100))
+        self.assertEqual(trace[-1]["held"], 100)
 
     def test_trim(self):
         figures = rig.read_json("pressure", "--trim", *rig.SERVICE, "--contexts", "2", "--words",

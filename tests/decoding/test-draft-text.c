@@ -132,7 +132,8 @@ static LlmDraftSource *
 new_source (double late)
 {
   static const LlmDraftSourceClass class = {
-    source_begin, source_accept, source_keep, source_expand, source_free
+    .begin = source_begin, .accept = source_accept, .keep = source_keep, .expand = source_expand,
+    .free = source_free,
   };
   ModelSource *self = g_new0 (ModelSource, 1);
 

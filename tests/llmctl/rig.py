@@ -23,6 +23,7 @@ LLMCTL = os.environ["LLMCTL"]
 DAEMON = os.environ["LLM_DAEMON"]
 TOOL = os.environ["LLM_TOOL"]
 MODEL = os.path.join(os.environ["LLM_MODEL_DIR"], "llmsvc-demo-8M-Q8_0.gguf")
+COMPANION = os.path.join(os.environ["LLM_MODEL_DIR"], "companion", "llmsvc-demo-8M-Q8_0.llmsvc.gguf")
 LIMIT_S = 120
 
 BUS_CONFIG = """<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
@@ -41,10 +42,10 @@ BUS_CONFIG = """<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Config
 
 
 class Rig:
-    """A bus with a service that answers from a script, or with the demo model; with `systemd` that
-    starts what the bus is to start."""
+    """A bus with a service that answers from a script, or with the demo model, or as it is installed, with
+    its companion; with `systemd` that starts what the bus is to start."""
 
-    def __init__(self, script=None, activatable=False, systemd=False):
+    def __init__(self, script=None, activatable=False, systemd=False, has_companion=False):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="llmctl-test-"))
         self.home = self.folder / "home"
         self.home.mkdir()
@@ -59,7 +60,7 @@ class Rig:
             path.write_text(json.dumps(dict(script, version=1)))
             self.command += ["--mock", str(path)]
         else:
-            self.command += ["--model", MODEL]
+            self.command += ["--model", self.link_model() if has_companion else MODEL]
         if activatable:
             (self.folder / "services" / "org.llm.Service.service").write_text(
                 "[D-BUS Service]\nName=org.llm.Service\nExec=" +
@@ -81,6 +82,11 @@ class Rig:
             self.environment.pop(name, None)
         if not activatable:
             self.start()
+
+    def link_model(self):
+        for path in (MODEL, COMPANION):
+            (self.folder / os.path.basename(path)).symlink_to(path)
+        return str(self.folder / os.path.basename(MODEL))
 
     def start(self):
         self.daemon = subprocess.Popen(

@@ -250,7 +250,7 @@ class Files(unittest.TestCase):
         self.assertEqual(levels[-1]["valid-calls"], 0)
         for smaller, larger in zip(levels, levels[1:]):
             self.assertLessEqual(smaller["quality"], larger["quality"])
-        self.assertGreater(levels[0]["divergence"], levels[-2]["divergence"])
+        self.assertGreater(min(level["divergence"] for level in levels[:-1]), 0)
         self.assertGreater(levels[0]["reply-nll"], levels[-1]["reply-nll"])
         after = Gguf(write.get_companion(path))
         self.assertEqual(list(after.tensors), list(before.tensors))

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/llm-clock.h"
+#include "common/llmsvc-error.h"
 
 void
 llm_draft_rows_forget (LlmDraftRows *self)
@@ -36,7 +37,10 @@ llm_draft_rows_run (LlmDraftRows *self,
     }
   if (status != LLM_READY)
     llm_kv_seq_truncate (self->seq, length);
-  if (error != NULL)
+  /* memory is short again and again where weights stream */
+  if (g_error_matches (error, LLMSVC_ERROR, LLMSVC_ERROR_NO_MEMORY))
+    g_debug ("No room for a guess: %s", error->message);
+  else if (error != NULL)
     g_message ("A step of the draft model failed; answers stay as they are without its guesses, each of "
                "which the model checks: %s", error->message);
   else if (n > 1)

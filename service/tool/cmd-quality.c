@@ -78,7 +78,7 @@ try_reply (ToolModel      *model,
   g_autoptr(GArray) prompt = tool_model_encode (model, task->prompt, TRUE);
   g_autoptr(GArray) tokens = tool_model_encode (model, both, TRUE);
 
-  if (tokens->len > model->hparams->n_ctx || tokens->len <= prompt->len)
+  if (tokens->len <= prompt->len)
     return TRUE;
   reply->tokens = tool_model_tokens (tokens);
   reply->n_tokens = tokens->len;
@@ -227,6 +227,32 @@ read_tasks (char   **paths,
   return all != NULL ? g_steal_pointer (&all) : g_ptr_array_new ();
 }
 
+/* Leaves out tasks whose prompt and answer don't fit into the model's context. Fails if none is left. */
+static gboolean
+leave_out_long (GPtrArray  *tasks,
+                ToolModel  *model,
+                GError    **error)
+{
+  guint n = tasks->len;
+
+  for (guint i = n; i-- > 0;)
+    {
+      const LlmTask *task = g_ptr_array_index (tasks, i);
+      g_autofree char *both = g_strconcat (task->prompt, task->answer, NULL);
+      g_autoptr(GArray) tokens = tool_model_encode (model, both, TRUE);
+
+      if (tokens->len > model->hparams->n_ctx)
+        g_ptr_array_remove_index (tasks, i);
+    }
+  if (n > 0 && tasks->len == 0)
+    return llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
+                     "All tasks are longer than the model's context of %u tokens", model->hparams->n_ctx);
+  if (tasks->len < n)
+    g_printerr (_("Left out, as they are longer than the model's context of %u tokens: %u of %u tasks\n"),
+                model->hparams->n_ctx, n - tasks->len, n);
+  return TRUE;
+}
+
 static gboolean
 run_on (char   **paths,
         GError **error)
@@ -253,7 +279,7 @@ run_on (char   **paths,
   if (text == NULL && tokens == NULL)
     return FALSE;
   whole = open_level (100, error);
-  if (whole == NULL)
+  if (whole == NULL || !leave_out_long (tasks, whole, error))
     return FALSE;
   if (tokens == NULL)
     tokens = tool_model_encode (whole, text, TRUE);

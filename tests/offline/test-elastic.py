@@ -241,8 +241,16 @@ class Files(unittest.TestCase):
         tasks.write_text("".join(json.dumps({"prompt": prompt, "answer": answer}) + "\n" for answer in (
             "What time would you like to eat?", '<tool_call>{"name": "f", "arguments": {}}</tool_call>')),
             encoding="utf-8")
-        outcome = rig.run_tool("quality", "--model", path, "--windows", 1, "--max-tokens", 4, tasks)
+        long = {"prompt": prompt * 40, "answer": "Yes."}
+        alone = self.folder / "long.jsonl"
+        alone.write_text(json.dumps(long) + "\n", encoding="utf-8")
+        outcome = rig.run_tool("quality", "--model", path, "--windows", 1, "--max-tokens", 4, tasks, alone)
         self.assertEqual(outcome.returncode, 0, outcome.stderr)
+        self.assertIn("longer than the model's context of 1024 tokens: 1 of 3 tasks", outcome.stderr)
+        self.assertIn("replies: 1\n", outcome.stdout)
+        refused = rig.run_tool("quality", "--model", path, "--windows", 1, alone)
+        self.assertEqual(refused.returncode, 1)
+        self.assertIn("All tasks are longer", refused.stderr)
         levels = rig.inspect(path)["sub-models"]
         self.assertEqual([level["level"] for level in levels], list(tables.LEVELS))
         self.assertEqual([level["rank"] for level in levels], [2] * 8 + [0])

@@ -77,6 +77,30 @@ def find_oracle(families, cases, target, score):
                             for outcomes in cases)
 
 
+def forgive(outcomes):
+    """As they would be if no word mattered that a shorter prompt leaves out: what a trained scorer of words
+    could come to at most."""
+    forgiven = dict(outcomes)
+    for name, one in outcomes.items():
+        base = "whole" if name.startswith("prompt ") else name.split(", prompt ")[0]
+        if "refused" not in one and "refused" not in outcomes[base]:
+            forgiven[name] = one | {score: outcomes[base][score] for score in ("right", "exact")}
+    return forgiven
+
+
+def find_bounds(families, first, second, score):
+    """What could be won by what there is not: the best strategy for each task (a decision head that is never
+    wrong), and words left out that don't matter (a scorer that is never wrong), in rates by target."""
+    names = CHOICES["sub-models and shorter prompts"]
+    forgiven = [[forgive(outcomes) for outcomes in cases] for cases in (first, second)]
+    static, scored, decided = [], [], []
+    for target in TARGETS:
+        static.append(rate(second, choose(families, first, names, target, score), target, score))
+        scored.append(rate(forgiven[1], choose(families, forgiven[0], names, target, score), target, score))
+        decided.append(find_oracle(families, second, target, score))
+    return {"static": static, "scorer": scored, "decision": decided}
+
+
 def get_share(k, n):
     """Two-sided, of @k heads of @n."""
     tail = sum(math.comb(n, i) for i in range(min(k, n - k) + 1)) / 2 ** n
@@ -121,11 +145,14 @@ def judge(families, cases):
                 for name, names in plans.items()}
         rows["by chance"] = [find_random(families, second, target, score) for target in TARGETS]
         rows["oracle"] = [find_oracle(families, second, target, score) for target in TARGETS]
+        bounds = find_bounds(families, first, second, score)
         best = {skew: max((name for name in BASELINES if name in rows),
                           key=lambda name, weights=weights: weigh(rows[name], weights), default=None)
                 for skew, weights in SKEWS.items()}
         found["scores"][score] = {
             "plans": plans, "rates": rows,
+            "could-win": {what: {skew: 100 * (weigh(bounds[what], weights) - weigh(bounds["static"], weights))
+                                 for skew, weights in SKEWS.items()} for what in ("scorer", "decision")},
             "skews": {skew: {name: weigh(rates, weights) for name, rates in rows.items()}
                       for skew, weights in SKEWS.items()},
             "beside": {skew: {"best": best[skew], **compare(second, plans[OWN[1]], plans[best[skew]],
@@ -147,6 +174,9 @@ def print_all(found):
             print(f"| {name} | " + " | ".join(f"{100 * cell:.1f}" for cell in cells) + " |")
         for name, names in judged["plans"].items():
             print(f"{name}: " + "; ".join(names))
+        for what, points in judged["could-win"].items():
+            print(f"a {what} that is never wrong could win over the best strategy for each target: "
+                  + ", ".join(f"{one:.1f} points ({skew})" for skew, one in points.items()))
         for skew, one in judged["beside"].items():
             print(f"{skew}: {OWN[1]} beside {one['best']}: {one['points']:+.1f} points "
                   f"({one['from']:+.1f} to {one['to']:+.1f}), {one['better']} better, {one['worse']} worse, "

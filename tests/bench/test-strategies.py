@@ -71,6 +71,17 @@ class Report(unittest.TestCase):
         self.assertEqual(judged["rates"]["oracle"][:2], [1, 0])
         self.assertEqual(judged["beside"]["even"]["best"], "trained for their size")
 
+    def test_bounds(self):
+        """What a scorer and a decision that are never wrong could win."""
+        families = FAMILIES | {"prompt 70": ["prompt", None]}
+        cases = [make_outcomes(False, False) | {"prompt 70": outcome(0.5, False)} for _ in range(8)]
+        for i, one in enumerate(cases):
+            one["level 60"] = outcome(0.7, i % 2 == 0)
+        won = report.judge(families, cases)["scores"]["right"]["could-win"]
+        # without loss all are right at half of the time, which two targets ask for
+        self.assertAlmostEqual(won["scorer"]["even"], 100 * (1 + 1 - 0.5) / 6)
+        self.assertAlmostEqual(won["decision"]["even"], 0)
+
     def test_comparison(self):
         cases = [make_outcomes(True, False)] * 8
         service = [report.find_own(FAMILIES, report.OWN[0], target) for target in report.TARGETS]

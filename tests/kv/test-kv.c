@@ -332,6 +332,57 @@ test_commit (void)
   assert_stamps (fork, before, SLOTS + 1);
 }
 
+/* Rows that are tried behind a part of a call's slots take a copy of the last chunk and their own; nothing
+ * of them is seen by the call, or left, and no call is counted for them. */
+static void
+test_branch (void)
+{
+  g_autoptr (LlmKvStore) store = new_store (NULL);
+  g_autoptr (LlmKvSeq) seq = llm_kv_seq_new (store, NULL, NULL);
+  g_autoptr (GError) error = NULL;
+  guint stamps[3 * SLOTS], tried[SLOTS + 9];
+  guint64 chunk_bytes, before;
+  guint n_sequences;
+  LlmKvPlan plan;
+
+  append (seq, 2 * SLOTS + 2);
+  for (guint i = 0; i < 2 * SLOTS + 2; i++)
+    write_stamp (seq, i, stamps[i] = i + 1);
+  chunk_bytes = store->bytes / 3;
+  g_assert_true (llm_kv_seq_begin_call (seq, 4, &plan, &error));
+  g_assert_no_error (error);
+  before = store->bytes;
+  n_sequences = store->sequences.length;
+  for (guint round = 0; round < 3; round++)
+    {
+      LlmKvSeq *branch = llm_kv_seq_branch (seq, SLOTS + 3);
+
+      assert_stamps (branch, stamps, SLOTS + 3);
+      append (branch, 6);
+      g_assert_cmpuint (store->bytes, ==, before + chunk_bytes);
+      memcpy (tried, stamps, sizeof tried);
+      for (guint i = SLOTS + 3; i < SLOTS + 9; i++)
+        write_stamp (branch, i, tried[i] = 1000 + i);
+      write_stamp (seq, 2 * SLOTS + 1, stamps[2 * SLOTS + 1] = 500 + round);
+      assert_stamps (branch, tried, SLOTS + 9);
+      assert_stamps (seq, stamps, 2 * SLOTS + 2);
+      llm_kv_store_evict (store, G_MAXUINT64, TRUE);
+      g_assert_false (llm_kv_store_work (store, 0));
+      assert_stamps (branch, tried, SLOTS + 9);
+      llm_kv_seq_truncate (branch, SLOTS + 3);
+      append (branch, 1);
+      llm_kv_seq_free (branch);
+      g_assert_cmpuint (store->bytes, ==, before);
+      g_assert_cmpuint (store->sequences.length, ==, n_sequences);
+    }
+  append (seq, 4);
+  for (guint i = 2 * SLOTS + 2; i < 2 * SLOTS + 6; i++)
+    write_stamp (seq, i, stamps[i] = i + 1);
+  assert_stamps (seq, stamps, 2 * SLOTS + 6);
+  g_assert_cmpuint (store->bytes, ==, before);
+  llm_kv_seq_end_call (seq, NULL, 0);
+}
+
 /* More chunks than a block has, freed in any order: each keeps its own content,
  * and a fresh one is not what it was before. */
 static void
@@ -501,6 +552,7 @@ main (int   argc,
   g_test_add_func ("/kv/budget", test_budget);
   g_test_add_func ("/kv/price", test_price);
   g_test_add_func ("/kv/commit", test_commit);
+  g_test_add_func ("/kv/branch", test_branch);
   g_test_add_func ("/kv/blocks", test_blocks);
 #ifdef LLM_POISON
   g_test_add_func ("/kv/poison", test_poison);

@@ -9,6 +9,7 @@ typedef struct
   LlmDraftRows rows;        /* its sequence is a branch of the session's, (owned) */
   LlmInstance *instance;    /* (nullable) (unowned): NULL: it has no guesses */
   LlmSession *session;      /* (unowned) */
+  LlmWorkerPool *pool;      /* (unowned) */
   guint n_text;             /* tokens of the text, slid ones included */
   gint32 last;              /* of them: its K and V are not computed yet */
 } OwnSource;
@@ -27,8 +28,8 @@ llm_own_draft_bind (LlmDraftSource *source,
     return;
   self->instance = instance;
   self->session = session;
+  self->pool = pool;
   self->rows.sub_model = table->percent[0];
-  self->rows.forward = llm_forward_new (instance->plan, pool, instance->config.ledger);
 }
 
 static void
@@ -62,14 +63,21 @@ keep (LlmDraftSource       *source,
   llm_draft_rows_keep ((LlmDraftRows *) source, growth, node, numbers);
 }
 
-/* What guesses were computed from may be evicted now, and the chunks of the session, too. */
+static void
+drop_branch (OwnSource *self)
+{
+  llm_draft_rows_forget (&self->rows);
+  g_clear_pointer (&self->rows.seq, llm_kv_seq_free);
+}
+
+/* The chunks of the session may be evicted now, and the instance may go. */
 static void
 release (LlmDraftSource *source)
 {
   OwnSource *self = (OwnSource *) source;
 
-  llm_draft_rows_forget (&self->rows);
-  g_clear_pointer (&self->rows.seq, llm_kv_seq_free);
+  drop_branch (self);
+  g_clear_pointer (&self->rows.forward, llm_forward_free);
 }
 
 /* Computes the last token of the text behind the K and V that the model has computed of the others; rows
@@ -88,7 +96,10 @@ run_root (OwnSource *self)
     .wants_logits = TRUE,
   };
 
-  release (&self->rows.parent);
+  drop_branch (self);
+  if (self->rows.forward == NULL)
+    self->rows.forward = llm_forward_new (self->instance->plan, self->pool,
+                                          self->instance->config.ledger);
   self->rows.seq = llm_kv_seq_branch (self->session->seq, n);
   self->rows.n_done = n;
   status = llm_draft_rows_run (&self->rows, &row, 1);
@@ -124,8 +135,7 @@ source_free (LlmDraftSource *source)
 {
   OwnSource *self = (OwnSource *) source;
 
-  g_assert (self->rows.seq == NULL);
-  g_clear_pointer (&self->rows.forward, llm_forward_free);
+  g_assert (self->rows.seq == NULL && self->rows.forward == NULL);
   g_free (self);
 }
 

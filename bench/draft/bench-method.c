@@ -103,7 +103,7 @@ bench_method_parse (const char   *name,
     is_known = FALSE;
   if (!is_known)
     g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
-                 "There is no method “%s”: plain, lookup, own, tree, tree:N, pipeline, paper, chain:N, "
+                 "unknown method “%s”: plain, lookup, own, tree, tree:N, pipeline, paper, chain:N, "
                  "fixed:A,B,…, big-little and big-little:FALLBACK,ROLLBACK", name);
   return is_known;
 }

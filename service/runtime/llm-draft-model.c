@@ -160,15 +160,6 @@ run_text (ModelSource *self)
   return is_last ? LLM_READY : LLM_PENDING;
 }
 
-static void
-keep (LlmDraftSource       *source,
-      const LlmDraftGrowth *growth,
-      guint                 node,
-      const guint          *numbers)
-{
-  llm_draft_rows_keep ((LlmDraftRows *) source, growth, node, numbers);
-}
-
 static LlmStatus
 expand (LlmDraftSource       *source,
         const LlmDraftGrowth *growth,
@@ -217,7 +208,7 @@ llm_draft_model_new_source (LlmDraftModel *self)
   static const LlmDraftSourceClass class = {
     .begin = begin,
     .accept = accept_token,
-    .keep = keep,
+    .keep = llm_draft_rows_keep,
     .expand = expand,
     .free = source_free,
   };

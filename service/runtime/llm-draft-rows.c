@@ -93,11 +93,12 @@ llm_draft_rows_run_node (LlmDraftRows         *self,
 }
 
 void
-llm_draft_rows_keep (LlmDraftRows         *self,
+llm_draft_rows_keep (LlmDraftSource       *source,
                      const LlmDraftGrowth *growth,
                      guint                 node,
                      const guint          *numbers)
 {
+  LlmDraftRows *self = (LlmDraftRows *) source;
   guint last = self->paths[node] != 0 ? node : growth->nodes[node].parent;
   guint64 path = last > 0 ? self->paths[last] : 0;
   guint n_path = (guint) __builtin_popcountll (path), n = 0;

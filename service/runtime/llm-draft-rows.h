@@ -37,9 +37,9 @@ LlmStatus llm_draft_rows_run       (LlmDraftRows          *self,
 LlmStatus llm_draft_rows_run_node  (LlmDraftRows          *self,
                                     const LlmDraftGrowth  *growth,
                                     guint                  number);
-/* K and V of the nodes on the path to @node become the text's; those below it stay after them. If
+/* keep() of a source that begins with such rows: K and V of the nodes on the path to @node become the text's; those below it stay after them. If
  * @node itself was not computed, its path ends with its parent. */
-void      llm_draft_rows_keep      (LlmDraftRows          *self,
+void      llm_draft_rows_keep      (LlmDraftSource        *source,
                                     const LlmDraftGrowth  *growth,
                                     guint                  node,
                                     const guint           *numbers);

@@ -55,15 +55,6 @@ accept_token (LlmDraftSource *source,
 }
 
 static void
-keep (LlmDraftSource       *source,
-      const LlmDraftGrowth *growth,
-      guint                 node,
-      const guint          *numbers)
-{
-  llm_draft_rows_keep ((LlmDraftRows *) source, growth, node, numbers);
-}
-
-static void
 drop_branch (OwnSource *self)
 {
   llm_draft_rows_forget (&self->rows);
@@ -119,7 +110,7 @@ expand (LlmDraftSource       *source,
   LlmStatus status;
 
   *n = 0;
-  if (self->instance == NULL || !llm_weights_keep_level (self->instance->weights, 0)
+  if (self->instance == NULL || !llm_weights_level_stays (self->instance->weights, 0)
       || self->n_text + LLM_TREE_MAX_NODES > self->instance->hparams->n_ctx
       || (node > 0 && (self->rows.seq == NULL || self->rows.n_nodes == LLM_TREE_MAX_NODES)))
     return LLM_READY;
@@ -145,7 +136,7 @@ llm_own_draft_new (void)
   static const LlmDraftSourceClass class = {
     .begin = begin,
     .accept = accept_token,
-    .keep = keep,
+    .keep = llm_draft_rows_keep,
     .expand = expand,
     .release = release,
     .free = source_free,

@@ -143,7 +143,7 @@ llm_weights_get_level_bytes (LlmWeights *weights,
 }
 
 gboolean
-llm_weights_keep_level (LlmWeights *weights,
+llm_weights_level_stays (LlmWeights *weights,
                         guint       level)
 {
   const LlmFileWeights *self = (const LlmFileWeights *) weights;

@@ -210,7 +210,7 @@ guint64     llm_weights_drop_experts (LlmWeights   *self,
 void        llm_weights_keep        (LlmWeights    *self,
                                      guint64        bytes);
 /* Whether all weights of @level stay in memory from one use to the next. */
-gboolean    llm_weights_keep_level  (LlmWeights    *self,
+gboolean    llm_weights_level_stays (LlmWeights    *self,
                                      guint          level);
 /* Bytes at the beginning of that order of which a step uses little: rows of the model file
  * itself. */

@@ -161,7 +161,7 @@ class Runs(unittest.TestCase):
             self.assertEqual(rig.run("draft", *arguments).returncode, 2, arguments)
         outcome = rig.run("draft", rig.MODEL, "--task", self.task, "--methods", "luck")
         self.assertEqual(outcome.returncode, 1)
-        self.assertRegex(outcome.stderr, "There is no method .luck")
+        self.assertRegex(outcome.stderr, "unknown method .luck")
 
     def test_longest(self):
         folder = self.folder / "short"

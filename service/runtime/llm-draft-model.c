@@ -143,8 +143,8 @@ run_text (ModelSource *self)
   LlmRow rows[MAX_ROWS];
   LlmStatus status;
 
-  llm_kv_seq_truncate (self->rows.seq, n_done);
   llm_draft_rows_forget (&self->rows);
+  llm_kv_seq_truncate (self->rows.seq, n_done);
   for (guint i = 0; i < n; i++)
     rows[i] = (LlmRow) {
       .token = g_array_index (self->text, gint32, n_done + i),
@@ -194,6 +194,7 @@ source_free (LlmDraftSource *source)
 {
   ModelSource *self = (ModelSource *) source;
 
+  llm_draft_rows_forget (&self->rows);
   llm_forward_free (self->rows.forward);
   g_clear_pointer (&self->rows.seq, llm_kv_seq_free);
   g_clear_pointer (&self->store, llm_kv_store_free);

@@ -10,11 +10,45 @@
 #include "base/llm-clock.h"
 #include "common/llmsvc-error.h"
 
+/* Leaves the step of a node that is under way. */
+static void
+leave (LlmDraftRows *self)
+{
+  if (self->running == 0)
+    return;
+  llm_forward_abandon (self->forward);
+  llm_kv_seq_truncate (self->seq, self->row.slot);
+  self->running = 0;
+}
+
 void
 llm_draft_rows_forget (LlmDraftRows *self)
 {
+  leave (self);
   self->n_nodes = 0;
   memset (self->paths, 0, sizeof self->paths);
+}
+
+static void
+tell (const GError *error)
+{
+  /* memory is short again and again where weights stream */
+  if (g_error_matches (error, LLMSVC_ERROR, LLMSVC_ERROR_NO_MEMORY))
+    g_debug ("No room for a guess: %s", error->message);
+  else if (error != NULL)
+    g_message ("A step of the draft model failed; answers stay as they are without its guesses, each of "
+               "which the model checks: %s", error->message);
+}
+
+/* What a draft step has taken. */
+static void
+note_step (LlmDraftRows *self,
+           double        us)
+{
+  self->parent.spent_us += us;
+  self->parent.step_us = llm_draft_usual_time (self->parent.step_us, us);
+  if (self->parent.record != NULL)
+    self->parent.record->step_us = self->parent.step_us;
 }
 
 LlmStatus
@@ -24,10 +58,13 @@ llm_draft_rows_run (LlmDraftRows *self,
 {
   const LlmBatch batch = { rows, n, &self->seq, 1 };
   g_autoptr(GError) error = NULL;
-  guint length = self->seq->length;
+  guint length;
   gint64 begin_us = llm_clock_now_us ();
   LlmStatus status = LLM_FAILED;
+  double us;
 
+  leave (self);
+  length = self->seq->length;
   if (llm_kv_seq_append (self->seq, n, &error)
       && llm_forward_begin (self->forward, &batch, &error))
     {
@@ -37,30 +74,52 @@ llm_draft_rows_run (LlmDraftRows *self,
     }
   if (status != LLM_READY)
     llm_kv_seq_truncate (self->seq, length);
-  /* memory is short again and again where weights stream */
-  if (g_error_matches (error, LLMSVC_ERROR, LLMSVC_ERROR_NO_MEMORY))
-    g_debug ("No room for a guess: %s", error->message);
-  else if (error != NULL)
-    g_message ("A step of the draft model failed; answers stay as they are without its guesses, each of "
-               "which the model checks: %s", error->message);
-  else if (n > 1)
+  tell (error);
+  us = (double) (llm_clock_now_us () - begin_us);
+  if (error == NULL && n == 1)
+    note_step (self, us);
+  else if (error == NULL)
     {
-      double us = (double) (llm_clock_now_us () - begin_us);
-
       self->parent.text_us += us;
       if (self->parent.record != NULL)
         self->parent.record->text_us = us / n;
     }
-  else
-    {
-      double us = (double) (llm_clock_now_us () - begin_us);
-
-      self->parent.spent_us += us;
-      self->parent.step_us = llm_draft_usual_time (self->parent.step_us, us);
-      if (self->parent.record != NULL)
-        self->parent.record->step_us = self->parent.step_us;
-    }
   return status;
+}
+
+static gboolean
+begin_node (LlmDraftRows         *self,
+            const LlmDraftGrowth *growth,
+            guint                 number,
+            GError              **error)
+{
+  const LlmGrowthNode *node = &growth->nodes[number];
+  guint length = self->seq->length;
+
+  self->row = (LlmRow) {
+    .token = node->token,
+    .position = self->seq->n_slid + self->n_done + node->depth - 1,
+    .slot = self->n_done + self->n_nodes,
+    .sub_model = self->sub_model,
+    .wants_logits = TRUE,
+  };
+  self->row.visibility = (LlmVisibility) {
+    .kind = LLM_VISIBLE_TREE,
+    .base = self->n_done,
+    .ancestors = (node->parent > 0 ? self->paths[node->parent] : 0)
+                 | G_GUINT64_CONSTANT (1) << self->n_nodes,
+  };
+  self->batch = (LlmBatch) { &self->row, 1, &self->seq, 1 };
+  self->running_us = 0;
+  if (!llm_kv_seq_append (self->seq, 1, error))
+    return FALSE;
+  if (!llm_forward_begin (self->forward, &self->batch, error))
+    {
+      llm_kv_seq_truncate (self->seq, length);
+      return FALSE;
+    }
+  self->running = number;
+  return TRUE;
 }
 
 LlmStatus
@@ -68,27 +127,35 @@ llm_draft_rows_run_node (LlmDraftRows         *self,
                          const LlmDraftGrowth *growth,
                          guint                 number)
 {
-  const LlmGrowthNode *node = &growth->nodes[number];
-  guint64 path = (node->parent > 0 ? self->paths[node->parent] : 0)
-                 | G_GUINT64_CONSTANT (1) << self->n_nodes;
-  LlmRow row = {
-    .token = node->token,
-    .position = self->seq->n_slid + self->n_done + node->depth - 1,
-    .slot = self->n_done + self->n_nodes,
-    .sub_model = self->sub_model,
-    .wants_logits = TRUE,
-  };
-  LlmStatus status;
+  g_autoptr(GError) error = NULL;
+  gint64 begin_us = llm_clock_now_us ();
+  gint64 until_us = self->parent.until_us > 0 ? self->parent.until_us : G_MAXINT64;
+  LlmStatus status = LLM_PENDING;
+  gboolean waits = FALSE;
 
-  row.visibility = (LlmVisibility) {
-    .kind = LLM_VISIBLE_TREE, .base = self->n_done, .ancestors = path
-  };
-  status = llm_draft_rows_run (self, &row, 1);
+  if (self->running != number)
+    leave (self);
+  if (self->running == 0 && !begin_node (self, growth, number, &error))
+    {
+      tell (error);
+      return LLM_FAILED;
+    }
+  while (status == LLM_PENDING && !waits && llm_clock_now_us () < until_us)
+    status = llm_forward_step (self->forward, &waits, &error);
+  self->running_us += (double) (llm_clock_now_us () - begin_us);
+  tell (error);
+  if (status == LLM_PENDING && !waits)
+    return status;
   if (status == LLM_READY)
     {
-      self->paths[number] = path;
+      self->running = 0;
+      self->paths[number] = self->row.visibility.ancestors;
       self->nodes[self->n_nodes++] = number;
     }
+  else
+    leave (self);
+  if (error == NULL)
+    note_step (self, self->running_us);
   return status;
 }
 
@@ -105,6 +172,7 @@ llm_draft_rows_keep (LlmDraftSource       *source,
   guint slots[LLM_TREE_MAX_NODES], nodes[LLM_TREE_MAX_NODES];
   guint64 paths[LLM_GROWTH_MAX_NODES] = { 0 };
 
+  leave (self);
   for (guint i = 0; i < self->n_nodes; i++)
     {
       guint old = self->nodes[i], parent = growth->nodes[old].parent;

@@ -24,6 +24,10 @@ typedef struct
   guint nodes[LLM_TREE_MAX_NODES];     /* node of the growth that each of them is */
   guint64 paths[LLM_GROWTH_MAX_NODES]; /* by node of the growth: bits of computed nodes; 0: not
                                         * computed */
+  guint running;            /* node whose step is under way; 0: none, as the root is the text's */
+  LlmRow row;               /* of that step, as the next two */
+  LlmBatch batch;
+  double running_us;        /* that it took so far */
 } LlmDraftRows;
 
 /* No node is computed any more. */
@@ -33,7 +37,8 @@ void      llm_draft_rows_forget    (LlmDraftRows          *self);
 LlmStatus llm_draft_rows_run       (LlmDraftRows          *self,
                                     const LlmRow          *rows,
                                     guint                  n);
-/* Computes a node, whose parent is computed. */
+/* Computes a node, whose parent is computed. PENDING behind the source's until_us: call it for the same node again; all other calls here leave
+ * that step. */
 LlmStatus llm_draft_rows_run_node  (LlmDraftRows          *self,
                                     const LlmDraftGrowth  *growth,
                                     guint                  number);

@@ -72,13 +72,30 @@ draft (LlmRequest *request)
   llm_sched_entry_set_n_decode (&request->entry, decoder->n_rows);
 }
 
-/* Serves them in turn where the step has several. */
+/* Takes what arrived and has the disk go on. Returns whether it had come to rest; always where it is not weights that come. */
 static gboolean
-draft_ahead (LlmQueueStep *step)
+has_rested (LlmWeights *weights,
+            guint64     n_rests)
 {
+  LlmStreamFigures figures;
+
+  llm_weights_poll (weights);
+  llm_weights_get_stream_figures (weights, &figures);
+  return figures.pass_bytes == 0 || figures.n_rests > n_rests;
+}
+
+/* Serves them in turn where the step has several. A step that goes on behind it was not held up while the disk read: what it reads would
+ * not have come sooner. */
+static gboolean
+draft_ahead (LlmRunner *runner)
+{
+  LlmQueueStep *step = &runner->steps[LLM_QUEUE_DECODE];
+  LlmWeights *weights = runner->instance->weights;
   gint64 begin_us = llm_clock_now_us ();
+  LlmStreamFigures figures;
 
   step->ahead_us = 0;
+  llm_weights_get_stream_figures (weights, &figures);
   for (guint i = 0; step->is_active && i < step->n_budgets; i++)
     {
       guint at = (step->n_ahead + i) % step->n_budgets;
@@ -89,7 +106,8 @@ draft_ahead (LlmQueueStep *step)
           || !decoder->class->draft_ahead (decoder, step->late_us))
         continue;
       step->n_ahead++;
-      step->ahead_us = (double) (llm_clock_now_us () - begin_us);
+      if (has_rested (weights, figures.n_rests))
+        step->ahead_us = (double) (llm_clock_now_us () - begin_us);
       return TRUE;
     }
   return FALSE;
@@ -99,7 +117,7 @@ gboolean
 llm_executor_draft_ahead (LlmExecutor *self)
 {
   LLM_EACH (LlmRunner, runner, self->runners)
-    if (draft_ahead (&runner->steps[LLM_QUEUE_DECODE]))
+    if (draft_ahead (runner))
       return TRUE;
   return FALSE;
 }

@@ -277,6 +277,7 @@ on_read (gssize        n,
   LlmWeightStream *self = range->stream;
 
   self->n_reading--;
+  self->figures.n_rests += self->n_reading == 0;
   range->n_reading--;
   if (n < 0)
     range->code = (int) -n;

@@ -38,6 +38,7 @@ typedef struct
 typedef struct
 {
   guint64 read_bytes;    /* that arrived, whole blocks */
+  guint64 n_rests;       /* times that no read was under way behind one that arrived */
   guint64 n_mapped;      /* leases that found no buffer, and used the mapping */
   guint64 ring_bytes;    /* of memory that is held now */
   guint64 expert_bytes;  /* memory of the expert cache (llm-expert-cache.h) */

@@ -137,7 +137,7 @@ new_source (double late)
   };
   ModelSource *self = g_new0 (ModelSource, 1);
 
-  self->parent = (LlmDraftSource) { &class, 1 };
+  self->parent = (LlmDraftSource) { .class = &class, .step_us = 1 };
   self->text = g_array_new (FALSE, FALSE, sizeof (gint32));
   self->random = g_rand_new_with_seed (4);
   self->late = late;

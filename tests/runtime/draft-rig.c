@@ -47,7 +47,7 @@ set_costs (LlmCommand *base)
 
   for (guint i = 0; i < LLM_COST_POINTS; i++)
     {
-      curve->us[i] = 1000 * (costs->rows_are_free ? 1 : llm_cost_rows[LLM_COST_DECODE][i]);
+      curve->us[i] = 100000 * (costs->rows_are_free ? 1 : llm_cost_rows[LLM_COST_DECODE][i]);
       curve->n_seen[i] = costs->n_seen;
     }
   curve->depth_us = 0.01;

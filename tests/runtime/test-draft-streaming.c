@@ -119,6 +119,7 @@ test_streaming (void)
   const LlmGrowthConfig modes[] = {
     LLM_GROWTH_CONFIG_BEST, BENCH_GROWTH_PAPER, { .by_cost = TRUE, .due = 1 },
   };
+  LlmGrowthConfig chain = BENCH_GROWTH_CHAIN (1);
   const guint n_modes = G_N_ELEMENTS (modes);
   g_autofree char *folder = llm_test_folder_new ();
   g_autofree char *cache_folder = g_build_filename (folder, "cache", NULL);
@@ -188,6 +189,28 @@ test_streaming (void)
     else
       g_assert_cmpuint (n_kept[m], ==, 0);
   g_assert_cmpuint (source->n_answered, >, 0);
+
+  /* draft steps that are longer than a step may be held up are taken in pieces */
+  draft_rig_set_costs (&rig, TRUE, TRUE);
+  llm_clock_set_step_for_test (300);
+  chain.goes_ahead = TRUE;
+  n_kept[0] = 0;
+  for (guint i = 0; i < 2 * DRAFT_RIG_PROMPTS; i++)
+    {
+      guint p = i % DRAFT_RIG_PROMPTS;
+
+      submit (&rig, draft, p, 2, &chain, &found[p]);
+      n_disturbed = 0;
+      if (i >= DRAFT_RIG_PROMPTS)
+        draft_rig_disturb (&rig, &n_disturbed);
+      rig_wait_for (&rig, &found[p].is_done);
+      outcome_assert_same (&found[p], &plain[2][p]);
+      n_kept[0] += found[p].n_kept;
+      g_test_message ("in pieces: %u ahead, %u times preempted", found[p].n_kept, n_disturbed);
+      outcome_clear (&found[p]);
+    }
+  g_assert_cmpuint (n_kept[0], >, 0);
+  llm_clock_set_step_for_test (0);
 
   /* and what reading takes is known from then on */
   llm_clock_set_step_for_test (10);

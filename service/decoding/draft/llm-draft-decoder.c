@@ -2,6 +2,8 @@
 
 #include "decoding/draft/llm-draft-decoder.h"
 
+#include "base/llm-clock.h"
+
 /* Tokens that the balance of a source may be below and above 0, and answers that are skipped at
  * most when it is at the lower end. */
 #define MOST_LOST  8
@@ -18,6 +20,8 @@
 
 /* Of the time of a step, that guesses for the next one may hold it up. */
 #define AHEAD_PART 0.03
+/* A step that waits is asked after so much of a draft step whether it may go on. */
+#define AHEAD_US   1000
 
 typedef struct
 {
@@ -29,6 +33,8 @@ typedef struct
   LlmDraftTree tree;        /* that was proposed last; empty: none since it was learned from */
   guint node;               /* of it, that is right so far; LLM_DRAFT_NONE: behind its end */
   guint at;                 /* node of the growth that the text has come to, or LLM_DRAFT_NONE */
+  guint ahead;              /* node whose draft step was begun while a step waited, or
+                             * LLM_DRAFT_NONE */
   guint late;               /* node whose continuations are pending, or LLM_DRAFT_NONE */
   guint n_prompt;
   gboolean has_costs;       /* it was seen what steps cost */
@@ -128,6 +134,43 @@ consume (LlmDecoder  *decoder,
   return token;
 }
 
+/* Asks for the continuations of a node before the tree's step needs them. */
+static LlmStatus
+expand_ahead (DraftDecoder *self,
+              guint         node,
+              gint64        until_us)
+{
+  LlmDraftCandidate candidates[LLM_DRAFT_MAX_CANDIDATES];
+  LlmStatus status;
+  guint n;
+
+  self->source->until_us = until_us;
+  status = self->source->class->expand (self->source, &self->growth, node, candidates, &n);
+  self->source->until_us = 0;
+  if (status == LLM_READY)
+    llm_draft_growth_expand (&self->growth, node, candidates, n);
+  else
+    self->growth.nodes[node].is_asked = FALSE;
+  return status;
+}
+
+/* A draft step that was begun ahead is ended if its node is one of the next tree. Returns the time that this took. @numbers: of that tree,
+ * updated. */
+static double
+end_ahead (DraftDecoder *self,
+           guint        *numbers)
+{
+  guint node = self->ahead;
+  gint64 begin_us = llm_clock_now_us ();
+
+  if (node == LLM_DRAFT_NONE || numbers[node] == LLM_DRAFT_NONE)
+    return 0;
+  self->growth.is_ahead = self->growth.nodes[node].is_asked = TRUE;
+  expand_ahead (self, node, 0);
+  llm_draft_growth_number (&self->growth, self->at, numbers);
+  return (double) (llm_clock_now_us () - begin_us);
+}
+
 /* The tree that follows the text as it is: what is known of it from before stays. */
 static void
 begin_tree (DraftDecoder        *self,
@@ -135,6 +178,7 @@ begin_tree (DraftDecoder        *self,
 {
   LlmDraftCosts all = *costs;
   guint numbers[LLM_GROWTH_MAX_NODES];
+  double late_us = 0;
 
   all.draft_us = self->source->step_us;
   if (self->late != LLM_DRAFT_NONE)
@@ -143,13 +187,15 @@ begin_tree (DraftDecoder        *self,
       && self->source->class->keep != NULL)
     {
       llm_draft_growth_number (&self->growth, self->at, numbers);
+      late_us = end_ahead (self, numbers);
       self->source->class->keep (self->source, &self->growth, self->at, numbers);
       llm_draft_growth_keep (&self->growth, &all, self->at);
     }
   else
     llm_draft_growth_begin (&self->growth, &all);
+  self->growth.late_us = late_us;
   self->at = 0;
-  self->late = LLM_DRAFT_NONE;
+  self->ahead = self->late = LLM_DRAFT_NONE;
   self->is_begun = TRUE;
 }
 
@@ -160,7 +206,7 @@ draft (LlmDecoder          *decoder,
 {
   DraftDecoder *self = (DraftDecoder *) decoder;
   LlmDraftCandidate candidates[LLM_DRAFT_MAX_CANDIDATES];
-  double spent_us = self->source->spent_us;
+  double spent_us;
   guint node, n;
 
   if (!self->has_costs)
@@ -170,6 +216,7 @@ draft (LlmDecoder          *decoder,
     return;
   if (!self->is_begun)
     begin_tree (self, costs);
+  spent_us = self->source->spent_us;
   node = self->late != LLM_DRAFT_NONE ? self->late : llm_draft_growth_next (&self->growth);
   while (node != LLM_DRAFT_NONE
          && self->source->class->expand (self->source, &self->growth, node, candidates, &n)
@@ -191,24 +238,20 @@ draft_ahead (LlmDecoder *decoder,
 {
   DraftDecoder *self = (DraftDecoder *) decoder;
   const LlmDraftCosts *costs = &self->growth.costs;
-  LlmDraftCandidate candidates[LLM_DRAFT_MAX_CANDIDATES];
-  guint node, n;
+  LlmStatus status;
+  guint node;
 
   if (self->is_off || !self->is_begun || self->tree.n == 0 || self->late != LLM_DRAFT_NONE
       || self->source->class->keep == NULL
-      || late_us + self->source->step_us
+      || late_us + MIN (self->source->step_us, AHEAD_US)
            > AHEAD_PART * MAX (costs->read_us, costs->verify_us[1]))
     return FALSE;
   node = llm_draft_growth_next_ahead (&self->growth, self->tree.max_depth);
   if (node == LLM_DRAFT_NONE)
     return FALSE;
-  if (self->source->class->expand (self->source, &self->growth, node, candidates, &n) != LLM_READY)
-    {
-      self->growth.nodes[node].is_asked = FALSE;
-      return FALSE;
-    }
-  llm_draft_growth_expand (&self->growth, node, candidates, n);
-  return TRUE;
+  status = expand_ahead (self, node, llm_clock_now_us () + AHEAD_US);
+  self->ahead = status == LLM_PENDING ? node : LLM_DRAFT_NONE;
+  return status == LLM_READY || status == LLM_PENDING;
 }
 
 static void
@@ -265,7 +308,7 @@ llm_decoder_new_drafting (LlmDecoder            *chooser,
   self->parent = (LlmDecoder) { .class = &class, .n_rows = 1 };
   self->chooser = chooser;
   self->source = source;
-  self->at = self->late = LLM_DRAFT_NONE;
+  self->at = self->ahead = self->late = LLM_DRAFT_NONE;
   llm_draft_growth_init (&self->growth, config);
   if (record != NULL)
     source->record = self->record = llm_draft_record_ref (record);

@@ -47,8 +47,10 @@ note_step (LlmDraftRows *self,
 {
   self->parent.spent_us += us;
   self->parent.step_us = llm_draft_usual_time (self->parent.step_us, us);
-  if (self->parent.record != NULL)
-    self->parent.record->step_us = self->parent.step_us;
+  if (self->parent.record == NULL)
+    return;
+  self->parent.record->step_us = self->parent.step_us;
+  self->parent.record->has_stepped = TRUE;
 }
 
 LlmStatus
@@ -82,7 +84,10 @@ llm_draft_rows_run (LlmDraftRows *self,
     {
       self->parent.text_us += us;
       if (self->parent.record != NULL)
-        self->parent.record->text_us = us / n;
+        {
+          self->parent.record->text_us = us / n;
+          self->parent.record->has_read = TRUE;
+        }
     }
   return status;
 }

@@ -570,6 +570,21 @@ test_record (void)
         }
     }
   g_assert_cmpuint (n_off, ==, 1);
+  /* until that is long ago */
+  record->account = (LlmDraftAccount) { .balance = 2 };
+  for (guint i = 0; i < 2; i++)
+    {
+      g_autoptr(LlmDecoder) decoder = llm_decoder_new_drafting (
+        llm_decoder_new_plain (&sampler, N_VOCAB), llm_lookup_source_new (),
+        &LLM_GROWTH_CONFIG_BEST, record);
+
+      record->has_stepped = TRUE;
+      record->step_us = 10;
+      decoder->class->begin (decoder, prompt, G_N_ELEMENTS (prompt));
+      decoder->class->draft (decoder, &costs);
+      g_assert_cmpint (decoder->n_rows > 1, ==, i == 1);
+      g_assert_cmpfloat (record->step_us, ==, 10);
+    }
 }
 
 /* While it is not known what steps cost nothing is guessed, and nothing learned: the answer has its

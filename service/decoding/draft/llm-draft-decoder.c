@@ -95,8 +95,11 @@ begin (LlmDecoder   *decoder,
   DraftDecoder *self = (DraftDecoder *) decoder;
 
   if (self->record != NULL)
-    self->growth.credit =
-      MAX (LLM_GROWTH_CREDIT + CREDIT_PART * MIN (self->record->account.balance, 0), MIN_CREDIT);
+    {
+      llm_draft_record_begin (self->record);
+      self->growth.credit =
+        MAX (LLM_GROWTH_CREDIT + CREDIT_PART * MIN (self->record->account.balance, 0), MIN_CREDIT);
+    }
   self->chooser->class->begin (self->chooser, prompt, n_prompt);
   self->n_prompt = n_prompt;
   self->is_off = self->record != NULL && skips (self->record);

@@ -18,6 +18,16 @@ llm_draft_usual_time (double usual_us,
                        : usual_us + FALLING * (us - usual_us);
 }
 
+void
+llm_draft_record_begin (LlmDraftRecord *self)
+{
+  if (!self->has_stepped)
+    self->step_us /= 2;
+  if (!self->has_read)
+    self->text_us /= 2;
+  self->has_stepped = self->has_read = FALSE;
+}
+
 LlmDraftRecord *
 llm_draft_record_new (void)
 {

@@ -38,6 +38,8 @@ typedef struct
   LlmLookupLearned lookup;
   double step_us;               /* of a draft step; 0: none was measured */
   double text_us;               /* of reading a token of the text, many at a time; likewise */
+  gboolean has_stepped;         /* they were measured since an answer began last */
+  gboolean has_read;
 
   guint64 n_drafted;            /* guesses that were verified, of answers that ended */
   guint64 n_accepted;           /* of them right */
@@ -48,6 +50,10 @@ typedef struct
  * @us. One that something else held up says little: with its time, drafting would end for long. */
 double          llm_draft_usual_time   (double          usual_us,
                                         double          us);
+
+/* An answer begins. What the last one measured none of is believed half as much: a source that was slow once, its weights not being in
+ * memory, would else never be asked again. */
+void            llm_draft_record_begin (LlmDraftRecord *self);
 
 LlmDraftRecord *llm_draft_record_new   (void);
 LlmDraftRecord *llm_draft_record_ref   (LlmDraftRecord *self);

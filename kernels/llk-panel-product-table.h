@@ -39,6 +39,14 @@
     load_run_scales (type, run, scales, min_scales);                                           \
   }
 
+#define DEFINE_PARTS(name, type)                                                               \
+  static void                                                                                  \
+  add_parts_##name (const RunParts *parts, size_t panel, const LlkActivationRun *x,            \
+                    const LlkOutlier *values, float *sums, float *outliers)                    \
+  {                                                                                            \
+    add_parts (type, parts, panel, x, values, sums, outliers);                                 \
+  }
+
 #define DEFINE_STORE(name, type)                                                               \
   static void                                                                                  \
   store_##name (const uint8_t *part, const uint8_t *ahead, size_t n, int8_t *groups)           \
@@ -53,9 +61,10 @@
     store_part_minima (type, part, minima);                                                    \
   }
 
-#define DEFINE_OPS(name, type, store_it, minima)                                               \
+#define DEFINE_OPS(name, type, store_it, minima, parts)                                        \
   static const TypeOps ops_##name = {                                                          \
     .add_row = add_row_##name,                                                                 \
+    .add_parts = parts,                                                                        \
     .add_outliers = add_outliers_##name,                                                       \
     .store = store_it,                                                                         \
     .store_minima = minima,                                                                    \
@@ -74,16 +83,18 @@
 
 #define DEFINE_BYTES(name, type)                                                               \
   DEFINE_ROW (name, type)                                                                      \
-  DEFINE_OPS (name, type, store_bytes, NULL)
+  DEFINE_PARTS (name, type)                                                                    \
+  DEFINE_OPS (name, type, store_bytes, NULL, add_parts_##name)
 #define DEFINE_CODES(name, type)                                                               \
   DEFINE_ROW (name, type)                                                                      \
+  DEFINE_PARTS (name, type)                                                                    \
   DEFINE_STORE (name, type)                                                                    \
-  DEFINE_OPS (name, type, store_##name, NULL)
+  DEFINE_OPS (name, type, store_##name, NULL, add_parts_##name)
 #define DEFINE_CODES_AND_MINIMA(name, type)                                                    \
   DEFINE_ROW (name, type)                                                                      \
   DEFINE_STORE (name, type)                                                                    \
   DEFINE_MINIMA (name, type)                                                                   \
-  DEFINE_OPS (name, type, store_##name, store_minima_##name)
+  DEFINE_OPS (name, type, store_##name, store_minima_##name, NULL)
 
 #define DEFINE_FLOATS(name, type)                                                              \
   static void                                                                                  \

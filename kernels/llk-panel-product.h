@@ -203,6 +203,20 @@ multiply_row (const Group    *group,
   return streams.n_runs;
 }
 
+/* The same with a run in several parts. */
+static void
+multiply_parts (const Group            *group,
+                const RunParts         *run,
+                const LlkActivationRun *x)
+{
+  const LlkOutlier *values =
+    llk_activation_get_outliers (group->rows, group->w->n_in) + x->first_outlier;
+
+  for (size_t panel = 0; panel < group->n_panels; panel++)
+    group->ops->add_parts (run, group->first + panel, x, values, group->sums + panel * N,
+                           group->outliers + panel * N);
+}
+
 static void
 multiply_group (const Group *group,
                 Ahead       *ahead)
@@ -221,6 +235,8 @@ multiply_group (const Group *group,
 
       if (group->n_rows == 1 && runs.n_parts == 1)
         n_runs = multiply_row (group, &runs, rows, &walk);
+      else if (group->n_rows == 1 && group->ops->add_parts != NULL)
+        multiply_parts (group, &runs, (const void *) rows);
       else
         for (size_t panel = 0; panel < group->n_panels; panel += group->width)
           multiply_panels (group, &runs, panel, rows, n_rows, ahead);

@@ -14,11 +14,11 @@
 
 /* Q8_0, whose codes are in groups. */
 INLINE Ints
-dot_groups (const uint8_t          *run,
-            const uint8_t          *ahead,
-            size_t                  n,
-            const LlkActivationRun *x,
-            size_t                  part)
+dot_groups (const uint8_t *run,
+            const uint8_t *ahead,
+            size_t         n,
+            const int8_t  *q,
+            size_t         part)
 {
   const size_t head = llk_panel_head_bytes (llk_panel_shape (LLK_Q8_0));
   const uint8_t *codes = run + head + sizeof (Ints) * part;
@@ -42,21 +42,21 @@ dot_groups (const uint8_t          *run,
           const Weights w = make_weights (scale_group (v, r, false));
 #endif
 
-          sums[k % 4] = add_group_dots (sums[k % 4], w, x->q + i + k / 4 * 16, k % 4);
+          sums[k % 4] = add_group_dots (sums[k % 4], w, q + i + k / 4 * 16, k % 4);
         }
     }
   return add_ints (add_ints (sums[0], sums[1]), add_ints (sums[2], sums[3]));
 }
 
 INLINE Ints
-dot_codes (LlkType                 type,
-           const uint8_t          *run,
-           const uint8_t          *ahead,
-           size_t                  n,
-           const LlkActivationRun *x,
-           size_t                  part)
+dot_codes (LlkType        type,
+           const uint8_t *run,
+           const uint8_t *ahead,
+           size_t         n,
+           const int8_t  *q,
+           size_t         part)
 {
-  Sink sink = { .part = part, .x = x->q };
+  Sink sink = { .part = part, .x = q };
 
 #pragma GCC unroll 4
   for (size_t g = 0; g < 4; g++)
@@ -95,13 +95,52 @@ add_row (LlkType                 type,
                               splat_float (values[k].x), w);
           store_floats (outliers + lane, w);
         }
-      dots = type == LLK_Q8_0 ? dot_groups (run, ahead, n, x, part)
-                              : dot_codes (type, run, ahead, n, x, part);
+      dots = type == LLK_Q8_0 ? dot_groups (run, ahead, n, x->q, part)
+                              : dot_codes (type, run, ahead, n, x->q, part);
       v = add_scaled (v, add_ints (dots, correction), load_scale (type, run, lane), x->scale);
       if (llk_run_has_minima (type))
         v = add_scaled (v, multiply_minima (type, run, x, part),
                         load_min_scale (type, run, lane), x->scale);
       store_floats (sums + lane, v);
+    }
+}
+
+/* The same of a run in several parts, of a type without minima: the sum over the run is still exact. */
+INLINE void
+add_parts (LlkType                 type,
+           const RunParts         *parts,
+           size_t                  panel,
+           const LlkActivationRun *x,
+           const LlkOutlier       *values,
+           float                  *sums,
+           float                  *outliers)
+{
+  const int moved = get_zero_point (type) - (HAS_UNSIGNED_BYTES ? 128 : 0);
+  const uint8_t *runs[MAX_PARTS];
+
+  for (size_t p = 0; p < parts->n_parts; p++)
+    runs[p] = parts->parts[p].data + panel * parts->parts[p].panel_bytes;
+  for (size_t part = 0; part < N_PARTS; part++)
+    {
+      const size_t lane = N_LANES * part;
+      Ints dots = splat_int (moved * x->sum);
+      Floats w = load_floats (outliers + lane);
+      size_t at = 0;
+
+      for (size_t p = 0; p < parts->n_parts; p++)
+        {
+          const RunPart *of = &parts->parts[p];
+          const int8_t *q = x->q + of->first;
+
+          for (; at < x->n_outliers && values[at].place < of->first + of->n; at++)
+            w = multiply_add (load_exact (type, runs[p], values[at].place - of->first, part),
+                              splat_float (values[at].x), w);
+          dots = add_ints (dots, type == LLK_Q8_0 ? dot_groups (runs[p], runs[p], of->n, q, part)
+                                                  : dot_codes (type, runs[p], runs[p], of->n, q, part));
+        }
+      store_floats (outliers + lane, w);
+      store_floats (sums + lane, add_scaled (load_floats (sums + lane), dots,
+                                             load_scale (type, runs[0], lane), x->scale));
     }
 }
 

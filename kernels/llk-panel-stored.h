@@ -60,6 +60,9 @@ typedef struct
   void (*add_row) (const uint8_t *run, const uint8_t *ahead, size_t n,
                    const LlkActivationRun *x, const LlkOutlier *values, float *sums,
                    float *outliers);
+  /* The same of a run in several parts; NULL for types with minima. */
+  void (*add_parts) (const RunParts *parts, size_t panel, const LlkActivationRun *x,
+                     const LlkOutlier *values, float *sums, float *outliers);
   /* Adds outliers of rows times a run of one or two panels to their sums, those of the
    * second panel @panel_sums behind those of the first. */
   void (*add_outliers) (const RunParts *run, size_t panel, size_t n_panels,

@@ -262,12 +262,6 @@ add_thin (const float *w,
 {
   float columns[LLK_THIN_INPUTS * LLK_THIN_OUTPUTS];
 
-  if (n_rows < LLK_THIN_FEW_ROWS)
-    {
-      for (size_t r = 0; r < n_rows; r++)
-        llk_thin_add_row (w, x + r * x_stride, n_in, n_out, y + r * y_stride);
-      return;
-    }
   llk_thin_turn (w, n_in, n_out, columns);
   for (size_t r = 0; r < n_rows; r++, y += y_stride, x += x_stride)
     {

@@ -13,7 +13,8 @@
 /* The cost of a level differs from its guess by this factor at most. */
 #define MAX_ERROR 2.0
 #define MAX_STEPS 1000000
-/* A smaller level costs less than a larger one, at least by this factor: measurements are noisy. */
+/* A smaller level costs less than a larger one, at least by this factor: measurements are noisy. Only beside the whole model, which has
+ * no adapter, it may cost more. */
 #define LESS 0.999
 /* Tolerance for numbers that were written and read again. */
 #define SAME 1e-6
@@ -54,6 +55,29 @@ llm_level_costs_add (LlmLevelCosts *self,
   self->n_levels++;
 }
 
+/* A level that was never seen costs as much more than its guess as the level next to it that was: what adapters cost hardly depends on
+ * the level. */
+static double
+get_known (const LlmLevelCosts *self,
+           LlmCostKind          kind,
+           guint                lacking)
+{
+  guint nearest = lacking;
+
+  for (guint by = 0; by < self->n_levels; by++)
+    {
+      nearest = lacking + by;
+      if (nearest < self->n_levels && self->n_seen[kind][nearest] > 0)
+        break;
+      nearest = lacking > by ? lacking - by : 0;
+      if (nearest > 0 && self->n_seen[kind][nearest] > 0)
+        break;
+      nearest = lacking;
+    }
+  return self->ratios[kind][lacking]
+         + (nearest != lacking ? self->ratios[kind][nearest] - self->guesses[kind][nearest] : 0);
+}
+
 double
 llm_level_costs_get_ratio (const LlmLevelCosts *self,
                            LlmCostKind          kind,
@@ -63,7 +87,7 @@ llm_level_costs_get_ratio (const LlmLevelCosts *self,
 
   g_assert (lacking < self->n_levels);
   for (guint i = 1; i <= lacking; i++)
-    ratio = MIN (self->ratios[kind][i], ratio * LESS);
+    ratio = MIN (get_known (self, kind, i), i > 1 ? ratio * LESS : G_MAXDOUBLE);
   return ratio;
 }
 

@@ -105,7 +105,8 @@ add_row (LlkType                 type,
     }
 }
 
-/* The same of a run in several parts, of a type without minima: the sum over the run is still exact. */
+/* The same of a run in several parts, of a type without minima: the sum over the run is still
+ * exact. */
 INLINE void
 add_parts (LlkType                 type,
            const RunParts         *parts,

@@ -21,9 +21,9 @@ from modelfile.reader import GgufError
 from strategies import dropped, report
 from strategies.cases import CaseError, read_cases
 
-LEVELS = (90, 80, 70, 60, 50, 40)
+LEVELS = (80, 70, 60, 50, 40, 30, 20)
 PROMPTS = (90, 80, 70)
-BOTH = ((80, 80), (60, 80), (40, 80))
+BOTH = ((80, 80), (60, 80), (40, 80), (20, 80))
 SEED = 1
 
 

@@ -90,15 +90,23 @@ def forgive(outcomes):
 
 def find_bounds(families, first, second, score):
     """What could be won by what there is not: the best strategy for each task (a decision head that is never
-    wrong), and words left out that don't matter (a scorer that is never wrong), in rates by target."""
+    wrong), and words left out that don't matter (a scorer that is never wrong), in rates by target. Of tasks
+    that the whole model has wrong, some strategy of many is right by chance, which no head can know: a
+    decision without luck wins on the others alone."""
     names = CHOICES["sub-models and shorter prompts"]
     forgiven = [[forgive(outcomes) for outcomes in cases] for cases in (first, second)]
-    static, scored, decided = [], [], []
+    found = {"static": [], "scorer": [], "decision": [], "decision without luck": []}
     for target in TARGETS:
-        static.append(rate(second, choose(families, first, names, target, score), target, score))
-        scored.append(rate(forgiven[1], choose(families, forgiven[0], names, target, score), target, score))
-        decided.append(find_oracle(families, second, target, score))
-    return {"static": static, "scorer": scored, "decision": decided}
+        best = choose(families, first, names, target, score)
+        static = rate(second, best, target, score)
+        known = [outcomes for outcomes in second if outcomes["whole"].get(score)]
+        won = find_oracle(families, known, target, score) - rate(known, best, target, score) if known else 0
+        found["static"].append(static)
+        found["scorer"].append(rate(forgiven[1], choose(families, forgiven[0], names, target, score), target,
+                                    score))
+        found["decision"].append(find_oracle(families, second, target, score))
+        found["decision without luck"].append(static + won * len(known) / len(second))
+    return found
 
 
 def get_share(k, n):
@@ -152,7 +160,7 @@ def judge(families, cases):
         found["scores"][score] = {
             "plans": plans, "rates": rows,
             "could-win": {what: {skew: 100 * (weigh(bounds[what], weights) - weigh(bounds["static"], weights))
-                                 for skew, weights in SKEWS.items()} for what in ("scorer", "decision")},
+                                 for skew, weights in SKEWS.items()} for what in bounds if what != "static"},
             "skews": {skew: {name: weigh(rates, weights) for name, rates in rows.items()}
                       for skew, weights in SKEWS.items()},
             "beside": {skew: {"best": best[skew], **compare(second, plans[OWN[1]], plans[best[skew]],

@@ -37,13 +37,14 @@ void      llm_draft_rows_forget    (LlmDraftRows          *self);
 LlmStatus llm_draft_rows_run       (LlmDraftRows          *self,
                                     const LlmRow          *rows,
                                     guint                  n);
-/* Computes a node, whose parent is computed. PENDING behind the source's until_us: call it for the same node again; all other calls here leave
- * that step. */
+/* Computes a node, whose parent is computed. PENDING behind the source's until_us: call it for
+ * the same node again; all other calls here leave that step. */
 LlmStatus llm_draft_rows_run_node  (LlmDraftRows          *self,
                                     const LlmDraftGrowth  *growth,
                                     guint                  number);
-/* keep() of a source that begins with such rows: K and V of the nodes on the path to @node become the text's; those below it stay after them. If
- * @node itself was not computed, its path ends with its parent. */
+/* keep() of a source that begins with such rows: K and V of the nodes on the path to @node become
+ * the text's; those below it stay after them. If @node itself was not computed, its path ends
+ * with its parent. */
 void      llm_draft_rows_keep      (LlmDraftSource        *source,
                                     const LlmDraftGrowth  *growth,
                                     guint                  node,

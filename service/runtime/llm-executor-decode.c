@@ -72,7 +72,8 @@ draft (LlmRequest *request)
   llm_sched_entry_set_n_decode (&request->entry, decoder->n_rows);
 }
 
-/* Takes what arrived and has the disk go on. Returns whether it had come to rest; always where it is not weights that come. */
+/* Takes what arrived and has the disk go on. Returns whether it had come to rest; always where it
+ * is not weights that come. */
 static gboolean
 has_rested (LlmWeights *weights,
             guint64     n_rests)
@@ -84,8 +85,8 @@ has_rested (LlmWeights *weights,
   return figures.pass_bytes == 0 || figures.n_rests > n_rests;
 }
 
-/* Serves them in turn where the step has several. A step that goes on behind it was not held up while the disk read: what it reads would
- * not have come sooner. */
+/* Serves them in turn where the step has several. A step that goes on behind it was not held up
+ * while the disk read: what it reads would not have come sooner. */
 static gboolean
 draft_ahead (LlmRunner *runner)
 {

@@ -13,8 +13,9 @@
 /* The cost of a level differs from its guess by this factor at most. */
 #define MAX_ERROR 2.0
 #define MAX_STEPS 1000000
-/* A smaller level costs less than a larger one, at least by this factor: measurements are noisy. Only beside the whole model, which has
- * no adapter, it may cost more. */
+/* A smaller level costs less than a larger one, at least by this factor: measurements are noisy.
+ * Only than the whole model, which has no adapter, it may cost more, after so many steps. */
+#define SURE 64
 #define LESS 0.999
 /* Tolerance for numbers that were written and read again. */
 #define SAME 1e-6
@@ -55,27 +56,34 @@ llm_level_costs_add (LlmLevelCosts *self,
   self->n_levels++;
 }
 
-/* A level that was never seen costs as much more than its guess as the level next to it that was: what adapters cost hardly depends on
- * the level. */
+/* The level itself, or the next one to it that was seen; 0: none was. */
+static guint
+find_seen (const LlmLevelCosts *self,
+           LlmCostKind          kind,
+           guint                lacking)
+{
+  const int *n_seen = self->n_seen[kind];
+
+  for (guint by = 0; by < self->n_levels; by++)
+    if (lacking + by < self->n_levels && n_seen[lacking + by] > 0)
+      return lacking + by;
+    else if (lacking > by && n_seen[lacking - by] > 0)
+      return lacking - by;
+  return 0;
+}
+
+/* A level that was never seen costs as much more than its guess as one that was: what adapters cost
+ * hardly depends on the level. */
 static double
 get_known (const LlmLevelCosts *self,
            LlmCostKind          kind,
            guint                lacking)
 {
-  guint nearest = lacking;
+  guint seen = find_seen (self, kind, lacking);
+  double more = seen != lacking ? self->ratios[kind][seen] - self->guesses[kind][seen] : 0;
+  double known = self->ratios[kind][lacking] + more;
 
-  for (guint by = 0; by < self->n_levels; by++)
-    {
-      nearest = lacking + by;
-      if (nearest < self->n_levels && self->n_seen[kind][nearest] > 0)
-        break;
-      nearest = lacking > by ? lacking - by : 0;
-      if (nearest > 0 && self->n_seen[kind][nearest] > 0)
-        break;
-      nearest = lacking;
-    }
-  return self->ratios[kind][lacking]
-         + (nearest != lacking ? self->ratios[kind][nearest] - self->guesses[kind][nearest] : 0);
+  return self->n_seen[kind][seen] < SURE ? MIN (known, LESS) : known;
 }
 
 double

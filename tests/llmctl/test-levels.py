@@ -32,11 +32,11 @@ class Levels(unittest.TestCase):
         smaller = re.search(r"(\d+) % of the model", self.ask(
             "--ttft-share", "20", "--least-quality", "0",
             text="Can you play some songs by a band from Iceland, or by one from Norway?"))
-        self.assertEqual(int(smaller[1]), 40)
+        self.assertEqual(int(smaller[1]), 20)
 
     def test_table(self):
         shown = self.rig.run("model", "show").output
-        for percent in (40, 50, 60, 70, 80, 100):
+        for percent in (20, 30, 40, 50, 60, 70, 80, 100):
             self.assertRegex(shown, rf"(?m)^{percent} +[\d.]+ % +[\d.]+ % +[\d.]+ % ")
 
     def test_prompt(self):

@@ -55,7 +55,8 @@ test_guesses (void)
   g_assert_cmpfloat_with_epsilon (llm_level_costs_get_ratio (&levels, LLM_COST_DECODE, 3), 0.6, 0.01);
 }
 
-/* Whatever was seen of them, a smaller level costs less: it is the one that misses a target by least. */
+/* Whatever was seen of them, a smaller level costs less: it is the one that misses a target by
+ * least. */
 static void
 test_monotone (void)
 {
@@ -106,7 +107,8 @@ test_learns (void)
   g_assert_cmpfloat_with_epsilon (get_whole (&costs), WHOLE_US, 100);
 }
 
-/* With an adapter a level may cost more than the whole model. A larger one that was never seen does not hide it. */
+/* With an adapter a level may cost more than the whole model. A larger one that was never seen
+ * does not hide it. */
 static void
 test_dear (void)
 {
@@ -116,13 +118,16 @@ test_dear (void)
   make_levels (&levels);
   llm_cost_model_init (&costs);
   step (&levels, &costs, 0, 20, WHOLE_US);
-  for (guint i = 0; i < 30; i++)
+  for (guint i = 0; i < 80; i++)
     {
       step (&levels, &costs, 0, 1, WHOLE_US);
       step (&levels, &costs, 2, 1, 0.9 * WHOLE_US);
     }
   g_assert_cmpfloat_with_epsilon (llm_level_costs_get_ratio (&levels, LLM_COST_PREFILL, 2), 0.9, 0.02);
   g_assert_cmpfloat_with_epsilon (llm_level_costs_get_ratio (&levels, LLM_COST_PREFILL, 1), 1.2, 0.02);
+  /* not after a few steps */
+  step (&levels, &costs, 1, 5, 1.2 * WHOLE_US);
+  g_assert_cmpfloat (llm_level_costs_get_ratio (&levels, LLM_COST_PREFILL, 1), <, 1);
 }
 
 /* Nothing but small steps for an hour: the whole model costs what it did. */

@@ -157,8 +157,8 @@ expand_ahead (DraftDecoder *self,
   return status;
 }
 
-/* A draft step that was begun ahead is ended if its node is one of the next tree. Returns the time that this took. @numbers: of that tree,
- * updated. */
+/* A draft step that was begun ahead is ended if its node is one of the next tree. Returns the
+ * time that this took. @numbers: of that tree, updated. */
 static double
 end_ahead (DraftDecoder *self,
            guint        *numbers)

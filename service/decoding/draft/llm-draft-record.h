@@ -51,8 +51,8 @@ typedef struct
 double          llm_draft_usual_time   (double          usual_us,
                                         double          us);
 
-/* An answer begins. What the last one measured none of is believed half as much: a source that was slow once, its weights not being in
- * memory, would else never be asked again. */
+/* An answer begins. What the last one measured none of is believed half as much: a source that
+ * was slow once, its weights not being in memory, would else never be asked again. */
 void            llm_draft_record_begin (LlmDraftRecord *self);
 
 LlmDraftRecord *llm_draft_record_new   (void);

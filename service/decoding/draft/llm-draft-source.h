@@ -51,8 +51,9 @@ typedef struct
 struct _LlmDraftSource
 {
   const LlmDraftSourceClass *class;
-  gint64 until_us;     /* expand() may be PENDING behind it, with the continuations of @node computed in part: it goes
-                        * on when it's called with @node again; 0: it's not cut short */
+  gint64 until_us;     /* expand() may be PENDING behind it, with the continuations of @node
+                        * computed in part: it goes on when it's called with @node again; 0: it's
+                        * not cut short */
   double step_us;      /* of one expand(): measured, or known to be little */
   double spent_us;     /* on all expand() of nodes, where that is measured */
   double text_us;      /* spent on the text beyond that, since the decoder has last set it to 0 */

@@ -52,12 +52,17 @@ def measure_by_activation(model, texts, report, n_batch=2):
     return groups, channels
 
 
-def measure_layers(model, texts, report):
-    """The loss of the whole model, and what it grows by without each layer."""
+def measure_layers(model, texts, report, keep=lambda name, make: make()):
+    """The loss of the whole model, and what it grows by without each layer. @keep: as that of State, of each
+    loss."""
     layers = model.cut()
-    whole = measure_loss(model, layers, texts)
+
+    def measure(name, without):
+        return float(keep(f"without-{name}", lambda: {
+            "loss": numpy.array(measure_loss(model, layers, texts, without=without))})["loss"])
+    whole = measure("none", set())
     losses = []
     for i in range(model.source.n_layers):
-        losses.append(measure_loss(model, layers, texts, without={i}) - whole)
+        losses.append(measure(i, {i}) - whole)
         report(i + 1)
     return whole, losses

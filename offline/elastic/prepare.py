@@ -48,8 +48,8 @@ class Preparation:
         used = self.calibration[:texts.N_CHECKED]
 
         def make():
-            whole, losses = importance.measure_layers(model, used,
-                                                      Progress("layers", self.source.n_layers).report)
+            report = Progress("layers", self.source.n_layers).report
+            whole, losses = importance.measure_layers(model, used, report, self.state.keep)
             return {"whole": numpy.array(whole), "losses": numpy.array(losses)}
         return self.state.keep("layers", make)["losses"]
 

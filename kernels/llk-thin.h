@@ -4,28 +4,10 @@
 
 #pragma once
 
-#include <math.h>
 #include <stdint.h>
 #include <string.h>
 
 #include "kernels/llk-vector.h"
-
-static inline void
-llk_thin_add_row (const float *w,
-                  const float *x,
-                  size_t       n_in,
-                  size_t       n_out,
-                  float       *y)
-{
-  for (size_t o = 0; o < n_out; o++)
-    {
-      float sum = y[o];
-
-      for (size_t i = 0; i < n_in; i++)
-        sum = fmaf (w[o * n_in + i], x[i], sum);
-      y[o] = sum;
-    }
-}
 
 typedef float LlkThinEight __attribute__ ((vector_size (32)));
 

@@ -124,7 +124,7 @@ def main(arguments):
     with tempfile.TemporaryDirectory(prefix="llmsvc-bench-") as cache, contextlib.closing(
             bus.PrivateBus(options.daemon, options.model, cache=pathlib.Path(cache))) as private:
         service = Service(private, options)
-        known = find_levels(service)
+        known = service.connection.find_levels()
         if not known:
             parser.error(f"{options.model} has no sub-models: there is no companion beside it")
         levels = options.level or known
@@ -143,11 +143,3 @@ def main(arguments):
         print_tables(parts, targets)
         print(f"\nother programs took {others:.2f} of {os.cpu_count()} processors meanwhile")
     return 0
-
-
-def find_levels(service):
-    """Those below the whole model."""
-    service.ask(service.make_prompt(8))
-    model = service.connection.get(bus.SERVICE, "ActiveModel")
-    info = service.connection.get(bus.NAME + ".Model", "Info", path=model)
-    return [int(level) for level in info["sub-models"] if int(level) < 100]

@@ -93,6 +93,12 @@ class Connection:
     def get_statistics(self):
         return self.call(SERVICE, "GetStatistics", "(a{sv})", NONE)[0]
 
+    def find_levels(self):
+        """Sub-models of the model in use below the whole one, in percent, rising. Loads it."""
+        self.call(SERVICE, "Complete", "(sa{sv})", "Hello", greedy(1))
+        info = self.get(NAME + ".Model", "Info", path=self.get(SERVICE, "ActiveModel"))
+        return [int(level) for level in info.get("sub-models", ()) if int(level) < 100]
+
     def create_context(self):
         return self.call(SERVICE, "CreateContext", "(a{sv})", NONE)[0]
 

@@ -21,7 +21,6 @@ from modelfile.reader import GgufError
 from strategies import dropped, report
 from strategies.cases import CaseError, read_cases
 
-LEVELS = (80, 70, 60, 50, 40, 30, 20)
 PROMPTS = (90, 80, 70)
 BOTH = ((80, 80), (60, 80), (40, 80), (20, 80))
 SEED = 1
@@ -55,11 +54,12 @@ def make_arms(service, options):
         return {"prompt-level": bus.option("u", percent)}
 
     yield Arm("whole", "whole", service, {})
-    for percent in LEVELS:
+    levels = service.find_levels()
+    for percent in levels:
         yield Arm(f"level {percent}", "sub-model", service, level(percent))
     for percent in PROMPTS:
         yield Arm(f"prompt {percent}", "prompt", service, prompt(percent))
-    for percent, share in BOTH:
+    for percent, share in ((percent, share) for percent, share in BOTH if percent in levels):
         yield Arm(f"level {percent}, prompt {share}", "both", service, level(percent) | prompt(share))
     for first, further in report.TARGETS[1:]:
         parts = {"ttft-share": bus.option("d", first), "tpot-share": bus.option("d", further)}
@@ -80,7 +80,7 @@ def start_others(stack, options, folder):
             if family == "trained":
                 yield Arm(pathlib.Path(path).stem, "trained", service, {})
                 continue
-            for percent in LEVELS:
+            for percent in service.find_levels():
                 yield Arm(f"level {percent}, no adapter", "no adapter", service,
                           {"sub-model": bus.option("u", percent)})
     for without in options.drop or []:

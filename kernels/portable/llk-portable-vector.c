@@ -6,7 +6,6 @@
  * width there is; the order of additions is then the same everywhere.
  */
 
-#include "kernels/llk-thin.h"
 #include "kernels/portable/llk-portable.h"
 
 #define N_LANES 16
@@ -115,8 +114,15 @@ add_thin (const float *w,
           float       *y,
           size_t       y_stride)
 {
-  for (size_t r = 0; r < n_rows; r++)
-    llk_thin_add_row (w, x + r * x_stride, n_in, n_out, y + r * y_stride);
+  for (size_t r = 0; r < n_rows; r++, x += x_stride, y += y_stride)
+    for (size_t o = 0; o < n_out; o++)
+      {
+        float sum = y[o];
+
+        for (size_t i = 0; i < n_in; i++)
+          sum = fmaf (w[o * n_in + i], x[i], sum);
+        y[o] = sum;
+      }
 }
 
 static void

@@ -38,7 +38,7 @@ typedef struct
   void     (*draft)      (LlmDecoder          *self,
                           const LlmDraftCosts *costs);
   /* (nullable): while the step with its rows waits, which drafting has held up by @late_us so far:
-   * goes on with guesses for the step after it (C7), for one draft step. FALSE when there is
+   * goes on with guesses for the step after it (C7), for about a millisecond. FALSE when there is
    * nothing to do, or not enough time. */
   gboolean (*draft_ahead) (LlmDecoder  *self,
                           double        late_us);

@@ -60,13 +60,12 @@ llm_draft_rows_run (LlmDraftRows *self,
 {
   const LlmBatch batch = { rows, n, &self->seq, 1 };
   g_autoptr(GError) error = NULL;
-  guint length;
+  guint length = self->seq->length;
   gint64 begin_us = llm_clock_now_us ();
   LlmStatus status = LLM_FAILED;
   double us;
 
-  leave (self);
-  length = self->seq->length;
+  g_assert (self->running == 0);
   if (llm_kv_seq_append (self->seq, n, &error)
       && llm_forward_begin (self->forward, &batch, &error))
     {

@@ -32,8 +32,8 @@ typedef struct
 
 /* No node is computed any more. */
 void      llm_draft_rows_forget    (LlmDraftRows          *self);
-/* Computes one step with rows that follow what the sequence has. Unless it is READY, the rows are
- * removed again. */
+/* Computes one step with rows that follow what the sequence has, of which none is a node's. Unless it
+ * is READY, the rows are removed again. */
 LlmStatus llm_draft_rows_run       (LlmDraftRows          *self,
                                     const LlmRow          *rows,
                                     guint                  n);

@@ -57,6 +57,7 @@ llm_stream_figures_add_counts (LlmStreamFigures       *sum,
                                const LlmStreamFigures *figures)
 {
   sum->read_bytes += figures->read_bytes;
+  sum->n_rests += figures->n_rests;
   sum->n_mapped += figures->n_mapped;
   sum->n_expert_uses += figures->n_expert_uses;
   sum->n_expert_hits += figures->n_expert_hits;

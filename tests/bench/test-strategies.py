@@ -81,6 +81,14 @@ class Report(unittest.TestCase):
         # without loss all are right at half of the time, which two targets ask for
         self.assertAlmostEqual(won["scorer"]["even"], 100 * (1 + 1 - 0.5) / 6)
         self.assertAlmostEqual(won["decision"]["even"], 0)
+        self.assertAlmostEqual(won["decision without luck"]["even"], 0)
+        # the whole model has all wrong, and of two others always one
+        for i, one in enumerate(cases):
+            one["whole"] = outcome(1, False)
+            one["prompt 70"] = outcome(0.5, i % 2 == 1)
+        won = report.judge(families, cases)["scores"]["right"]["could-win"]
+        self.assertGreater(won["decision"]["even"], 0)
+        self.assertAlmostEqual(won["decision without luck"]["even"], 0)
 
     def test_comparison(self):
         cases = [make_outcomes(True, False)] * 8

@@ -527,6 +527,33 @@ test_lookup (void)
     }
 }
 
+/* Guesses that are not there yet are no work that a step could be left for. */
+static void
+test_late_ahead (void)
+{
+  const LlmSamplerConfig sampler = { .temperature = 0, .top_p = 1, .repeat_penalty = 1 };
+  const gint32 prompt[] = { 3, 1, 4, 1, 5, 9 };
+  LlmDraftSource *source = new_source (0);
+  g_autoptr(LlmDecoder) decoder = llm_decoder_new_drafting (
+    llm_decoder_new_plain (&sampler, N_VOCAB), source, &LLM_GROWTH_CONFIG_BEST, NULL);
+  LlmDraftTree tree = { .n_max = LLM_DRAFT_MAX_NODES, .max_depth = 100 };
+  LlmDraftCosts costs = { .read_us = 100 };
+  float logits[N_VOCAB];
+
+  for (guint n = 1; n <= LLM_DRAFT_MAX_NODES; n++)
+    costs.verify_us[n] = 90 + n;
+  decoder->class->begin (decoder, prompt, G_N_ELEMENTS (prompt));
+  compute_logits (prompt, G_N_ELEMENTS (prompt), logits);
+  decoder->class->consume (decoder, logits, NULL);
+  decoder->class->draft (decoder, &costs);
+  decoder->class->propose (decoder, &tree);
+  g_assert_cmpuint (tree.n, >, 1);
+  ((ModelSource *) source)->late = 1;
+  g_assert_false (decoder->class->draft_ahead (decoder, 0));
+  ((ModelSource *) source)->late = 0;
+  g_assert_true (decoder->class->draft_ahead (decoder, 0));
+}
+
 /* What is known of a source holds for the answers after it: one that has lost too much is left out
  * of some, and one that would read the prompt for too long. */
 static void
@@ -649,6 +676,7 @@ main (int    argc,
   g_test_add_func ("/draft/same-text", test_same_text);
   g_test_add_func ("/draft/distribution", test_distribution);
   g_test_add_func ("/draft/lookup", test_lookup);
+  g_test_add_func ("/draft/late-ahead", test_late_ahead);
   g_test_add_func ("/draft/record", test_record);
   g_test_add_func ("/draft/unknown-costs", test_unknown_costs);
   g_test_add_func ("/draft/usual-time", test_usual_time);

@@ -33,6 +33,23 @@ step (LlmLevelCosts *levels,
     llm_level_costs_observe (levels, costs, LLM_COST_PREFILL, lacking, ROWS, 0, us);
 }
 
+/* Anew: after some steps of the whole model, @n of it and of the smallest level, which takes @us. */
+static void
+step_in_turns (LlmLevelCosts *levels,
+               LlmCostModel  *costs,
+               guint          n,
+               double         us)
+{
+  make_levels (levels);
+  llm_cost_model_init (costs);
+  step (levels, costs, 0, 20, WHOLE_US);
+  for (guint i = 0; i < n; i++)
+    {
+      step (levels, costs, 0, 1, WHOLE_US);
+      step (levels, costs, 2, 1, us);
+    }
+}
+
 static double
 get_whole (const LlmCostModel *costs)
 {
@@ -90,14 +107,7 @@ test_learns (void)
   LlmLevelCosts levels;
   LlmCostModel costs;
 
-  make_levels (&levels);
-  llm_cost_model_init (&costs);
-  step (&levels, &costs, 0, 20, WHOLE_US);
-  for (guint i = 0; i < 30; i++)
-    {
-      step (&levels, &costs, 0, 1, WHOLE_US);
-      step (&levels, &costs, 2, 1, 0.62 * WHOLE_US);
-    }
+  step_in_turns (&levels, &costs, 30, 0.62 * WHOLE_US);
   g_assert_cmpfloat_with_epsilon (llm_level_costs_get_ratio (&levels, LLM_COST_PREFILL, 2), 0.62,
                                   0.01);
   /* the other level, too, costs more than was thought */
@@ -115,14 +125,7 @@ test_dear (void)
   LlmLevelCosts levels;
   LlmCostModel costs;
 
-  make_levels (&levels);
-  llm_cost_model_init (&costs);
-  step (&levels, &costs, 0, 20, WHOLE_US);
-  for (guint i = 0; i < 80; i++)
-    {
-      step (&levels, &costs, 0, 1, WHOLE_US);
-      step (&levels, &costs, 2, 1, 0.9 * WHOLE_US);
-    }
+  step_in_turns (&levels, &costs, 80, 0.9 * WHOLE_US);
   g_assert_cmpfloat_with_epsilon (llm_level_costs_get_ratio (&levels, LLM_COST_PREFILL, 2), 0.9, 0.02);
   g_assert_cmpfloat_with_epsilon (llm_level_costs_get_ratio (&levels, LLM_COST_PREFILL, 1), 1.2, 0.02);
   /* not after a few steps */

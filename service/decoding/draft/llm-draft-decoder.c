@@ -241,6 +241,7 @@ draft_ahead (LlmDecoder *decoder,
 {
   DraftDecoder *self = (DraftDecoder *) decoder;
   const LlmDraftCosts *costs = &self->growth.costs;
+  gint64 until_us;
   LlmStatus status;
   guint node;
 
@@ -252,9 +253,11 @@ draft_ahead (LlmDecoder *decoder,
   node = llm_draft_growth_next_ahead (&self->growth, self->tree.max_depth);
   if (node == LLM_DRAFT_NONE)
     return FALSE;
-  status = expand_ahead (self, node, llm_clock_now_us () + AHEAD_US);
+  until_us = llm_clock_now_us () + AHEAD_US;
+  status = expand_ahead (self, node, until_us);
   self->ahead = status == LLM_PENDING ? node : LLM_DRAFT_NONE;
-  return status == LLM_READY || status == LLM_PENDING;
+  /* one that waits itself is no work */
+  return status == LLM_READY || (status == LLM_PENDING && llm_clock_now_us () >= until_us);
 }
 
 static void

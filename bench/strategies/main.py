@@ -54,7 +54,7 @@ def make_arms(service, options):
         return {"prompt-level": bus.option("u", percent)}
 
     yield Arm("whole", "whole", service, {})
-    levels = service.find_levels()
+    levels = service.find_levels()[::-1]
     for percent in levels:
         yield Arm(f"level {percent}", "sub-model", service, level(percent))
     for percent in PROMPTS:
@@ -80,7 +80,7 @@ def start_others(stack, options, folder):
             if family == "trained":
                 yield Arm(pathlib.Path(path).stem, "trained", service, {})
                 continue
-            for percent in service.find_levels():
+            for percent in service.find_levels()[::-1]:
                 yield Arm(f"level {percent}, no adapter", "no adapter", service,
                           {"sub-model": bus.option("u", percent)})
     for without in options.drop or []:

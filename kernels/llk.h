@@ -14,6 +14,7 @@
 #pragma once
 
 #include "kernels/llk-attention.h"
+#include "kernels/llk-channels.h"
 #include "kernels/llk-kv.h"
 #include "kernels/llk-product.h"
 #include "kernels/llk-rope.h"

@@ -157,6 +157,13 @@ typedef struct
   GQueue waiting;               /* (element-type GTask) (owned): for calls that ask for W8A8 */
 } LlmEnginePrefill;
 
+/* Weights of the model in use by channel. */
+typedef struct
+{
+  LlmModel *model;              /* (nullable) (owned): whose they are, prepared or being so */
+  gint64 retry_us;              /* not before, as it failed; 0: it did not */
+} LlmEngineChannels;
+
 typedef struct
 {
   GHashTable *generations;      /* (element-type utf8 LlmGeneration) (owned) */
@@ -214,6 +221,7 @@ struct _LlmEngine
   LlmEngineLoading loading;
   LlmEngineDrafts drafts;
   LlmEnginePrefill prefill;
+  LlmEngineChannels channels;
   LlmEngineCalls calls;
   LlmEngineApps accounts;
   LlmEngineMemory memory;

@@ -117,6 +117,7 @@ llm_engine_finalize (GObject *object)
   g_clear_pointer (&self->use.model, llm_model_unref);
   llm_engine_drop_draft (self);
   llm_engine_forget_prefill (self);
+  llm_engine_forget_channels (self);
   g_hash_table_unref (self->drafts.draft_records);
   g_clear_error (&self->drafts.draft_error);
   llm_engine_take_levels (self, NULL, NULL);

@@ -15,6 +15,8 @@
 #define MIN_PREPARED 16384
 /* Pieces of all products of one call at most. */
 #define MAX_PARTS (LLM_MATMUL_MAX_PRODUCTS * LLM_MAX_LEVELS)
+/* Panels that a worker puts together of channels before it multiplies them. */
+#define GATHERED_PANELS 4
 
 /* A piece of a product as the workers see it: cut into units of outputs. In panels, with the pieces
  * behind it of the same outputs. */
@@ -25,6 +27,8 @@ typedef struct
   const LlmWeightView *view;  /* of the first piece */
   const LlkProduct *kernel;   /* of panels */
   LlkPiece pieces[LLM_MAX_LEVELS];   /* likewise */
+  const LlmWeightView *views[LLM_MAX_LEVELS]; /* likewise */
+  gboolean is_gathered;       /* some of them are by channel */
   guint n_pieces;
   guint in_count;             /* inputs of all pieces */
   guint n_rows;               /* the first so many */
@@ -199,6 +203,61 @@ add_thin (const Run  *run,
 
 /* --- weights in panels --- */
 
+/* Panels [@first, @first + @n) of what is by channel, into @memory; *@memory goes behind them. */
+static const void *
+gather_panels (const LlmWeightView *view,
+               guint                first,
+               guint                n,
+               guint8             **memory)
+{
+  const gsize head_bytes = llk_channels_head_bytes (view->type, view->in_first, view->in_count);
+  const gsize panel_bytes = llk_panel_bytes (view->type, view->in_first, view->in_count);
+  const guint8 *panels = *memory;
+
+  for (guint i = first; i < first + n; i++, *memory += panel_bytes)
+    llk_channels_gather (view->type, (const guint8 *) view->data + i * head_bytes, view->in_first,
+                         view->in_count, view->codes + i * llk_channel_bytes (view->type),
+                         view->codes_at, *memory);
+  return panels;
+}
+
+/* A few panels at a time, which stay in the cache until they are multiplied. */
+static void
+multiply_gathered (const Run  *run,
+                   const Part *part,
+                   guint       first,
+                   guint       n,
+                   gpointer    scratch,
+                   guint8     *memory)
+{
+  const LlmWeightView *view = part->view;
+  LlkPiece pieces[LLM_MAX_LEVELS];
+  LlkMatrix matrix = { view->type, part->in_count, 0, pieces, part->n_pieces };
+  guint end = first + n;
+
+  for (; first < end; first += n)
+    {
+      guint8 *at = memory;
+
+      n = MIN (GATHERED_PANELS, end - first);
+      for (guint i = 0; i < part->n_pieces; i++)
+        {
+          const LlmWeightView *piece = part->views[i];
+
+          pieces[i] = part->pieces[i];
+          pieces[i].panels =
+            piece->layout == LLM_LAYOUT_CHANNELS
+              ? gather_panels (piece, first, n, &at)
+              : (const guint8 *) piece->data
+                  + first * llk_panel_bytes (piece->type, piece->in_first, piece->in_count);
+        }
+      matrix.n_out = MIN (n * LLK_PANEL_OUTPUTS, view->out_count - first * LLK_PANEL_OUTPUTS);
+      part->kernel->multiply (&matrix, 0, n, run->host->prepared, part->n_rows,
+                              part->product->y + view->out_first + first * LLK_PANEL_OUTPUTS,
+                              part->product->y_stride, part->is_added, scratch);
+    }
+}
+
 static void
 multiply_panels (const Run  *run,
                  const Part *part,
@@ -264,7 +323,11 @@ multiply_items (guint    first,
           guint out = (first - base) * part->unit;
           guint n = MIN (n_units * part->unit, part->view->out_count - out);
 
-          if (part->kernel != NULL)
+          if (part->is_gathered)
+            multiply_gathered (run, part, out / LLK_PANEL_OUTPUTS,
+                               (n + LLK_PANEL_OUTPUTS - 1) / LLK_PANEL_OUTPUTS, scratch,
+                               run->host->gathered + worker * run->host->gathered_bytes);
+          else if (part->kernel != NULL)
             multiply_panels (run, part, out, n, scratch);
           else if (part->is_narrow)
             multiply_narrow (run, part, out, (float *) (gpointer) scratch);
@@ -307,9 +370,9 @@ make_part (const LlkOps     *kernels,
     part->is_added = part->is_added || (!is_empty (product, i)
                                         && product->pieces[i].out_first == view->out_first);
   part->kernel = NULL;
-  part->is_thin = part->is_narrow = FALSE;
+  part->is_thin = part->is_narrow = part->is_gathered = FALSE;
   part->n_pieces = part->in_count = 0;
-  if (view->layout == LLM_LAYOUT_PANELS)
+  if (view->layout != LLM_LAYOUT_ROWS)
     {
       part->kernel = kernels->product->find (view->type);
       part->unit = MAX (part->kernel->n_panels, 1) * LLK_PANEL_OUTPUTS;
@@ -322,9 +385,11 @@ make_part (const LlkOps     *kernels,
           if (next->out_first != view->out_first
               || next->in_first != view->in_first + part->in_count)
             break;
+          part->views[part->n_pieces] = next;
           part->pieces[part->n_pieces++] =
             (LlkPiece) { next->data, next->in_count, product->n_rows[*piece] };
           part->in_count += next->in_count;
+          part->is_gathered = part->is_gathered || next->layout == LLM_LAYOUT_CHANNELS;
         }
     }
   else
@@ -396,6 +461,19 @@ llm_matmul_get_scratch (const LlkOps *kernels,
         bytes = MAX (bytes, n_rows <= LLK_FEW_ROWS ? product->few_scratch : product->scratch);
       }
   return (bytes + 63) / 64 * 64;
+}
+
+gsize
+llm_matmul_get_gathered (guint n_in)
+{
+  gsize bytes = 0;
+
+  /* each border between pieces begins a run */
+  for (guint type = 0; type < LLK_TYPE_LIMIT; type++)
+    if (llk_type_is_known (type) && llk_channels_have (type))
+      bytes = MAX (bytes, llk_panel_bytes (type, 0, n_in)
+                            + LLM_MAX_LEVELS * llk_panel_head_bytes (llk_panel_shape (type)));
+  return (GATHERED_PANELS * bytes + 63) / 64 * 64;
 }
 
 gsize

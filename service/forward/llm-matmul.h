@@ -41,6 +41,8 @@ typedef struct
   LlmWorkerPool *pool;
   guint8 *scratch;       /* of all workers, each llm_matmul_get_scratch() */
   gsize scratch_bytes;   /* of one worker */
+  guint8 *gathered;      /* likewise, each llm_matmul_get_gathered(); unused without views by channel */
+  gsize gathered_bytes;
   guint8 *prepared;      /* rows in the products' form, each llm_matmul_get_row_bytes() */
   gsize row_bytes;
   guint64 *n_multiplied; /* (nullable): counts products of two numbers */
@@ -53,6 +55,8 @@ typedef struct
 gsize llm_matmul_get_scratch   (const LlkOps            *kernels,
                                 guint                    n_in,
                                 guint                    n_rows);
+/* Bytes that one worker needs beside these for views by channel: a multiple of 64. */
+gsize llm_matmul_get_gathered  (guint                    n_in);
 /* Bytes of a prepared row of up to @n_in inputs. */
 gsize llm_matmul_get_row_bytes (guint                    n_in);
 

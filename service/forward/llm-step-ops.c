@@ -74,6 +74,7 @@ llm_step_hold (LlmStep  *self,
     {
       activation.values = llm_step_get_buffer (self, stage->x);
       activation.n_rows = llm_stage_is_exit (stage) ? self->rows.n_logits : self->batch->n_rows;
+      activation.is_sparse = self->rows.are_all_sparse && stage->acquires == LLM_ACQUIRE_SEGMENTS;
     }
   hold->n_segments = is_whole ? 1 : self->rows.n_used_levels;
   while (hold->n_views < node->n_ops * hold->n_segments)
@@ -91,6 +92,12 @@ llm_step_hold (LlmStep  *self,
           continue;
         }
       memset (view, 0, sizeof *view);
+      if (activation.is_sparse)
+        {
+          guint n_out;
+
+          llm_operator_get_shape (self->hparams, op, self->layer, &activation.n_in, &n_out);
+        }
       status = llm_weights_acquire (self->weights, op, self->layer, segment, &activation, view,
                                     error);
       if (status != LLM_READY)

@@ -75,6 +75,7 @@ lay_out (LlmStep *self,
   gsize n_threads = llm_worker_pool_get_n_threads (self->pool);
   gsize worker_bytes =
     llm_matmul_get_scratch (self->kernels, self->plan->widest, (guint) n_rows);
+  gsize gathered_bytes = self->rows.are_all_sparse ? llm_matmul_get_gathered (self->plan->widest) : 0;
   gsize n_query = h->query_width, n_kv = h->kv_width;
   gsize n_others = h->n_streams - 1;
 
@@ -109,6 +110,7 @@ lay_out (LlmStep *self,
   s->hidden = llm_take (block, &used, (gsize) self->rows.n_logits * h->n_embd, sizeof (float));
   s->logits = llm_take (block, &used, (gsize) self->rows.n_logits * h->n_vocab, sizeof (float));
   s->workers = llm_take (block, &used, n_threads * worker_bytes, 1);
+  s->panels = llm_take (block, &used, n_threads * gathered_bytes, 1);
   s->prepared = llm_take (block, &used, n_rows * self->plan->row_bytes, 1);
   s->received = llm_take (block, &used,
                           self->collects_density ? n_threads * self->rows.n_masses : 0,
@@ -119,6 +121,8 @@ lay_out (LlmStep *self,
     .pool = self->pool,
     .scratch = s->workers,
     .scratch_bytes = worker_bytes,
+    .gathered = s->panels,
+    .gathered_bytes = gathered_bytes,
     .prepared = s->prepared,
     .row_bytes = self->plan->row_bytes,
   };

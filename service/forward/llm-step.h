@@ -67,6 +67,7 @@ typedef struct
   float *logits;    /* [n_logits × n_vocab] */
   guint64 *received;    /* [n_threads × n_masses], of all layers, where density is collected */
   guint8 *workers;  /* [n_threads × worker_bytes] */
+  guint8 *panels;   /* [n_threads × gathered_bytes], where all rows are sparse */
   guint8 *prepared; /* [n_rows × row_bytes], rows as products want them */
   gpointer attention; /* what attention asks for */
 } LlmScratch;
@@ -116,7 +117,7 @@ typedef struct
   guint n_groups[LLM_BATCH_MAX_ROWS];    /* by sorted row: KV heads, with their queries, in the
                                           * layer of the last stage that ran */
   guint groups_layer;
-  gboolean has_sparse_rows;
+  gboolean has_sparse_rows, are_all_sparse;
   gboolean is_w8;                        /* all are in W8A8 */
   guint level_rows[LLM_MAX_LEVELS];      /* rows that include each segment */
   guint n_used_levels;                   /* segments that any row includes */

@@ -544,9 +544,15 @@ llm_disk_read_into (LlmDisk      *self,
 {
   const struct iovec part = { memory, length };
 
+  const gboolean is_whole = offset % LLM_DISK_BLOCK == 0 && length % LLM_DISK_BLOCK == 0
+                            && (guintptr) memory % LLM_DISK_BLOCK == 0;
+
+  if (!is_whole)
+    {
+      llm_disk_read_parts (self, io_class, fd, offset, &part, 1, done, data);
+      return;
+    }
   g_return_if_fail (io_class < LLM_N_DISK_CLASSES && length <= LLM_DISK_MAX_INTO);
-  g_return_if_fail (offset % LLM_DISK_BLOCK == 0 && length % LLM_DISK_BLOCK == 0
-                    && (guintptr) memory % LLM_DISK_BLOCK == 0);
 
   ask (self, (LlmDiskOp) { .io_class = io_class, .fd = fd, .offset = offset, .length = length,
                            .parts = g_memdup2 (&part, sizeof part), .n_parts = 1,

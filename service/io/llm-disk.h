@@ -88,7 +88,8 @@ void        llm_disk_read_parts (LlmDisk     *self,
                                 gpointer      data);
 /* Reads a run of a file into @memory, which must stay until @done, where @buffer is NULL. @offset,
  * @length (at most LLM_DISK_MAX_INTO) and @memory are multiples of LLM_DISK_BLOCK; no buffer is
- * used. For large sequential reads (C4: weights that stream). */
+ * used. For large sequential reads (C4: weights that stream). Or they are multiples of
+ * LLM_DISK_SECTOR, as in llm_disk_read_parts(). */
 void        llm_disk_read_into (LlmDisk      *self,
                                 LlmDiskClass  io_class,
                                 int           fd,

@@ -27,6 +27,28 @@ typedef enum
 
 #define LLM_N_INPUTS 4
 
+/* That of the operator, NONE for others. */
+static inline LlmInput
+llm_input_of (LlmOperator op)
+{
+  switch (op)
+    {
+    case LLM_OP_QUERY:
+    case LLM_OP_KEY:
+    case LLM_OP_VALUE:
+      return LLM_INPUT_ATTENTION;
+    case LLM_OP_ATTENTION_OUT:
+      return LLM_INPUT_ATTENTION_OUT;
+    case LLM_OP_FFN_GATE:
+    case LLM_OP_FFN_UP:
+      return LLM_INPUT_FFN;
+    case LLM_OP_FFN_DOWN:
+      return LLM_INPUT_FFN_DOWN;
+    default:
+      return LLM_INPUT_NONE;
+    }
+}
+
 typedef struct
 {
   guint n_sparsities;                                /* at least 1 */

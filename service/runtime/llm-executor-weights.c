@@ -10,6 +10,7 @@
 #include "runtime/llm-executor-news.h"
 #include "runtime/llm-executor-private.h"
 #include "runtime/llm-executor-residency.h"
+#include "weights/llm-channels.h"
 
 /* How often the kernel is asked how much of the weights is in memory, and which part of a thread's
  * time that may take. */
@@ -59,6 +60,44 @@ llm_runner_end_stream (LlmRunner *self)
   llm_weights_stream (self->instance->weights, NULL, NULL);
 }
 
+typedef struct
+{
+  LlmCommand base;
+  guint instance;
+  LlmChannels *channels;    /* (nullable) (owned) */
+} NewChannels;
+
+static void
+clear_channels (LlmCommand *base)
+{
+  g_clear_pointer (&((NewChannels *) base)->channels, llm_channels_free);
+}
+
+static void
+set_channels (LlmCommand *base)
+{
+  NewChannels *command = (NewChannels *) base;
+  LlmRunner *runner = llm_executor_find_runner (base->executor, command->instance);
+
+  if (runner == NULL)
+    return;
+  llm_weights_set_channels (runner->instance->weights, g_steal_pointer (&command->channels));
+  g_info ("Weights that are left out are not read any more");
+  llm_executor_publish (base->executor);
+}
+
+void
+llm_executor_set_channels (LlmExecutor *self,
+                           guint        instance,
+                           LlmChannels *channels)
+{
+  NewChannels *command = llm_command_new_of (NewChannels, self, set_channels, clear_channels);
+
+  command->instance = instance;
+  command->channels = channels;
+  llm_command_send (&command->base);
+}
+
 /* --- those that stay --- */
 
 void
@@ -105,6 +144,7 @@ llm_runner_keep_weights (LlmRunner *self)
         all += (double) runner->instance->weights->bytes;
       keep = (guint64) ((double) keep * ((double) self->instance->weights->bytes / all));
     }
+  keep -= keep != G_MAXUINT64 ? MIN (keep, llm_weights_get_channel_bytes (self->instance->weights)) : 0;
   /* the few rows in use must not cause other weights to be dropped */
   keep += MIN (llm_weights_get_sparse_bytes (self->instance->weights), G_MAXUINT64 - keep);
   llm_weights_keep (self->instance->weights, keep);

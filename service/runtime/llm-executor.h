@@ -94,6 +94,10 @@ void         llm_executor_set_model    (LlmExecutor  *self,
 void         llm_executor_set_w8_weights (LlmExecutor  *self,
                                         guint         instance,
                                         LlmW8Weights *weights);
+/* The weights of model @instance by channel are prepared: (transfer full). Likewise. */
+void         llm_executor_set_channels (LlmExecutor  *self,
+                                        guint         instance,
+                                        LlmChannels  *channels);
 /* Releases them all but those in use, see LlmReclaimer; the second reads them again, if they are no
  * more than @bytes. Main thread. */
 void         llm_executor_give_w8      (gpointer      executor,

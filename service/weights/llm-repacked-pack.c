@@ -30,6 +30,8 @@ typedef struct
   guint8 *panels;          /* a panel for each worker */
   gsize n_floats;          /* of sixteen outputs, the most, for W8A8 */
   float *floats;           /* (nullable): so many for each worker */
+  gsize chunk_bytes;       /* of channels that are taken apart together, the most */
+  guint8 *chunks;          /* (nullable): so many for each worker */
   int saved_errno;         /* atomic: of the first write that failed, 0 before */
 } Run;
 
@@ -88,6 +90,19 @@ for_each_source (const Run *run,
            matrix->part.offset + (matrix->shape.out_first + first) * matrix->part.row_bytes,
            (last - first) * matrix->part.row_bytes);
     }
+  /* an input's weights are in all rows */
+  for (guint i = 0; i < plan->matrices->len && plan->bundles->len > 0; i++)
+    {
+      const LlmRepackedMatrix *matrix = get_matrix (plan, i);
+      const LlmRepackedBundle *bundle =
+        &g_array_index (plan->bundles, LlmRepackedBundle, matrix->bundle);
+
+      if (bundle->offset < end
+          && bundle->offset + (guint64) bundle->in_count * bundle->record_bytes > begin)
+        use (plan->gguf->map,
+             matrix->part.offset + matrix->shape.out_first * matrix->part.row_bytes,
+             matrix->shape.out_count * matrix->part.row_bytes);
+    }
 }
 
 /* @floats has room for all inputs of sixteen outputs. */
@@ -120,16 +135,24 @@ pack_outputs (const Run               *run,
 {
   const LlmTensorPart *part = &matrix->part;
   const LlmSegmentShape *shape = &matrix->shape;
+  guint8 *heads = NULL;
 
-  if (run->plan->is_w8)
+  if (run->plan->form == LLM_REPACKED_W8)
     {
       pack_w8 (run, matrix, panel, target, floats);
       return;
+    }
+  if (run->plan->form == LLM_REPACKED_CHANNELS)
+    {
+      heads = target;
+      target = (guint8 *) floats;
     }
   llk_panel_pack (part->type, llm_file_map_get_data (run->plan->gguf->map) + part->offset,
                   part->row_bytes, part->n_in, shape->out_first + shape->out_count,
                   shape->out_first + panel * LLK_PANEL_OUTPUTS, shape->in_first, shape->in_count,
                   target);
+  if (heads != NULL)
+    llk_channels_split (part->type, target, shape->in_first, shape->in_count, heads, NULL, 0);
 }
 
 /* Writes the part of one panel that is in [@begin, @end) of all matrices to @piece, which begins at
@@ -163,7 +186,8 @@ pack_piece (const Run *run,
             guint      index,
             guint8    *piece,
             guint8    *scratch,
-            float     *floats)
+            float     *floats,
+            guint8    *chunk)
 {
   const LlmRepackedPlan *plan = run->plan;
   guint64 begin = index * LLM_REPACKED_PIECE;
@@ -185,6 +209,8 @@ pack_piece (const Run *run,
       filled = MIN (matrix->offset + (last + 1) * matrix->panel_bytes, end);
     }
   memset (piece + (filled - begin), 0, end - filled);
+  if (chunk != NULL)
+    llm_repacked_pack_bundles (plan, begin, end, piece, chunk);
 }
 
 static void
@@ -196,6 +222,7 @@ pack_pieces (guint    first,
   Run *run = data;
   guint8 *scratch = run->panels + worker * run->panel_bytes;
   float *floats = run->floats != NULL ? run->floats + worker * run->n_floats : NULL;
+  guint8 *chunk = run->chunks != NULL ? run->chunks + worker * run->chunk_bytes : NULL;
 
   for (guint i = get_first_piece (run) + first;
        i < get_first_piece (run) + end && g_atomic_int_get (&run->saved_errno) == 0; i++)
@@ -207,7 +234,7 @@ pack_pieces (guint    first,
 
       for_each_source (run, i + READ_AHEAD_PIECES, llm_file_map_prefetch);
       for_each_source (run, i, llm_file_map_populate);
-      pack_piece (run, i, piece, scratch, floats);
+      pack_piece (run, i, piece, scratch, floats, chunk);
       if (run->plan->progress != NULL)
         __atomic_fetch_add (&run->plan->progress->done_bytes, size, __ATOMIC_RELAXED);
       if (run->memory != NULL)
@@ -233,11 +260,21 @@ run_all (Run      *run,
       const LlmRepackedMatrix *matrix = get_matrix (run->plan, i);
 
       run->panel_bytes = MAX (run->panel_bytes, matrix->panel_bytes);
-      run->n_floats = MAX (run->n_floats, (gsize) matrix->part.n_in * LLK_W8_OUTPUTS);
+      /* by channel, of a whole panel */
+      run->n_floats = MAX (run->n_floats,
+                           run->plan->form == LLM_REPACKED_W8
+                             ? (gsize) matrix->part.n_in * LLK_W8_OUTPUTS
+                             : llk_panel_bytes (matrix->part.type, matrix->shape.in_first,
+                                                matrix->shape.in_count) / sizeof (float));
     }
   run->panels = g_aligned_alloc (n_threads, run->panel_bytes, LLK_PANEL_ALIGNMENT);
-  if (run->plan->is_w8)
+  if (run->plan->form != LLM_REPACKED_PANELS)
     run->floats = g_new (float, n_threads * run->n_floats);
+  if (run->plan->bundles->len > 0)
+    {
+      run->chunk_bytes = llm_repacked_measure_channels (run->plan);
+      run->chunks = g_malloc (n_threads * run->chunk_bytes);
+    }
   if (run->memory == NULL)
     run->buffers = g_aligned_alloc (n_threads, LLM_REPACKED_PIECE, LLK_PANEL_ALIGNMENT);
 
@@ -254,6 +291,7 @@ run_all (Run      *run,
   g_aligned_free (run->panels);
   g_aligned_free (run->buffers);
   g_free (run->floats);
+  g_free (run->chunks);
   if (llm_file_map_is_damaged (run->plan->gguf->map))
     return llm_gguf_fail (run->plan->gguf, error, LLMSVC_ERROR_INVALID_MODEL,
                           "the file was changed while it was in use: what was computed with it "

@@ -6,7 +6,7 @@
 #include <xxhash.h>
 
 #include "io/llm-cache-folder.h"
-#include "kernels/llk-panel.h"
+#include "kernels/llk-channels.h"
 
 #define FORMAT_VERSION 5
 #define BYTE_ORDER_MARK 0x01020304u
@@ -69,7 +69,8 @@ round_up (guint64 value,
 /* A hash of what llk_panel_pack() makes of fixed rows: another layout gives another number, without
  * a version number to maintain. Two blocks in three rows show order, scales and padding. */
 static guint64
-hash_layout (LlkType type)
+hash_layout (LlkType         type,
+             LlmRepackedForm form)
 {
   gsize n_in = 2 * llk_type_block_size (type);
   gsize row_bytes = 2 * llk_type_block_bytes (type);
@@ -85,7 +86,8 @@ hash_layout (LlkType type)
       rows[i] = (guint8) (state >> 24);
     }
   llk_panel_pack (type, rows, row_bytes, n_in, 3, 0, 0, n_in, panel);
-  hash = XXH3_64bits_withSeed (panel, panel_bytes, type);
+  hash = form == LLM_REPACKED_CHANNELS ? llm_repacked_hash_channels (type, panel, n_in)
+                                       : XXH3_64bits_withSeed (panel, panel_bytes, type);
   g_aligned_free (panel);
   return hash;
 }
@@ -149,6 +151,8 @@ add_matrix (LlmRepackedPlan       *self,
 
   if (calibration != NULL)
     matrix = make_w8 (calibration, matrix);
+  if (self->form == LLM_REPACKED_CHANNELS)
+    matrix.panel_bytes = llk_channels_head_bytes (part->type, shape->in_first, shape->in_count);
   self->bytes += (guint64) matrix.n_panels * matrix.panel_bytes;
   g_array_append_val (self->matrices, matrix);
   self->places[(layer * LLM_N_OPS + op) * self->n_segments + segment] = self->matrices->len;
@@ -177,14 +181,17 @@ is_whole_panels (const LlmHparams    *hparams,
 
 /* With a calibration, only what is at a site with a scale. */
 static gboolean
-is_packed (const LlmCalibration *calibration,
-           LlmOperator           op,
-           guint                 layer)
+is_packed (const LlmRepackedPlan *self,
+           const LlmCalibration  *calibration,
+           LlmOperator            op,
+           guint                  layer)
 {
   LlmW8Kind kind = llm_w8_kind_of (op);
 
   if (!llm_operator_is_matrix (op) || llm_operator_is_looked_up (op))
     return FALSE;
+  if (self->form == LLM_REPACKED_CHANNELS)
+    return llm_input_of (op) != LLM_INPUT_NONE;
   return calibration == NULL
          || (kind != LLM_W8_N_KINDS && calibration->sites[llm_w8_site_at (layer, kind)].scale > 0);
 }
@@ -208,13 +215,14 @@ add_segment (LlmRepackedPlan     *self,
         LlmSegmentShape shape;
         LlmTensorPart part;
 
-        if (!llm_operator_is_at (hparams, op, place) || !is_packed (calibration, op, own_layer))
+        if (!llm_operator_is_at (hparams, op, place) || !is_packed (self, calibration, op, own_layer))
           continue;
         if (!llm_operator_find (self->gguf, hparams, op, own_layer, &part, error))
           return FALSE;
         shape = llm_sub_models_get_shape (sub_models, hparams, op, own_layer, segment);
         if (part.tensor == NULL || shape.in_count == 0 || shape.out_count == 0
-            || !is_whole_panels (hparams, op, &part))
+            || !is_whole_panels (hparams, op, &part)
+            || (self->form == LLM_REPACKED_CHANNELS && !llk_channels_have (part.type)))
           continue;
         add_matrix (self, calibration, op, own_layer, segment, &part, &shape);
         if (segment == 0 && part.tensor != embedding->tensor)
@@ -263,7 +271,7 @@ hash_layouts (const LlmRepackedPlan *self,
               const LlmHparams      *hparams,
               const LlmCalibration  *calibration)
 {
-  guint64 hash = FORMAT_VERSION;
+  guint64 hash = FORMAT_VERSION + ((guint64) self->form << 32);
   gint64 last = -1;
 
   if (calibration != NULL)
@@ -278,7 +286,7 @@ hash_layouts (const LlmRepackedPlan *self,
 
       if (type != last)
         {
-          guint64 parts[] = { hash, hash_layout (type) };
+          guint64 parts[] = { hash, hash_layout (type, self->form) };
 
           hash = XXH3_64bits (parts, sizeof parts);
         }
@@ -300,12 +308,13 @@ clear_matrix (gpointer matrix)
   g_free ((gpointer) ((LlmRepackedMatrix *) matrix)->w8.hot_of);
 }
 
-LlmRepackedPlan *
-llm_repacked_plan_new (LlmGguf             *gguf,
-                       const LlmHparams    *hparams,
-                       const LlmSubModels  *sub_models,
-                       const LlmCalibration *calibration,
-                       GError             **error)
+static LlmRepackedPlan *
+new_plan (LlmGguf              *gguf,
+          const LlmHparams     *hparams,
+          const LlmSubModels   *sub_models,
+          const LlmCalibration *calibration,
+          LlmRepackedForm       form,
+          GError              **error)
 {
   g_autoptr(LlmRepackedPlan) self = g_new0 (LlmRepackedPlan, 1);
   g_autoptr(LlmSubModels) whole = NULL;
@@ -314,7 +323,8 @@ llm_repacked_plan_new (LlmGguf             *gguf,
     sub_models = whole = llm_sub_models_new_whole (hparams);
   g_atomic_ref_count_init (&self->ref_count);
   self->gguf = llm_gguf_ref (gguf);
-  self->is_w8 = calibration != NULL;
+  self->form = form;
+  self->bundles = g_array_new (FALSE, FALSE, sizeof (LlmRepackedBundle));
   self->matrices = g_array_new (FALSE, FALSE, sizeof (LlmRepackedMatrix));
   g_array_set_clear_func (self->matrices, clear_matrix);
   self->rows = g_array_new (FALSE, FALSE, sizeof (LlmRepackedRows));
@@ -322,6 +332,9 @@ llm_repacked_plan_new (LlmGguf             *gguf,
   self->places = g_new0 (guint, (gsize) hparams->n_layers * LLM_N_OPS * self->n_segments);
   if (!add_segments (self, hparams, sub_models, calibration, error))
     return NULL;
+  self->matrix_bytes = self->bytes;
+  if (form == LLM_REPACKED_CHANNELS)
+    llm_repacked_plan_bundle (self);
 
   self->n_pieces = (guint) ((self->bytes + LLM_REPACKED_PIECE - 1) / LLM_REPACKED_PIECE);
   self->data_offset = round_up (get_head_bytes (self), LLM_FILE_MAP_HUGE);
@@ -332,6 +345,26 @@ llm_repacked_plan_new (LlmGguf             *gguf,
   if (!llm_file_map_get_identity (gguf->map, &self->source))
     memset (&self->source, 0, sizeof self->source);
   return g_steal_pointer (&self);
+}
+
+LlmRepackedPlan *
+llm_repacked_plan_new (LlmGguf              *gguf,
+                       const LlmHparams     *hparams,
+                       const LlmSubModels   *sub_models,
+                       const LlmCalibration *calibration,
+                       GError              **error)
+{
+  return new_plan (gguf, hparams, sub_models, calibration,
+                   calibration != NULL ? LLM_REPACKED_W8 : LLM_REPACKED_PANELS, error);
+}
+
+LlmRepackedPlan *
+llm_repacked_plan_new_channels (LlmGguf             *gguf,
+                                const LlmHparams    *hparams,
+                                const LlmSubModels  *sub_models,
+                                GError             **error)
+{
+  return new_plan (gguf, hparams, sub_models, NULL, LLM_REPACKED_CHANNELS, error);
 }
 
 LlmRepackedPlan *
@@ -348,6 +381,7 @@ llm_repacked_plan_unref (LlmRepackedPlan *self)
     return;
   llm_gguf_unref (self->gguf);
   g_array_unref (self->matrices);
+  g_array_unref (self->bundles);
   g_array_unref (self->rows);
   g_free (self->places);
   g_free (self);

@@ -4,8 +4,9 @@
  * Repacked weights: a model's matrices, cut into the segments of its sub-models and packed into
  * panels (kernels/llk-panel.h), segment after segment, in each in the order in which the forward
  * pass reads them: a sub-model is the beginning of the file. Or, for prompts in W8A8, into the panels
- * of that (kernels/llk-w8.h), those of the model's sites alone. The plan says where each matrix is and
- * what the head of the file must be. It follows from the model file, the table of sub-models and the
+ * of that (kernels/llk-w8.h), those of the model's sites alone. Or by channel (kernels/llk-channels.h):
+ * first the heads of all panels, then bundles, each the codes of all operators that have an input in
+ * common, input after input. The plan says where each matrix is and what the head of the file must be. It follows from the model file, the table of sub-models and the
  * calibration alone; a file is valid when its head is the one of the plan, so its contents are never trusted.
  *
  * The file: header, table of matrices, checksums of its pieces, zeros up to a multiple of a huge
@@ -19,6 +20,7 @@
 #pragma once
 
 #include "model/llm-calibration.h"
+#include "model/llm-thresholds.h"
 #include "weights/llm-repacked-cache.h"
 
 /* --- llm-repacked-plan.c --- */
@@ -37,7 +39,27 @@ typedef struct
   gsize panel_bytes;
   guint n_panels;
   LlkW8Matrix w8;       /* of panels in W8A8: shape and hot inputs, which are (owned) */
+  guint bundle;         /* by channel, where panels are their heads: number of that with its codes, */
+  guint codes_at;       /* and where in each of its records they begin */
 } LlmRepackedMatrix;
+
+/* The codes of matrices that have the same inputs, @in_count records behind each other. */
+typedef struct
+{
+  LlmInput input;
+  guint layer;
+  guint in_first, in_count;
+  guint64 offset;       /* as of matrices */
+  guint codes_bytes;    /* of a record, whose checksum is behind them */
+  guint record_bytes;
+} LlmRepackedBundle;
+
+typedef enum
+{
+  LLM_REPACKED_PANELS,
+  LLM_REPACKED_W8,
+  LLM_REPACKED_CHANNELS,
+} LlmRepackedForm;
 
 /* Rows of the model file. */
 typedef struct
@@ -57,7 +79,9 @@ typedef struct
   guint n_segments;
   GArray *rows;             /* (element-type LlmRepackedRows): source data that is not read any more
                              * once it is repacked; not the embedding, which still is */
-  guint64 bytes;            /* of all matrices, with the gaps between segments */
+  GArray *bundles;          /* (element-type LlmRepackedBundle): by offset, behind the matrices */
+  guint64 matrix_bytes;     /* of all matrices, with the gaps between segments */
+  guint64 bytes;            /* with bundles */
   guint n_pieces;
   guint64 data_offset;      /* of the first matrix in the file */
   guint64 file_bytes;
@@ -65,7 +89,7 @@ typedef struct
   guint64 source_weights;   /* hash of a sample of its weights */
   guint64 layout;           /* fingerprint of the panels that this program packs */
   guint64 levels;           /* of the table of sub-models */
-  gboolean is_w8;           /* panels of W8A8 */
+  LlmRepackedForm form;
   LlmRepackProgress *progress; /* (nullable) (unowned): while the weights are loaded */
 } LlmRepackedPlan;
 
@@ -75,6 +99,11 @@ LlmRepackedPlan *llm_repacked_plan_new   (LlmGguf               *gguf,
                                           const LlmHparams      *hparams,
                                           const LlmSubModels    *sub_models,
                                           const LlmCalibration  *calibration,
+                                          GError               **error) G_GNUC_WARN_UNUSED_RESULT;
+/* By channel: those operators of layers that have an LlmInput and such codes. None may. */
+LlmRepackedPlan *llm_repacked_plan_new_channels (LlmGguf        *gguf,
+                                          const LlmHparams      *hparams,
+                                          const LlmSubModels    *sub_models,
                                           GError               **error) G_GNUC_WARN_UNUSED_RESULT;
 LlmRepackedPlan *llm_repacked_plan_ref   (LlmRepackedPlan       *self);
 void             llm_repacked_plan_unref (LlmRepackedPlan       *self);
@@ -116,6 +145,26 @@ gboolean         llm_repacked_head_check (const LlmRepackedPlan *self,
                                           const char           **reason);
 /* Identifies the current boot of the machine. */
 guint64          llm_repacked_get_boot   (void);
+
+/* --- llm-repacked-channels.c --- */
+
+/* Bundles of the matrices, behind them. */
+void             llm_repacked_plan_bundle (LlmRepackedPlan       *self);
+/* A hash of what llk_channels_split() makes of @panel, of @n inputs. */
+guint64          llm_repacked_hash_channels (LlkType              type,
+                                          const guint8          *panel,
+                                          gsize                  n);
+/* Memory that the next function needs. */
+gsize            llm_repacked_measure_channels (const LlmRepackedPlan *plan);
+/* Writes what bundles have in [@begin, @end) to @piece, which begins at @begin; gaps stay. */
+void             llm_repacked_pack_bundles (const LlmRepackedPlan *plan,
+                                          guint64                begin,
+                                          guint64                end,
+                                          guint8                *piece,
+                                          guint8                *scratch);
+/* Whether the record has the codes that were written. */
+gboolean         llm_repacked_check_record (const LlmRepackedBundle *bundle,
+                                          const guint8          *record);
 
 /* --- llm-repacked-pack.c: repacks on several threads; the caller waits --- */
 

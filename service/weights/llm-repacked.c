@@ -74,6 +74,8 @@ llm_repacked_new_for_map (LlmRepackedPlan *plan,
   self->map = llm_file_map_ref (map);
   self->data = (guint8 *) llm_file_map_get_data (map) + plan->data_offset;
   self->path = g_strdup (path);
+  /* by channel, only heads are read from the mapping */
+  self->is_dropped = plan->form == LLM_REPACKED_CHANNELS;
   return self;
 }
 
@@ -271,6 +273,9 @@ finish (LlmRepacked *self)
       unlink (self->part);
     }
   drop_head (self);
+  if (self->plan->form == LLM_REPACKED_CHANNELS)
+    llm_file_map_drop (self->map, self->plan->data_offset + self->plan->matrix_bytes,
+                       self->plan->bytes - self->plan->matrix_bytes);
 
   g_mutex_lock (&parts_lock);
   n_parts--;

@@ -54,6 +54,7 @@ typedef struct
   guint64 asked;         /* number of the acquire() call that found it PENDING; 0: no step waits for
                           * it */
   gboolean streams;
+  gboolean is_skipped;   /* not read ahead */
 } Range;
 
 struct _LlmWeightStream
@@ -164,7 +165,7 @@ get_distance (const LlmWeightStream *self,
 {
   guint i = (guint) (range - self->ranges);
 
-  return range->streams ? (i + self->n_ranges - self->next) % self->n_ranges : G_MAXUINT;
+  return range->streams && !range->is_skipped ? (i + self->n_ranges - self->next) % self->n_ranges : G_MAXUINT;
 }
 
 /* Whether @range is evicted for @other. A range that a step waits for stays until the step has it,
@@ -262,7 +263,7 @@ read_ahead (LlmWeightStream *self)
     {
       Range *range = &self->ranges[(self->next + n) % self->n_ranges];
 
-      if (range->streams && range->state == ABSENT && range->code == 0
+      if (range->streams && !range->is_skipped && range->state == ABSENT && range->code == 0
           && get_size (range) <= self->bytes && !place_range (self, range, FALSE))
         break;
     }
@@ -447,6 +448,14 @@ llm_weight_stream_set (LlmWeightStream *self,
   range->code = 0;
   self->n_streaming += streams ? 1u : -1u;
   self->pass_bytes += streams ? get_size (range) : -get_size (range);
+}
+
+void
+llm_weight_stream_skip (LlmWeightStream *self,
+                        guint            number,
+                        gboolean         skips)
+{
+  self->ranges[number].is_skipped = skips;
 }
 
 void

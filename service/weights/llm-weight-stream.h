@@ -46,6 +46,10 @@ typedef struct
   guint64 n_expert_uses; /* experts that steps chose, */
   guint64 n_expert_hits; /* of these, cached ones; */
   guint64 n_expert_reads; /* and reads of an expert */
+  guint64 channel_bytes; /* of read_bytes, those by channel (llm-channels.h), */
+  guint64 n_channels_read; /* inputs whose weights they were, */
+  guint64 n_channels_left; /* and inputs beside them whose weights were not needed */
+  guint64 n_whole_bundles; /* times that whole weights were used where some inputs were enough */
   guint64 pass_bytes;    /* read by each pass now, without experts */
   double pass_us;        /* time of those reads, at the rate measured while steps waited; 0 before
                           * the first */
@@ -62,6 +66,10 @@ llm_stream_figures_add_counts (LlmStreamFigures       *sum,
   sum->n_expert_uses += figures->n_expert_uses;
   sum->n_expert_hits += figures->n_expert_hits;
   sum->n_expert_reads += figures->n_expert_reads;
+  sum->channel_bytes += figures->channel_bytes;
+  sum->n_channels_read += figures->n_channels_read;
+  sum->n_channels_left += figures->n_channels_left;
+  sum->n_whole_bundles += figures->n_whole_bundles;
 }
 
 typedef struct _LlmWeightStream LlmWeightStream;
@@ -84,6 +92,10 @@ void             llm_weight_stream_free    (LlmWeightStream       *self);
 void             llm_weight_stream_set     (LlmWeightStream       *self,
                                             guint                  range,
                                             gboolean               streams);
+/* Of a range that streams: whether it is not read ahead, only when it is asked for. */
+void             llm_weight_stream_skip    (LlmWeightStream       *self,
+                                            guint                  range,
+                                            gboolean               skips);
 /* Called after all of those: frees the ring if no range streams. */
 void             llm_weight_stream_settle  (LlmWeightStream       *self);
 

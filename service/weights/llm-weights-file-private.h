@@ -5,6 +5,7 @@
 
 #pragma once
 
+#include "weights/llm-channels.h"
 #include "weights/llm-expert-cache.h"
 #include "weights/llm-repacked-private.h"
 #include "weights/llm-stream-sums.h"
@@ -26,6 +27,9 @@ typedef struct
   guint64 first_panel;      /* bytes of ranges before the panels */
 
   LlmWeightStream *stream;  /* (nullable) */
+  LlmWeightSource source;   /* of the stream */
+  LlmChannels *channels;    /* (nullable): for sparse rows, while the stream is there */
+  gboolean skips;           /* what they have is not read ahead */
   LlmExpertCache *experts;  /* (nullable): of a mixture of experts that streams */
   guint64 first_expert;     /* bytes of ranges before those of experts, which are the last */
   LlmStreamFigures ended;   /* counters of earlier streams */
@@ -62,6 +66,13 @@ LlmStatus llm_file_weights_acquire_streaming (LlmFileWeights           *self,
                                               const LlmRepackedMatrix  *matrix,
                                               LlmWeightView            *view,
                                               GError                  **error);
+/* The same by channel, where that can be: READY without view->data if whole weights are to be used. */
+LlmStatus llm_file_weights_acquire_channels  (LlmFileWeights           *self,
+                                              LlmOperator               op,
+                                              guint                     layer,
+                                              guint                     segment,
+                                              const LlmActivation      *activation,
+                                              LlmWeightView            *view);
 /* --- llm-weights-file-experts.c --- */
 
 /* Makes the cache, if experts are packed; @fd stays open as long. */

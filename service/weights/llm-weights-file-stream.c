@@ -16,6 +16,14 @@ llm_file_weights_streams (const LlmFileWeights *self,
          && range->start + range->length > self->ranges.staying;
 }
 
+static void
+use_channels (LlmFileWeights *self,
+              gboolean        is_used)
+{
+  if (self->channels != NULL && is_used != (llm_channels_get_head_bytes (self->channels) > 0))
+    llm_channels_set_source (self->channels, is_used ? &self->source : NULL);
+}
+
 void
 llm_file_weights_set_staying (LlmFileWeights *self)
 {
@@ -26,6 +34,7 @@ llm_file_weights_set_staying (LlmFileWeights *self)
   if (self->experts != NULL && !is_all)
     staying = MIN (staying, self->first_expert);
   llm_weight_ranges_set_staying (&self->ranges, staying);
+  use_channels (self, self->stream != NULL && !is_all);
   if (self->stream == NULL)
     return;
   for (guint i = 0; i < self->ranges.ranges->len; i++)
@@ -70,18 +79,28 @@ llm_weights_set_readers (LlmWeights *weights,
     llm_weight_stream_set_readers (self->stream, n_readers);
 }
 
-void
-llm_weights_get_stream_figures (LlmWeights       *weights,
-                                LlmStreamFigures *figures)
+/* All but those by channel, which are there longer than a stream. */
+static void
+get_dense_figures (LlmFileWeights   *self,
+                   LlmStreamFigures *figures)
 {
-  LlmFileWeights *self = (LlmFileWeights *) weights;
-
   *figures = (LlmStreamFigures) { 0 };
   if (self->stream != NULL)
     llm_weight_stream_get_figures (self->stream, figures);
   if (self->experts != NULL)
     llm_expert_cache_add_figures (self->experts, figures);
   llm_stream_figures_add_counts (figures, &self->ended);
+}
+
+void
+llm_weights_get_stream_figures (LlmWeights       *weights,
+                                LlmStreamFigures *figures)
+{
+  LlmFileWeights *self = (LlmFileWeights *) weights;
+
+  get_dense_figures (self, figures);
+  if (self->channels != NULL)
+    llm_channels_add_figures (self->channels, figures);
 }
 
 /* Whether the range @by places after @range in the file is its neighbour in the streamed part of
@@ -157,6 +176,67 @@ llm_file_weights_acquire_streaming (LlmFileWeights           *self,
   return LLM_READY;
 }
 
+void
+llm_weights_set_channels (LlmWeights  *weights,
+                          LlmChannels *channels)
+{
+  LlmFileWeights *self = (LlmFileWeights *) weights;
+
+  if (self->channels != NULL || !llm_file_weights_has_panel_file (self))
+    {
+      llm_channels_free (channels);
+      return;
+    }
+  self->channels = channels;
+  llm_file_weights_set_staying (self);
+}
+
+guint64
+llm_weights_get_channel_bytes (LlmWeights *weights)
+{
+  LlmFileWeights *self = (LlmFileWeights *) weights;
+
+  return self->channels != NULL ? llm_channels_get_head_bytes (self->channels) : 0;
+}
+
+/* Reads ahead go to what the last of the steps used. */
+static void
+set_skips (LlmFileWeights *self,
+           gboolean        skips)
+{
+  if (skips == self->skips)
+    return;
+  self->skips = skips;
+  for (guint op = 0; op < LLM_N_OPS; op++)
+    for (guint layer = 0; llm_input_of (op) != LLM_INPUT_NONE && layer < self->hparams->n_layers; layer++)
+      for (guint segment = 0; segment < self->parent.sub_models->n_levels; segment++)
+        {
+          guint place = *llm_file_weights_place (self, op, layer, segment);
+          const LlmWeightRange *range =
+            place > 0 ? llm_weight_ranges_get (&self->ranges, place - 1) : NULL;
+
+          if (range != NULL && range->in_pass > 0)
+            llm_weight_stream_skip (self->stream, range->in_pass - 1, skips);
+        }
+}
+
+LlmStatus
+llm_file_weights_acquire_channels (LlmFileWeights      *self,
+                                   LlmOperator          op,
+                                   guint                layer,
+                                   guint                segment,
+                                   const LlmActivation *activation,
+                                   LlmWeightView       *view)
+{
+  gboolean is_sparse = activation != NULL && activation->is_sparse;
+
+  if (self->channels == NULL || llm_input_of (op) == LLM_INPUT_NONE)
+    return LLM_READY;
+  set_skips (self, is_sparse);
+  return is_sparse ? llm_channels_acquire (self->channels, op, layer, segment, activation, view)
+                   : LLM_READY;
+}
+
 gboolean
 llm_file_weights_were_written (const LlmFileWeights *self)
 {
@@ -207,11 +287,12 @@ llm_weights_stream (LlmWeights            *weights,
   LlmStreamFigures figures;
   int fd;
 
-  llm_weights_get_stream_figures (weights, &figures);
+  get_dense_figures (self, &figures);
   self->ended = (LlmStreamFigures) { 0 };
   llm_stream_figures_add_counts (&self->ended, &figures);
   g_clear_pointer (&self->experts, llm_expert_cache_free);
   g_clear_pointer (&self->stream, llm_weight_stream_free);
+  self->skips = FALSE;
   llm_file_weights_set_staying (self);
   if (source == NULL || !llm_file_weights_has_panel_file (self))
     return FALSE;
@@ -221,6 +302,7 @@ llm_weights_stream (LlmWeights            *weights,
     fd = open (path, O_RDONLY | O_CLOEXEC);
   if (fd < 0)
     return FALSE;
+  self->source = *source;
   list = list_pass (self);
   self->stream = llm_weight_stream_new (source, config, fd, self->repacked->path,
                                         (const LlmStreamRange *) list->data, list->len,

@@ -123,6 +123,8 @@ llm_weights_drop (LlmWeights *weights,
   /* the ring holds no weights that stay, and is not counted in these */
   if (self->stream != NULL)
     freed += llm_weight_stream_trim (self->stream);
+  if (self->channels != NULL)
+    freed += llm_channels_trim (self->channels);
   return freed + llm_weights_drop_experts (weights, bytes - MIN (bytes, freed));
 }
 
@@ -330,7 +332,9 @@ acquire (LlmWeights           *weights,
   llm_weights_poll (weights);
   if (llm_file_weights_streams (self, range))
     {
-      status = llm_file_weights_acquire_streaming (self, range, matrix, view, error);
+      status = llm_file_weights_acquire_channels (self, op, layer, segment, activation, view);
+      if (status == LLM_READY && view->data == NULL)
+        status = llm_file_weights_acquire_streaming (self, range, matrix, view, error);
       if (status != LLM_READY)
         return status;
     }
@@ -358,6 +362,8 @@ release (LlmWeights    *weights,
     llm_expert_cache_release (self->experts, view->data);
   if (range != NULL)
     {
+      if (view->layout == LLM_LAYOUT_CHANNELS)
+        llm_channels_release (self->channels);
       if (self->stream != NULL && llm_weight_stream_owns (self->stream, view->data))
         llm_weight_stream_release (self->stream, range->in_pass - 1);
       llm_weight_ranges_unlease (&self->ranges, range);
@@ -384,7 +390,7 @@ check (LlmWeights  *weights,
     return llm_gguf_fail (self->gguf, error, LLMSVC_ERROR_INVALID_MODEL,
                           "the file was changed while it was in use: what was computed with it "
                           "since is worthless");
-  return TRUE;
+  return self->channels == NULL || llm_channels_check (self->channels, error);
 }
 
 static void
@@ -395,6 +401,7 @@ free_weights (LlmWeights *weights)
 
   llm_weights_set_held (weights, self->ledger, 0, 0, 0);
   g_clear_pointer (&self->ledger, llm_ledger_unref);
+  g_clear_pointer (&self->channels, llm_channels_free);
   g_clear_pointer (&self->experts, llm_expert_cache_free);
   g_clear_pointer (&self->stream, llm_weight_stream_free);
   g_clear_pointer (&self->sums, llm_stream_sums_free);

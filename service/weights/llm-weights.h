@@ -23,19 +23,23 @@
 typedef struct
 {
   const float *values;  /* (nullable) [n_rows × n_in] */
-  guint n_rows;
+  guint n_rows, n_in;
+  gboolean is_sparse;   /* each row left something out: what is zero in all of them is not needed */
 } LlmActivation;
 
 typedef enum
 {
   LLM_LAYOUT_ROWS,    /* as a file stores it: output j at data + j * row_bytes */
   LLM_LAYOUT_PANELS,  /* as products read it (kernels/llk-panel.h) */
+  LLM_LAYOUT_CHANNELS, /* by input (kernels/llk-channels.h) */
 } LlmWeightLayout;
 
 /* A segment covers outputs [out_first, out_first + out_count) of inputs
  * [in_first, in_first + in_count). In rows, @data is the block of output out_first
  * that holds input in_first, which need not be the block's first. In panels,
- * out_first is a multiple of LLK_PANEL_OUTPUTS, and @data is a matrix of its own. */
+ * out_first is a multiple of LLK_PANEL_OUTPUTS, and @data is a matrix of its own. By channel,
+ * likewise, @data is the heads of its panels, and @codes what there is of its inputs; rows that it
+ * is multiplied with are zero at the others. */
 typedef struct
 {
   const void *data;
@@ -45,6 +49,8 @@ typedef struct
   guint in_first, in_count;
   guint out_first, out_count;
   const guint32 *channels; /* (nullable): the inputs that it has, in_count of them */
+  const guint8 *codes;     /* by channel: of the first panel */
+  const guint32 *codes_at; /* likewise, [in_count]: as llk_channels_gather() has them */
   gpointer lease;          /* the provider's own */
 } LlmWeightView;
 
@@ -88,6 +94,8 @@ typedef struct
 
 /* llm-levels.h */
 typedef struct _LlmLevels LlmLevels;
+/* llm-channels.h */
+typedef struct _LlmChannels LlmChannels;
 
 /* What every provider starts with. */
 struct _LlmWeights
@@ -223,6 +231,12 @@ gboolean    llm_weights_stream      (LlmWeights    *self,
                                      const LlmStreamConfig *config);
 /* Whether some of them stream now. */
 gboolean    llm_weights_are_streaming (LlmWeights  *self);
+/* (transfer full): from now on what streams is read by channel where rows are sparse. Freed with these,
+ * whose model, sub-models and cache it is of; ignored if there are some already. */
+void        llm_weights_set_channels (LlmWeights   *self,
+                                     LlmChannels    *channels);
+/* Bytes that these keep in memory beside all other weights. */
+guint64     llm_weights_get_channel_bytes (LlmWeights *self);
 /* How many steps share a pass: see llm_weight_stream_set_readers(). */
 void        llm_weights_set_readers (LlmWeights    *self,
                                      guint          n_readers);

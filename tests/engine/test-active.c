@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "common/llmsvc-error.h"
+#include "engine/llm-engine-private.h"
 
 #define PROMPT "I want to find an Italian restaurant in San Jose."
 #define QUIET "'temperature': <0.0>, 'max-tokens': <uint32 24>, 'logprobs': <uint32 0>"
@@ -227,6 +228,58 @@ test_without (Elastic       *self,
                                                               : "has no activation thresholds");
 }
 
+/* Weights that do not stay are read by channel as soon as these are prepared, and the text is the same
+ * before, then and after. */
+static void
+set_up_channels (Elastic       *self,
+                 gconstpointer  data)
+{
+  self->has_cache = TRUE;
+  set_up_elastic (self, data);
+}
+
+static LlmStreamFigures
+get_figures (Elastic *self)
+{
+  return llm_engine_get_figures (self->fixture.engine).stream;
+}
+
+static void
+test_channels (Elastic       *self,
+               gconstpointer  data)
+{
+  g_autofree char *whole = complete_active (self, 0, 0);
+  g_autofree char *expected = complete_active (self, ELASTIC_HIGH_SPARSITY, ELASTIC_HIGH_SPARSITY);
+  LlmStreamFigures before;
+  guint n = 0;
+
+  do
+    {
+      g_autofree char *dense = NULL;
+      g_autofree char *found = NULL;
+
+      /* the memory policy may have let all of them stay meanwhile */
+      llm_executor_keep_weights (self->fixture.engine->executor, 1 << 20);
+      dense = complete_active (self, 0, 0);
+      found = complete_active (self, ELASTIC_HIGH_SPARSITY, ELASTIC_HIGH_SPARSITY);
+      g_assert_cmpstr (dense, ==, whole);
+      g_assert_cmpstr (found, ==, expected);
+    }
+  while (get_figures (self).channel_bytes == 0 && ++n < 200);
+  g_assert_cmpuint (get_figures (self).n_channels_left, >, 0);
+  llm_executor_keep_weights (self->fixture.engine->executor, G_MAXUINT64);
+  g_free (complete_active (self, 0, 0));
+  WAIT_FOR (get_figures (self).pass_bytes == 0);
+  before = get_figures (self);
+  for (guint i = 0; i < 2; i++)
+    {
+      g_autofree char *found = complete_active (self, ELASTIC_HIGH_SPARSITY, ELASTIC_HIGH_SPARSITY);
+
+      g_assert_cmpstr (found, ==, expected);
+    }
+  g_assert_cmpuint (get_figures (self).channel_bytes, ==, before.channel_bytes);
+}
+
 int
 main (int   argc,
       char *argv[])
@@ -242,6 +295,7 @@ main (int   argc,
   ADD ("drafts", "active", test_drafts);
   ADD ("alone", "active", test_sub_models);
   ADD ("both", "both", test_sub_models);
+  g_test_add ("/active/channels", Elastic, "both", set_up_channels, test_channels, tear_down_elastic);
   ADD ("none", "none", test_without);
   ADD ("sub-models-alone", NULL, test_without);
   ADD ("other-weights", "0123456789abcdef", test_without);

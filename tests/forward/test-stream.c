@@ -3,7 +3,7 @@
 /* The forward pass with weights that stream from a packed file, of every format: the bits that
  * resident weights give, with a disk that is late, in random order and at times broken, with
  * buffers that are poisoned after use, with two steps at once, and with memory that comes and
- * goes. */
+ * goes. Likewise with rows that leave inputs out, whose weights are read by channel. */
 
 #include <string.h>
 
@@ -12,15 +12,25 @@
 #include "support/llm-test-folder.h"
 #include "support/llm-test-levels.h"
 #include "support/llm-test-source.h"
-#include "weights/llm-repacked-cache.h"
+#include "kernels/llk-channels.h"
+#include "weights/llm-channels.h"
 
 #define N_TOKENS 12
+#define MAX_LAYERS 8
+#define SPARSITY 50
+
+static float limits[MAX_LAYERS * LLM_N_INPUTS];
+static LlmThresholds thresholds = {
+  .n_sparsities = 1, .percent = { SPARSITY }, .values = limits,
+};
 
 /* Files of each format. */
 static const char *const formats[] = {
   "F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "IQ4_NL", "MXFP4",
   "Q2_K", "Q2_K-768", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_XS",
 };
+
+static const char *const by_channel[] = { "Q8_0", "Q4_0", "Q4_1", "IQ4_NL", "MXFP4", "Q4_K", "IQ4_XS" };
 
 typedef struct
 {
@@ -31,6 +41,7 @@ typedef struct
   LlmTestSource *source;
   float *expected;       /* [N_TOKENS × n_vocab], of resident weights */
   gsize n_vocab;
+  gboolean is_sparse;    /* rows behind the first few */
 } Rig;
 
 static gint32
@@ -38,6 +49,16 @@ get_token (Rig   *rig,
            guint  i)
 {
   return (gint32) (i * 101 % rig->n_vocab);
+}
+
+static LlmRow
+make_row (Rig   *rig,
+          guint  i)
+{
+  LlmRow row = exec_rig_row (get_token (rig, i), 0, i);
+
+  row.sparsity = rig->is_sparse && i > 2 ? SPARSITY : 0;
+  return row;
 }
 
 /* One row each, as decoding does. */
@@ -51,7 +72,7 @@ begin_row (Rig        *rig,
 {
   g_autoptr(GError) error = NULL;
 
-  *row = exec_rig_row (get_token (rig, i), 0, i);
+  *row = make_row (rig, i);
   *batch = (LlmBatch) { row, 1, seq, 1 };
   g_assert_true (llm_forward_begin (forward, batch, &error));
   g_assert_no_error (error);
@@ -79,9 +100,10 @@ new_sequence (Rig *rig)
 static void
 begin (Rig        *rig,
        const char *format,
-       guint       n_levels)
+       guint       n_levels,
+       gboolean    is_sparse)
 {
-  const ExecRigConfig config = { .n_threads = 2, .format = LLK_KV_F32 };
+  const ExecRigConfig config = { .n_threads = 2, .format = LLK_KV_F32, .thresholds = &thresholds };
   LlmStreamConfig stream = { .poisons = TRUE };
   g_autofree char *file = g_strconcat (format, ".gguf", NULL);
   g_autofree char *path = g_build_filename (g_getenv ("LLM_TEST_DATA"), "formats", file, NULL);
@@ -90,6 +112,7 @@ begin (Rig        *rig,
   g_autoptr(GError) error = NULL;
   LlmWeights *weights;
 
+  rig->is_sparse = is_sparse;
   rig->folder = llm_test_folder_new ();
   cache = g_build_filename (rig->folder, "cache", NULL);
   rig->cache = llm_repacked_cache_new (cache, FALSE, NULL, 0);
@@ -97,6 +120,8 @@ begin (Rig        *rig,
   rig->source->n_late = 5;
   rig->exec = exec_rig_open (path, &config);
   rig->n_vocab = rig->exec->hparams.n_vocab;
+  thresholds.n_layers = rig->exec->hparams.n_layers;
+  g_assert_cmpuint (thresholds.n_layers, <=, MAX_LAYERS);
   rig->table = llm_test_levels_new (&rig->exec->hparams, n_levels, 64, FALSE);
   weights = llm_weights_new_repacked (rig->exec->gguf, &rig->exec->hparams, rig->table, rig->cache,
                                       2, rig->exec->ledger, &error);
@@ -108,7 +133,7 @@ begin (Rig        *rig,
   seq = new_sequence (rig);
   for (guint i = 0; i < N_TOKENS; i++)
     {
-      LlmRow row = exec_rig_row (get_token (rig, i), 0, i);
+      LlmRow row = make_row (rig, i);
 
       exec_rig_step (rig->exec, &row, 1, &seq, 1);
       memcpy (rig->expected + i * rig->n_vocab, llm_forward_get_logits (rig->exec->forward, 0),
@@ -117,6 +142,12 @@ begin (Rig        *rig,
   stream.bytes = weights->bytes / 2;
   g_assert_true (llm_weights_stream (weights, &rig->source->source, &stream));
   llm_weights_keep (weights, 0);
+  if (!is_sparse)
+    return;
+  llm_weights_set_channels (weights,
+                            llm_channels_new (rig->exec->gguf, &rig->exec->hparams, rig->table,
+                                              rig->cache, 2, rig->exec->ledger, &error));
+  g_assert_no_error (error);
 }
 
 static void
@@ -143,11 +174,11 @@ test_format (gconstpointer data)
       LlmStreamFigures figures;
       Rig rig;
 
-      begin (&rig, format, n_levels);
+      begin (&rig, format, n_levels, FALSE);
       seq = new_sequence (&rig);
       for (guint i = 0; i < N_TOKENS; i++)
         {
-          LlmRow row = exec_rig_row (get_token (&rig, i), 0, i);
+          LlmRow row = make_row (&rig, i);
 
           exec_rig_step (rig.exec, &row, 1, &seq, 1);
           check_row (&rig, rig.exec->forward, i);
@@ -165,7 +196,7 @@ test_format (gconstpointer data)
 /* Two steps at any distance, stage by stage; before each stage weights may go, come back, stay or
  * stream. */
 static void
-test_two_steps (void)
+check_two_steps (gboolean is_sparse)
 {
   LlmForward *forwards[2];
   LlmKvSeq *sequences[2];
@@ -177,7 +208,7 @@ test_two_steps (void)
   guint n_idle = 0;
   Rig rig;
 
-  begin (&rig, "Q8_0", 9);
+  begin (&rig, "Q8_0", 9, is_sparse);
   weights = rig.exec->weights;
   forwards[0] = rig.exec->forward;
   forwards[1] = llm_forward_new (rig.exec->plan, rig.exec->pool, NULL);
@@ -230,7 +261,20 @@ test_two_steps (void)
   for (guint f = 0; f < 2; f++)
     llm_kv_seq_free (sequences[f]);
   llm_forward_free (forwards[1]);
+  if (is_sparse)
+    {
+      LlmStreamFigures figures;
+
+      llm_weights_get_stream_figures (weights, &figures);
+      g_assert_cmpuint (figures.n_whole_bundles, >, 0);
+    }
   end (&rig);
+}
+
+static void
+test_two_steps (void)
+{
+  check_two_steps (FALSE);
 }
 
 /* Some request fails in every second pass: the step fails with the reason, and the same step after
@@ -242,7 +286,7 @@ test_errors (void)
   guint n_failed = 0;
   Rig rig;
 
-  begin (&rig, "Q4_0", 1);
+  begin (&rig, "Q4_0", 1, FALSE);
   seq = new_sequence (&rig);
   for (guint i = 0; i < N_TOKENS; i++)
     {
@@ -271,11 +315,129 @@ test_errors (void)
   end (&rig);
 }
 
+static void
+run_rows (Rig      *rig,
+          LlmKvSeq *seq,
+          guint     first,
+          guint     end_row)
+{
+  for (guint i = first; i < end_row; i++)
+    {
+      LlmRow row = make_row (rig, i);
+
+      exec_rig_step (rig->exec, &row, 1, &seq, 1);
+      check_row (rig, rig->exec->forward, i);
+    }
+}
+
+/* Sparse rows read less than whole ones, and of inputs that they leave out nothing. */
+static void
+test_channels (gconstpointer data)
+{
+  const char *format = data;
+
+  for (guint n_levels = 1; n_levels <= 9; n_levels += 8)
+    {
+      g_autoptr(LlmKvSeq) seq = NULL;
+      LlmStreamFigures before, after;
+      Rig rig;
+
+      begin (&rig, format, n_levels, TRUE);
+      seq = new_sequence (&rig);
+      run_rows (&rig, seq, 0, 3);
+      llm_weights_get_stream_figures (rig.exec->weights, &before);
+      g_assert_cmpuint (before.channel_bytes, ==, 0);
+      run_rows (&rig, seq, 3, N_TOKENS);
+      llm_weights_get_stream_figures (rig.exec->weights, &after);
+      g_test_message ("%ju inputs read, %ju left out; %ju of %ju bytes",
+                      after.n_channels_read, after.n_channels_left, after.channel_bytes,
+                      after.read_bytes);
+      g_assert_cmpuint (after.n_channels_read, >, 0);
+      g_assert_cmpuint (after.n_channels_left, >, after.n_channels_read / 2);
+      /* what stays in memory is used from there */
+      llm_weights_keep (rig.exec->weights, G_MAXUINT64);
+      llm_weights_get_stream_figures (rig.exec->weights, &before);
+      run_rows (&rig, seq, N_TOKENS - 1, N_TOKENS);
+      llm_weights_get_stream_figures (rig.exec->weights, &after);
+      g_assert_cmpuint (after.read_bytes, ==, before.read_bytes);
+      g_clear_pointer (&seq, llm_kv_seq_free);
+      end (&rig);
+    }
+}
+
+/* A model some of whose weights have no such codes. */
+static void
+test_channels_none (void)
+{
+  g_autoptr(GError) error = NULL;
+  Rig rig;
+
+  begin (&rig, "Q6_K", 1, FALSE);
+  g_assert_null (llm_channels_new (rig.exec->gguf, &rig.exec->hparams, rig.table, rig.cache, 1,
+                                   NULL, &error));
+  g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED);
+  end (&rig);
+}
+
+static void
+test_channels_two_steps (void)
+{
+  check_two_steps (TRUE);
+}
+
+/* What can't be read by channel, whole weights give, from then on. Of a step that fails because those
+ * can't be read, the second try has the same bits. */
+static void
+test_channels_errors (void)
+{
+  static const gssize failures[] = { -EIO, 100 };
+
+  for (guint f = 0; f < G_N_ELEMENTS (failures); f++)
+    {
+      g_autoptr(LlmKvSeq) seq = NULL;
+      LlmStreamFigures before, after;
+      Rig rig;
+
+      begin (&rig, "Q8_0", 1, TRUE);
+      seq = new_sequence (&rig);
+      run_rows (&rig, seq, 0, 4);
+      llm_weights_get_stream_figures (rig.exec->weights, &before);
+      g_assert_cmpuint (before.channel_bytes, >, 0);
+      for (guint i = 4; i + 1 < N_TOKENS; i++)
+        {
+          LlmStatus status = LLM_PENDING;
+          LlmBatch batch;
+          LlmRow row;
+
+          rig.source->failure = failures[f];
+          rig.source->fails_in = 3;
+          begin_row (&rig, rig.exec->forward, &seq, i, &row, &batch);
+          while (status == LLM_PENDING)
+            status = llm_forward_resume (rig.exec->forward, NULL);
+          rig.source->fails_in = 0;
+          if (status == LLM_FAILED)
+            run_rows (&rig, seq, i, i + 1);
+          else
+            check_row (&rig, rig.exec->forward, i);
+        }
+      llm_weights_get_stream_figures (rig.exec->weights, &before);
+      run_rows (&rig, seq, N_TOKENS - 1, N_TOKENS);
+      llm_weights_get_stream_figures (rig.exec->weights, &after);
+      g_assert_cmpuint (after.n_channels_read, ==, before.n_channels_read);
+      g_clear_pointer (&seq, llm_kv_seq_free);
+      end (&rig);
+    }
+}
+
 int
 main (int   argc,
       char *argv[])
 {
+  static const float of_inputs[LLM_N_INPUTS] = { 0.7f, 0.1f, 0.7f, 0.1f };
+
   g_test_init (&argc, &argv, NULL);
+  for (guint i = 0; i < G_N_ELEMENTS (limits); i++)
+    limits[i] = of_inputs[i % LLM_N_INPUTS];
 
   for (guint f = 0; f < G_N_ELEMENTS (formats); f++)
     {
@@ -283,6 +445,15 @@ main (int   argc,
 
       g_test_add_data_func (path, formats[f], test_format);
     }
+  for (guint f = 0; f < G_N_ELEMENTS (by_channel); f++)
+    {
+      g_autofree char *path = g_strdup_printf ("/stream/channels/%s", by_channel[f]);
+
+      g_test_add_data_func (path, by_channel[f], test_channels);
+    }
+  g_test_add_func ("/stream/channels/none", test_channels_none);
+  g_test_add_func ("/stream/channels/two-steps", test_channels_two_steps);
+  g_test_add_func ("/stream/channels/errors", test_channels_errors);
   g_test_add_func ("/stream/two-steps", test_two_steps);
   g_test_add_func ("/stream/errors", test_errors);
   return g_test_run ();

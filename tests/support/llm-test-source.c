@@ -28,9 +28,9 @@ read_later (gpointer    data,
   LlmTestSource *self = data;
   Request request = { fd, offset, memory, length, done, answer, FALSE };
 
-  g_assert_cmpuint (offset % LLM_DISK_BLOCK, ==, 0);
-  g_assert_cmpuint ((guintptr) memory % LLM_DISK_BLOCK, ==, 0);
-  g_assert_cmpuint (length % LLM_DISK_BLOCK, ==, 0);
+  g_assert_cmpuint (offset % LLM_DISK_SECTOR, ==, 0);
+  g_assert_cmpuint ((guintptr) memory % LLM_DISK_SECTOR, ==, 0);
+  g_assert_cmpuint (length % LLM_DISK_SECTOR, ==, 0);
   g_assert_cmpuint (length, <=, LLM_DISK_MAX_INTO);
   g_array_append_val (self->waiting, request);
   self->n_most_waiting = MAX (self->n_most_waiting, self->waiting->len);

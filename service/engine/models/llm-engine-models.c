@@ -253,6 +253,8 @@ take_model (LlmEngine *self,
                       llm_call_end);
     }
   llm_engine_take_prefill (self, g_steal_pointer (&load->w8));
+  llm_engine_forget_channels (self);
+  self->channels.retry_us = 0;
   if (self->drafts.draft_id != NULL)
     llm_engine_drop_draft (self);
   g_clear_error (&self->drafts.draft_error);
@@ -536,6 +538,7 @@ llm_engine_unload (LlmEngine     *self,
   g_clear_pointer (&self->use.model, llm_model_unref);
   llm_engine_take_levels (self, NULL, NULL);
   llm_engine_forget_prefill (self);
+  llm_engine_forget_channels (self);
   if (self->drafts.draft_id != NULL)
     llm_engine_drop_draft (self);
   llm_constraint_cache_set_model (self->use.constraints, NULL);

@@ -109,6 +109,13 @@ gboolean       llm_engine_choose_prefill        (LlmEngine            *self,
                                                  LlmCallOptions       *options,
                                                  GError              **error);
 
+/* llm-engine-channels.c: weights by channel */
+/* Prepares them, in a thread of its own, where weights stream and there is a companion; unless that is
+ * done. */
+void           llm_engine_prepare_channels      (LlmEngine            *self);
+/* The model in use is another one, or none. */
+void           llm_engine_forget_channels       (LlmEngine            *self);
+
 /* llm-engine-script.c: a script replies instead of a model */
 void           llm_engine_script_start          (LlmEngine            *self);
 void           llm_engine_script_stop           (LlmEngine            *self);

@@ -253,6 +253,8 @@ llm_engine_choose_sparsity (LlmEngine       *self,
                      "active: the model “%s” has no activation thresholds; calibrate it with "
                      "llmsvc-active, or leave the option out", self->use.active->id);
   request->model.sparsity = llm_thresholds_choose (self->use.companion->thresholds, percent);
+  if (request->model.sparsity > 0)
+    llm_engine_prepare_channels (self);
   /* what it asked for is all that is given up: neither memory nor a target lowers it further */
   request->model.sub_model = request->model.least_sub_model = 100;
   return TRUE;

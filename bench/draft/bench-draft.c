@@ -211,8 +211,9 @@ run (Bench   *bench,
   return is_done;
 }
 
-/* LIMIT COMMAND…: what it prints, run in a group of LIMIT bytes, then a JSON object with the most
- * that the group held. */
+/* LIMIT RATE PATH COMMAND…: what it prints, run in a group of LIMIT bytes, which reads RATE bytes a
+ * second from the disk of PATH, or 0: as many as come; then a JSON object with the most that the group
+ * held. */
 int
 bench_draft_group (int    argc,
                    char **argv)
@@ -220,11 +221,14 @@ bench_draft_group (int    argc,
   g_autoptr(BenchGroup) group = NULL;
   g_autoptr(GError) error = NULL;
   g_autofree char *output = NULL;
+  guint64 rate;
 
-  if (argc < 3)
+  if (argc < 5)
     return 2;
+  rate = g_ascii_strtoull (argv[2], NULL, 10);
   group = bench_group_new (g_ascii_strtoull (argv[1], NULL, 10), &error);
-  output = group != NULL ? bench_group_run (group, argv + 2, &error) : NULL;
+  if (group != NULL && (rate == 0 || bench_group_set_rate (group, argv[3], rate, &error)))
+    output = bench_group_run (group, argv + 4, &error);
   if (output == NULL)
     {
       g_printerr ("llmsvc-bench: %s\n", error->message);

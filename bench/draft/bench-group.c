@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <glib/gstdio.h>
@@ -18,18 +19,17 @@
 struct _BenchGroup
 {
   char *folder;
-  char *procs;
+  char *disk_folder;     /* (nullable): of version 1, of the disk's controller */
   gboolean is_v2;
 };
 
 static gboolean
-write_number (const char *folder,
-              const char *name,
-              guint64     number,
-              GError    **error)
+write_text (const char *folder,
+            const char *name,
+            const char *text,
+            GError    **error)
 {
   g_autofree char *path = g_build_filename (folder, name, NULL);
-  g_autofree char *text = g_strdup_printf ("%" G_GUINT64_FORMAT, number);
   int fd = open (path, O_WRONLY | O_CLOEXEC);
   gboolean is_written = fd >= 0 && write (fd, text, strlen (text)) == (gssize) strlen (text);
 
@@ -65,13 +65,27 @@ find_own (const char *mount,
   return g_file_test (mount, G_FILE_TEST_IS_DIR) ? g_strdup (mount) : NULL;
 }
 
+/* (transfer full) (nullable): a new one below @own. */
+static char *
+make_folder (const char  *own,
+             GError     **error)
+{
+  char *folder = g_strdup_printf ("%s/llmsvc-bench-%d", own, (int) getpid ());
+
+  if (g_mkdir (folder, 0755) == 0)
+    return folder;
+  bench_fail_errno (error, "%s", folder);
+  g_free (folder);
+  return NULL;
+}
+
 BenchGroup *
 bench_group_new (guint64   limit,
                  GError  **error)
 {
   g_autoptr(BenchGroup) self = g_new0 (BenchGroup, 1);
   g_autofree char *own = NULL;
-  g_autofree char *name = g_strdup_printf ("llmsvc-bench-%d", (int) getpid ());
+  g_autofree char *text = g_strdup_printf ("%" G_GUINT64_FORMAT, limit);
 
   own = find_own ("/sys/fs/cgroup/memory", "memory");
   if (own == NULL)
@@ -85,18 +99,70 @@ bench_group_new (guint64   limit,
                            "No control groups are mounted below /sys/fs/cgroup");
       return NULL;
     }
-  self->folder = g_build_filename (own, name, NULL);
-  if (g_mkdir (self->folder, 0755) < 0)
-    {
-      bench_fail_errno (error, "%s", self->folder);
-      g_clear_pointer (&self->folder, g_free);
-      return NULL;
-    }
-  self->procs = g_build_filename (self->folder, "cgroup.procs", NULL);
-  if (!write_number (self->folder, self->is_v2 ? "memory.max" : "memory.limit_in_bytes", limit,
-                     error))
+  self->folder = make_folder (own, error);
+  if (self->folder == NULL
+      || !write_text (self->folder, self->is_v2 ? "memory.max" : "memory.limit_in_bytes", text, error))
     return NULL;
   return g_steal_pointer (&self);
+}
+
+/* (transfer full) (nullable): MAJOR:MINOR of the disk that @path lies on: of the whole one, where it is
+ * a partition. */
+static char *
+find_disk (const char *path)
+{
+  g_autofree char *folder = NULL;
+  g_autofree char *number = NULL;
+  g_autofree char *whole = NULL;
+  GStatBuf stat_buf;
+
+  if (g_stat (path, &stat_buf) < 0)
+    return NULL;
+  number = g_strdup_printf ("%u:%u", major (stat_buf.st_dev), minor (stat_buf.st_dev));
+  folder = g_build_filename ("/sys/dev/block", number, "partition", NULL);
+  if (!g_file_test (folder, G_FILE_TEST_EXISTS))
+    return g_steal_pointer (&number);
+  g_free (folder);
+  folder = g_build_filename ("/sys/dev/block", number, "..", "dev", NULL);
+  if (!g_file_get_contents (folder, &whole, NULL, NULL))
+    return NULL;
+  return g_strdup (g_strchomp (whole));
+}
+
+gboolean
+bench_group_set_rate (BenchGroup  *self,
+                      const char  *path,
+                      guint64      rate,
+                      GError     **error)
+{
+  g_autofree char *disk = find_disk (path);
+  g_autofree char *own = NULL;
+  g_autofree char *text = NULL;
+
+  if (disk == NULL)
+    return bench_fail_errno (error, "%s", path);
+  text = g_strdup_printf (self->is_v2 ? "%s rbps=%" G_GUINT64_FORMAT : "%s %" G_GUINT64_FORMAT, disk,
+                          rate);
+  if (self->is_v2)
+    return write_text (self->folder, "io.max", text, error);
+  own = find_own ("/sys/fs/cgroup/blkio", "blkio");
+  if (own == NULL)
+    {
+      g_set_error_literal (error, G_IO_ERROR, G_IO_ERROR_NOT_SUPPORTED,
+                           "No control groups of disks are mounted below /sys/fs/cgroup");
+      return FALSE;
+    }
+  self->disk_folder = make_folder (own, error);
+  return self->disk_folder != NULL
+         && write_text (self->disk_folder, "blkio.throttle.read_bps_device", text, error);
+}
+
+static void
+remove_folder (char *folder)
+{
+  for (guint i = 0; folder != NULL && i < REMOVE_STEPS && g_rmdir (folder) < 0 && errno == EBUSY; i++)
+    g_usleep (REMOVE_STEP_US);
+  g_free (folder);
 }
 
 void
@@ -104,11 +170,8 @@ bench_group_free (BenchGroup *self)
 {
   if (self == NULL)
     return;
-  for (guint i = 0; self->folder != NULL && i < REMOVE_STEPS && g_rmdir (self->folder) < 0
-                    && errno == EBUSY; i++)
-    g_usleep (REMOVE_STEP_US);
-  g_free (self->folder);
-  g_free (self->procs);
+  remove_folder (self->folder);
+  remove_folder (self->disk_folder);
   g_free (self);
 }
 
@@ -117,10 +180,11 @@ static void
 enter (gpointer data)
 {
   const BenchGroup *self = data;
-  int fd = open (self->procs, O_WRONLY | O_CLOEXEC);
+  const char *folders[] = { self->folder, self->disk_folder };
 
-  if (fd < 0 || write (fd, "0", 1) != 1)
-    _exit (126);
+  for (guint i = 0; i < G_N_ELEMENTS (folders); i++)
+    if (folders[i] != NULL && !write_text (folders[i], "cgroup.procs", "0", NULL))
+      _exit (126);
 }
 
 char *

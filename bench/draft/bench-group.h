@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * A control group with a limit on memory, page cache included, of version 2 where that has the
- * memory controller, or of version 1. A program runs in it from its first page on. One thread,
- * which waits.
+ * A control group with a limit on memory, page cache included, and on what it reads from a disk, of
+ * version 2 where that has the controllers, or of version 1. A program runs in it from its first page
+ * on. One thread, which waits.
  */
 
 #pragma once
@@ -18,6 +18,11 @@ typedef struct _BenchGroup BenchGroup;
 BenchGroup *bench_group_new   (guint64       limit,
                                GError      **error);
 void        bench_group_free  (BenchGroup   *self);
+/* From now on it reads no more than so many bytes a second from the disk that @path lies on. */
+gboolean    bench_group_set_rate (BenchGroup *self,
+                               const char   *path,
+                               guint64       rate,
+                               GError      **error);
 /* Runs @words in the group: what it printed (transfer full), or NULL when it failed. */
 char       *bench_group_run   (BenchGroup   *self,
                                char        **words,

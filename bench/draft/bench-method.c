@@ -8,6 +8,8 @@
 
 #include <json-glib/json-glib.h>
 
+#include "model/llm-thresholds.h"
+
 /* Of big–little, unless they are named: fixed before anything was measured. */
 #define FALLBACK 0.6
 #define ROLLBACK 2.0
@@ -27,7 +29,7 @@ parse_numbers (const char *text,
 
       numbers[i] = g_ascii_strtod (words[i], &end);
       if (end == words[i] || *end != '\0'
-          || !(numbers[i] >= 0 && numbers[i] <= LLM_DRAFT_MAX_NODES))
+          || !(numbers[i] >= 0 && numbers[i] <= MAX (LLM_DRAFT_MAX_NODES, LLM_MAX_SPARSITY)))
         return -1;
     }
   return n > 0 && n <= n_max ? (int) n : -1;
@@ -72,6 +74,12 @@ bench_method_parse (const char   *name,
   method->growth.goes_ahead = FALSE;
   if (strcmp (kind, "plain") == 0 && n == 0)
     method->kind = BENCH_PLAIN;
+  else if (strcmp (kind, "active") == 0 && n == 1 && numbers[0] >= 1
+           && numbers[0] <= LLM_MAX_SPARSITY)
+    {
+      method->kind = BENCH_ACTIVE;
+      method->sparsity = (guint) numbers[0];
+    }
   else if (strcmp (kind, "lookup") == 0 && n == 0)
     method->kind = BENCH_LOOKUP;
   else if (strcmp (kind, "own") == 0 && n == 0)
@@ -103,7 +111,7 @@ bench_method_parse (const char   *name,
     is_known = FALSE;
   if (!is_known)
     g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
-                 "unknown method “%s”: plain, lookup, own, tree, tree:N, pipeline, paper, chain:N, "
+                 "unknown method “%s”: plain, active:PERCENT, lookup, own, tree, tree:N, pipeline, paper, chain:N, "
                  "fixed:A,B,…, big-little and big-little:FALLBACK,ROLLBACK", name);
   return is_known;
 }

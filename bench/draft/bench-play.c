@@ -22,6 +22,7 @@
 #include "runtime/llm-draft-model.h"
 #include "runtime/llm-executor.h"
 #include "runtime/llm-own-draft.h"
+#include "weights/llm-channels.h"
 #include "weights/llm-levels.h"
 #include "weights/llm-repacked-cache.h"
 
@@ -42,7 +43,7 @@ static char **opt_methods;
 static gint64 opt_limit;
 static int opt_first, opt_prompts = 1, opt_tokens = 32, opt_runs = 1, opt_threads;
 static double opt_seconds;
-static gboolean opt_is_mapped, opt_is_warm;
+static gboolean opt_is_mapped, opt_is_warm, opt_is_whole;
 
 static const GOptionEntry entries[] = {
   { "model", 'm', 0, G_OPTION_ARG_FILENAME, &opt_model, "The model", "FILE" },
@@ -59,6 +60,7 @@ static const GOptionEntry entries[] = {
   { "threads", 0, 0, G_OPTION_ARG_INT, &opt_threads, "That compute (0: all)", "N" },
   { "seconds", 0, 0, G_OPTION_ARG_DOUBLE, &opt_seconds, "Begin no prompt later (0: any)", "S" },
   { "mapped", 0, 0, G_OPTION_ARG_NONE, &opt_is_mapped, "Weights come by page faults", NULL },
+  { "whole", 0, 0, G_OPTION_ARG_NONE, &opt_is_whole, "Nothing is read by channel", NULL },
   { "warm", 0, 0, G_OPTION_ARG_NONE, &opt_is_warm, "First measure what steps cost", NULL },
   G_OPTION_ENTRY_NULL
 };
@@ -82,6 +84,7 @@ typedef struct
   double ttft_ms, seconds;       /* the latter from the first token on */
   double cpu_seconds;            /* of all threads, from the first text on; before: until then */
   guint n_reused, n_drafted, n_accepted, n_kept, n_passes;
+  guint64 n_read;                /* bytes of weights */
   GError *error;                 /* (nullable) (owned) */
   gboolean is_done;
 } Answer;
@@ -164,6 +167,7 @@ load_draft (Player            *self,
 
 static gboolean
 load (Player  *self,
+      guint    n_active,
       GError **error)
 {
   const LlmExecutorConfig config = {
@@ -198,6 +202,19 @@ load (Player  *self,
                                           error);
   if (weights == NULL)
     return FALSE;
+  if (n_active > 0 && !opt_is_whole && cache != NULL)
+    {
+      LlmChannels *channels =
+        llm_channels_new (llm_model_get_gguf (self->model), llm_model_get_hparams (self->model),
+                          llm_levels_get_table (levels), cache, 0, self->ledger, error);
+
+      if (channels == NULL)
+        {
+          llm_weights_free (weights);
+          return FALSE;
+        }
+      llm_weights_set_channels (weights, channels);
+    }
   self->has_levels = llm_levels_get_table (levels) != NULL;
   weights->levels = g_steal_pointer (&levels);
   self->bytes = weights->bytes;
@@ -237,6 +254,7 @@ make_source (Player          *self,
     case BENCH_OWN:
       return llm_own_draft_new ();
     case BENCH_PLAIN:
+    case BENCH_ACTIVE:
     case BENCH_MODEL:
     case BENCH_BIG_LITTLE:
     default:
@@ -256,7 +274,7 @@ make_decoder (Player            *self,
   LlmDraftSource *source;
 
   *own = NULL;
-  if (method->kind == BENCH_PLAIN)
+  if (method->kind == BENCH_PLAIN || method->kind == BENCH_ACTIVE)
     return llm_decoder_new_plain (&sampler, n_vocab);
   source = make_source (self, method->kind);
   *own = method->kind == BENCH_OWN ? source : NULL;
@@ -324,7 +342,11 @@ ask (Player            *self,
   g_autoptr(LlmRequest) request = llm_request_new (app);
   const LlmTextPart part = { task->prompt, strlen (task->prompt), TRUE };
 
-  *answer = (Answer) { NULL };
+  LlmExecutorFigures figures;
+
+  llm_executor_get_figures (self->executor, &figures);
+  *answer = (Answer) { .n_read = figures.stream.read_bytes };
+  request->model.sparsity = method->sparsity;
   llm_tokenizer_encode (llm_model_get_tokenizer (self->model), &part, 1, TRUE, request->prompt);
   /* what the prompt left is used by all of its answers */
   request->memory.session_id = 1;
@@ -339,6 +361,8 @@ ask (Player            *self,
   request->sink.data = answer;
   llm_executor_submit (self->executor, request);
   wait_for (self, &answer->is_done);
+  llm_executor_get_figures (self->executor, &figures);
+  answer->n_read = figures.stream.read_bytes - answer->n_read;
   if (answer->error != NULL)
     g_propagate_error (error, g_steal_pointer (&answer->error));
   return error == NULL || *error == NULL;
@@ -357,6 +381,7 @@ print_answer (const BenchTask *task,
     { "run", run }, { "tokens", answer->tokens->len }, { "reused", answer->n_reused },
     { "passes", answer->n_passes }, { "drafted", answer->n_drafted },
     { "accepted", answer->n_accepted }, { "kept", answer->n_kept },
+    { "read", (double) answer->n_read },
   };
 
   json_builder_begin_object (builder);
@@ -467,7 +492,7 @@ run (GError **error)
   g_auto(Player) player = { .box = llm_mailbox_new (), .ledger = llm_ledger_new () };
   g_autoptr(GPtrArray) tasks = NULL;
   g_autofree BenchMethod *methods = NULL;
-  guint n_methods = opt_methods != NULL ? g_strv_length (opt_methods) : 0;
+  guint n_methods = opt_methods != NULL ? g_strv_length (opt_methods) : 0, n_active = 0;
   guint64 keep;
 
   if (opt_model == NULL || opt_tasks == NULL || n_methods == 0 || opt_first < 0 || opt_prompts < 1
@@ -481,9 +506,10 @@ run (GError **error)
         return FALSE;
       if (opt_draft == NULL && (methods[i].kind == BENCH_MODEL || methods[i].kind == BENCH_BIG_LITTLE))
         return bench_fail_usage (error, "That method needs --draft");
+      n_active += methods[i].kind == BENCH_ACTIVE;
     }
   tasks = bench_tasks_read (opt_tasks, (guint) opt_first, (guint) opt_prompts, error);
-  if (tasks == NULL || !load (&player, error))
+  if (tasks == NULL || !load (&player, n_active, error))
     return FALSE;
   player.records = g_new0 (LlmDraftRecord *, n_methods);
   for (guint i = 0; i < n_methods; i++)

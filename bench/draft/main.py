@@ -49,6 +49,8 @@ def parse(arguments):
     parser.add("cache", meta="FOLDER", help="Of prepared copies, and of what steps cost; stays "
                "(one for this run, beside the model)")
     parser.add_flag("warm", "Measure what steps of up to 32 rows cost before the first prompt")
+    parser.add("disk", int, 0, meta="MB", help="Of a second, that the group reads from its disk, in MB "
+               "(0: what it gives)")
     parser.add("stream", int, 0, help="Rounds of plain streaming beside the disk alone (0)")
     parser.add("peer", action="append", meta="COMMAND",
                help="With the command line of llama-bench, for --stream")
@@ -67,7 +69,7 @@ def parse(arguments):
         options.chain = [int(k) for k in options.chain.split(",")]
     except ValueError:
         parser.error("draft needs whole numbers, with commas between them, after --chain")
-    if min(options.first, options.prompts, options.longest, options.stream, *options.limit,
+    if min(options.first, options.prompts, options.longest, options.stream, options.disk, *options.limit,
            *options.chain) < 0 or options.tokens < 2 or options.runs < 1:
         parser.error("draft needs --tokens of 2 or more, --runs of 1 or more, and numbers that are "
                      "not negative")
@@ -75,8 +77,8 @@ def parse(arguments):
         parser.error("draft needs a MODEL, and --task or --stream; or --prompts 0 with --answers")
     if options.prompts == 0 and options.answers is None:
         parser.error("draft needs --answers with --prompts 0")
-    if options.stream and not any(options.limit):
-        parser.error("draft needs --limit with --stream")
+    if (options.stream or options.disk) and not any(options.limit):
+        parser.error("draft needs --limit with --stream and --disk")
     if options.peer_draft and not options.draft:
         parser.error("draft needs --draft with --peer-draft")
     return options
@@ -124,10 +126,11 @@ def drop_cache(*paths):
             os.close(fd)
 
 
-def run_program(words, limit):
+def run_program(options, words, limit):
     """Lines that it prints, in a group of @limit MiB; the last one is the group's."""
-    group = [model.find_bench(), "draft-group", str(limit * MIB)] if limit else []
-    outcome = subprocess.run([*group, *map(str, words)], stdin=subprocess.DEVNULL, text=True,
+    group = [model.find_bench(), "draft-group", limit * MIB, options.disk * 1000000,
+             options.cache] if limit else []
+    outcome = subprocess.run([*map(str, group), *map(str, words)], stdin=subprocess.DEVNULL, text=True,
                              stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     if outcome.returncode != 0:
         raise Failed(outcome.stderr.strip().removeprefix("llmsvc-bench: ")
@@ -161,7 +164,8 @@ def name_of(path):
 
 def name_cell(options, draft, task, limit):
     return {"model": name_of(options.model), "draft": draft and name_of(draft),
-            "task": name_of(task), "limit-mib": limit, "most-tokens": options.tokens}
+            "task": name_of(task), "limit-mib": limit, "disk-mb": options.disk,
+            "most-tokens": options.tokens}
 
 
 def play(options, book, draft, task, limit, methods, more=()):
@@ -177,7 +181,7 @@ def play(options, book, draft, task, limit, methods, more=()):
         words += ["--warm"]
     if limit:
         drop_cache(options.model, options.cache)
-    lines = [json.loads(line) for line in run_program(words, limit).stdout.splitlines()]
+    lines = [json.loads(line) for line in run_program(options, words, limit).stdout.splitlines()]
     weights = {"keep-mb": lines[0]["keep"] / 1e6, "weights-mb": lines[0]["weights"] / 1e6}
     peak = {"peak-mib": lines[-1]["peak"] / MIB, "limit-mib": limit} if limit else {}
     for line in lines[1:]:
@@ -197,7 +201,7 @@ def play_peer(options, book, command, draft, task, limit):
             prompt.flush()
             if limit:
                 drop_cache(options.model)
-            outcome = run_program([*shlex.split(command), "-m", options.model, "-md", draft,
+            outcome = run_program(options, [*shlex.split(command), "-m", options.model, "-md", draft,
                                    "--draft-max", k, "-n", options.tokens, "--temp", 0,
                                    "-t", options.threads or os.cpu_count(), "-f", prompt.name],
                                   limit)
@@ -216,7 +220,7 @@ def measure_stream(options, limit):
     for peer in options.peer or []:
         words += ["--peer", peer]
     return {"model": name_of(options.model), "limit-mib": limit,
-            "figures": json.loads(run_program(words, 0).stdout)}
+            "figures": json.loads(run_program(options, words, 0).stdout)}
 
 
 def measure(options, book):

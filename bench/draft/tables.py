@@ -7,9 +7,9 @@ from lib import figures
 DECODED = re.compile(r"decoded +(\d+) tokens in +([\d.]+) seconds")
 COUNTS = {"drafted": re.compile(r"n_drafted *= *(\d+)"),
           "accepted": re.compile(r"n_accept *= *(\d+)")}
-CELL = ("model", "limit-mib", "task", "most-tokens", "draft")
+CELL = ("model", "limit-mib", "disk-mb", "task", "most-tokens", "draft")
 # What gives another text than plain decoding by its nature.
-LOSSY = ("big-little",)
+LOSSY = ("active", "big-little")
 
 
 def read_peer(text):
@@ -41,6 +41,7 @@ def sum_up(answers):
                      "passes": figures.median([answer.get("passes", 0) for answer in same]),
                      "drafted": figures.median([answer.get("drafted", 0) for answer in same]),
                      "accepted": figures.median([answer.get("accepted", 0) for answer in same]),
+                     "read": figures.median([answer.get("read", 0) for answer in same]),
                      "texts": {answer.get("text") for answer in same}, "n": len(same)}
             for prompt, same in prompts.items() if same[0]["tokens"] > 1}
 
@@ -54,6 +55,7 @@ def make_cell(key, method, mine, plain):
     cell = {**dict(zip(CELL, key)), "method": method, "prompts": len(mine), "tokens": tokens,
             "runs": sum(one["n"] for one in mine.values()),
             "ms-per-token": 1000 * seconds / tokens,
+            "mb-per-token": sum(one["read"] for one in mine.values()) / tokens / 1e6,
             "tokens-per-pass": tokens / passes if passes else None,
             "accepted-share": None, "times-plain": None, "least-times-plain": None,
             "of-tokens-per-pass": None, "same-text": None}
@@ -124,8 +126,9 @@ def show(number, digits=2):
     return "–" if number is None else f"{number:.{digits}f}"
 
 
-def show_limit(limit):
-    return f"{limit} MiB" if limit else "all in memory"
+def show_limit(cell):
+    disk = f", a disk of {cell['disk-mb']} MB/s" if cell.get("disk-mb") else ""
+    return f"{cell['limit-mib']} MiB{disk}" if cell["limit-mib"] else "all in memory"
 
 
 def print_cells(cells):
@@ -136,14 +139,15 @@ def print_cells(cells):
         if key != title:
             title = key
             draft = f", draft {cell['draft']}" if cell["draft"] else ""
-            print(f"\n{cell['model']}, {show_limit(cell['limit-mib'])}, {cell['task']}, answers "
+            print(f"\n{cell['model']}, {show_limit(cell)}, {cell['task']}, answers "
                   f"of at most {cell['most-tokens']} tokens{draft}\n\n"
-                  "| method | prompts | ms a token | tokens a pass | guesses right | × plain | "
+                  "| method | prompts | ms a token | MB read a token | tokens a pass | guesses right | × plain | "
                   "slowest prompt | × plain ÷ tokens a pass | × best chain | same text |\n"
-                  + "|---" * 10 + "|")
+                  + "|---" * 11 + "|")
         chain = best.get(name_set(cell))
         beside = chain["ms-per-token"] / cell["ms-per-token"] if chain else None
         print(f"| {cell['method']} | {cell['prompts']} | {show(cell['ms-per-token'], 1)} | "
+              f"{show(cell['mb-per-token'], 0)} | "
               f"{show(cell['tokens-per-pass'])} | {show(cell['accepted-share'])} | "
               f"{show(cell['times-plain'])} | {show(cell['least-times-plain'])} | "
               f"{show(cell['of-tokens-per-pass'])} | {show(beside)} | {show(cell['same-text'])} |")

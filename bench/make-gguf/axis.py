@@ -15,6 +15,11 @@ def count_copies(n, n_source):
     return numpy.arange(n) * n_source // n
 
 
+def scatter(source, seed):
+    """The same in random order."""
+    return source[numpy.argsort(weights.Random(seed).next(len(source)), kind="stable")]
+
+
 class Axis:
     """Value i is gain[i] times the value source[i] of the model. A sum over all of them, each times
     its weight, is the sum over the model's: the weights of a value's copies times their gains add
@@ -62,8 +67,7 @@ def draw_gains(n, seed):
 def make_residual(n, n_source, seed):
     """The residual stream: copies in random order, the squares of a value's gains add up to
     @n / @n_source, so that the mean square is the model's and an RMS norm divides by the same."""
-    source = count_copies(n, n_source)
-    source = source[numpy.argsort(weights.Random(seed).next(n), kind="stable")]
+    source = scatter(count_copies(n, n_source), seed)
     gains = draw_gains(n, seed + 1)
     squares = numpy.bincount(source, gains.astype(float) ** 2)
     return Axis(source, (gains * numpy.sqrt(n / n_source / squares[source])).astype(numpy.float32))

@@ -12,7 +12,7 @@ from modelfile import blocks, files, reader
 from modelfile.head import make_head
 from modelfile.types import TYPES
 
-from . import companion, head, levels, weights, widen, widened_levels
+from . import companion, head, levels, weights, widen, widened_active, widened_levels
 from .shapes import SHAPES
 from .tensors import MIXTURES, make_tensors
 
@@ -78,9 +78,12 @@ def make_widened(options):
     """Fails with GgufError and OSError before anything is written, but for full disks."""
     model = reader.Gguf(options.widen)
     beside = companion.find(options.widen)
-    plan = widen.Plan(model, SHAPES[options.shape], options.type, options.layers, options.seed)
     has_levels = beside is not None and widened_levels.has_levels(beside)
-    if beside is not None and not has_levels:
+    is_active = beside is not None and not has_levels and widened_active.has_thresholds(beside)
+    # copies side by side would be left out, and read, together
+    plan = widen.Plan(model, SHAPES[options.shape], options.type, options.layers, options.seed,
+                      scatters=is_active)
+    if beside is not None and not has_levels and not is_active:
         beside = companion.Companion(beside, plan)
     if os.path.exists(options.file) and os.path.samefile(options.file, options.widen):
         raise reader.GgufError(f"{options.file} is the model itself")
@@ -96,7 +99,9 @@ def make_widened(options):
                             options.threads)
     if beside is not None:
         path = companion.get_path(options.file)
-        if has_levels:
+        if is_active:
+            widened_active.write(beside, plan, options.file, options.tool or "llmsvc-tool")
+        elif has_levels:
             widened_levels.Widened(beside, plan, options.file).write(path, options.tool or "llmsvc-tool")
         else:
             write_widened(path, beside.make_keys(), beside.make_tensors(), options.threads)

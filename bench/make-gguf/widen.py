@@ -45,6 +45,8 @@ class Layer:
 
         gains = axis.draw_gains(n_kv * dim, plan.seed(f"values {layer}"))
         neurons = axis.count_copies(plan.shape.n_ff, plan.n_ff)
+        if plan.scatters:
+            neurons = axis.scatter(neurons, plan.seed(f"places {layer}"))
         up = axis.draw_gains(plan.shape.n_ff, plan.seed(f"neurons {layer}"))
         self.queries = axis.Axis(spread(heads))
         self.keys = axis.Axis(spread(kv))
@@ -64,10 +66,11 @@ MATRICES = {
 
 
 class Plan:
-    """What of @model goes where in a file of the dimensions of @shape. Fails with GgufError."""
+    """What of @model goes where in a file of the dimensions of @shape. @scatters: copies of a neuron
+    don't lie side by side. Fails with GgufError."""
 
-    def __init__(self, model, shape, kind, n_layers, seed):
-        self.model, self.number = model, seed
+    def __init__(self, model, shape, kind, n_layers, seed, scatters=False):
+        self.model, self.number, self.scatters = model, seed, scatters
         if model.values.get("general.architecture") != ARCHITECTURE:
             raise GgufError(f"{model.path}: only models of architecture {ARCHITECTURE} can be "
                             "widened")

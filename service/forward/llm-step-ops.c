@@ -74,7 +74,8 @@ llm_step_hold (LlmStep  *self,
     {
       activation.values = llm_step_get_buffer (self, stage->x);
       activation.n_rows = llm_stage_is_exit (stage) ? self->rows.n_logits : self->batch->n_rows;
-      activation.is_sparse = self->rows.are_all_sparse && stage->acquires == LLM_ACQUIRE_SEGMENTS;
+      activation.sparsity =
+        stage->acquires == LLM_ACQUIRE_SEGMENTS ? self->rows.least_sparsity : 0;
     }
   hold->n_segments = is_whole ? 1 : self->rows.n_used_levels;
   while (hold->n_views < node->n_ops * hold->n_segments)
@@ -92,7 +93,7 @@ llm_step_hold (LlmStep  *self,
           continue;
         }
       memset (view, 0, sizeof *view);
-      if (activation.is_sparse)
+      if (activation.sparsity > 0)
         {
           guint n_out;
 

@@ -75,7 +75,7 @@ lay_out (LlmStep *self,
   gsize n_threads = llm_worker_pool_get_n_threads (self->pool);
   gsize worker_bytes =
     llm_matmul_get_scratch (self->kernels, self->plan->widest, (guint) n_rows);
-  gsize gathered_bytes = self->rows.are_all_sparse ? llm_matmul_get_gathered (self->plan->widest) : 0;
+  gsize gathered_bytes = self->rows.least_sparsity > 0 ? llm_matmul_get_gathered (self->plan->widest) : 0;
   gsize n_query = h->query_width, n_kv = h->kv_width;
   gsize n_others = h->n_streams - 1;
 

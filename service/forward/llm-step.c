@@ -186,7 +186,7 @@ sort_rows (LlmStep *self)
   self->rows.n_used_levels = self->rows.levels[0] + 1u;
 
   self->rows.has_sparse_rows = FALSE;
-  self->rows.are_all_sparse = !batch->rows[0].is_w8;
+  self->rows.least_sparsity = batch->rows[0].is_w8 ? 0 : 100;
   self->rows.is_w8 = batch->rows[0].is_w8;
   self->rows.n_logits = 0;
   self->rows.n_done_rows = batch->n_rows;
@@ -195,7 +195,7 @@ sort_rows (LlmStep *self)
       guint row = self->rows.order[i];
 
       self->rows.has_sparse_rows = self->rows.has_sparse_rows || batch->rows[row].sparsity > 0;
-      self->rows.are_all_sparse = self->rows.are_all_sparse && batch->rows[row].sparsity > 0;
+      self->rows.least_sparsity = MIN (self->rows.least_sparsity, batch->rows[row].sparsity);
       self->rows.logits_of[row] = -1;
       if (batch->rows[row].wants_logits)
         {

@@ -117,7 +117,8 @@ typedef struct
   guint n_groups[LLM_BATCH_MAX_ROWS];    /* by sorted row: KV heads, with their queries, in the
                                           * layer of the last stage that ran */
   guint groups_layer;
-  gboolean has_sparse_rows, are_all_sparse;
+  gboolean has_sparse_rows;
+  guint least_sparsity;                  /* percent, of all rows; 0 in W8A8 */
   gboolean is_w8;                        /* all are in W8A8 */
   guint level_rows[LLM_MAX_LEVELS];      /* rows that include each segment */
   guint n_used_levels;                   /* segments that any row includes */

@@ -13,14 +13,11 @@
 #include "base/llm-fail.h"
 #include "common/llmsvc-error.h"
 #include "kernels/llk-channels.h"
+#include "weights/llm-read-cost.h"
 #include "weights/llm-repacked-private.h"
 
 /* Above so many percent of active inputs, all are read in one piece instead. */
 #define MOST_ACTIVE 75
-/* What one more request costs: inputs between active ones are read with them where that takes less
- * time, at the rate that the last bundles came in. */
-#define REQUEST_US 5.0
-#define FIRST_RATE 500.0   /* bytes a microsecond */
 /* Of a request, in whole blocks and with what is around it. */
 #define MOST_BYTES ((gsize) LLM_DISK_MAX_BYTES - 2 * LLM_DISK_BLOCK)
 
@@ -54,7 +51,7 @@ struct _LlmChannels
   gsize used_bytes;        /* of this bundle */
   gsize held_bytes;        /* that bundles have used */
   gint64 begun_us;
-  double rate;             /* bytes a microsecond */
+  LlmReadCost cost;
   LlmStreamFigures figures;
 };
 
@@ -148,7 +145,7 @@ begin_reading (LlmChannels             *self,
                const LlmRepackedBundle *bundle,
                guint                    n_active)
 {
-  const guint gap = (guint) (self->rate * REQUEST_US / bundle->record_bytes);
+  const guint gap = (guint) (llm_read_cost_get_gap (&self->cost) / bundle->record_bytes);
   const guint most = (guint) (MOST_BYTES / bundle->record_bytes);
   guint first = 0;
 
@@ -203,8 +200,7 @@ take_bundle (LlmChannels *self)
         unlink (self->repacked->path);
         give_up (self, "it is damaged on the disk, and was removed");
       }
-  if (took_us > 0 && self->used_bytes > 0)
-    self->rate = (3 * self->rate + (double) self->used_bytes / (double) took_us) / 4;
+  llm_read_cost_add (&self->cost, self->n_requests, (double) self->used_bytes, (double) took_us);
 }
 
 /* --- what is active --- */
@@ -435,7 +431,6 @@ llm_channels_new (LlmGguf             *gguf,
   llm_repacked_cache_spare (cache, main);
   self = g_new0 (LlmChannels, 1);
   self->fd = -1;
-  self->rate = FIRST_RATE;
   self->repacked = llm_repacked_cache_get_file (cache, plan, n_threads, &cause);
   if (self->repacked == NULL)
     return llm_fail_null (error, LLMSVC_ERROR_STORAGE,

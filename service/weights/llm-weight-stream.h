@@ -33,6 +33,8 @@ typedef struct
   gboolean poisons;      /* for tests: a buffer is overwritten as soon as its last lease ends, or
                           * when all steps of a pass have used it, so that a late reader gets wrong
                           * values */
+  gboolean by_channel;   /* for tests: weights by channel are used whenever they can be, not only where
+                          * that is faster */
 } LlmStreamConfig;
 
 typedef struct

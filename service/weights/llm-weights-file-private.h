@@ -7,6 +7,7 @@
 
 #include "weights/llm-channels.h"
 #include "weights/llm-expert-cache.h"
+#include "weights/llm-read-choice.h"
 #include "weights/llm-repacked-private.h"
 #include "weights/llm-stream-sums.h"
 #include "weights/llm-weight-ranges.h"
@@ -29,6 +30,8 @@ typedef struct
   LlmWeightStream *stream;  /* (nullable) */
   LlmWeightSource source;   /* of the stream */
   LlmChannels *channels;    /* (nullable): for sparse rows, while the stream is there */
+  LlmReadChoice choice;     /* whether they are faster */
+  gboolean only_channels;   /* whether they are or not */
   gboolean skips;           /* what they have is not read ahead */
   LlmExpertCache *experts;  /* (nullable): of a mixture of experts that streams */
   guint64 first_expert;     /* bytes of ranges before those of experts, which are the last */
@@ -66,7 +69,13 @@ LlmStatus llm_file_weights_acquire_streaming (LlmFileWeights           *self,
                                               const LlmRepackedMatrix  *matrix,
                                               LlmWeightView            *view,
                                               GError                  **error);
-/* The same by channel, where that can be: READY without view->data if whole weights are to be used. */
+/* Chooses how what streams is read from now on. */
+void      llm_file_weights_choose_read       (LlmFileWeights           *self,
+                                              LlmOperator               op,
+                                              guint                     layer,
+                                              const LlmActivation      *activation);
+/* The same by channel, where that is chosen and can be: READY without view->data if whole weights are
+ * to be used. */
 LlmStatus llm_file_weights_acquire_channels  (LlmFileWeights           *self,
                                               LlmOperator               op,
                                               guint                     layer,

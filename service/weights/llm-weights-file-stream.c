@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 
+#include "base/llm-clock.h"
 #include "common/llmsvc-error.h"
 #include "weights/llm-weights-file-private.h"
 
@@ -220,6 +221,31 @@ set_skips (LlmFileWeights *self,
         }
 }
 
+void
+llm_file_weights_choose_read (LlmFileWeights      *self,
+                              LlmOperator          op,
+                              guint                layer,
+                              const LlmActivation *activation)
+{
+  guint sparsity = activation != NULL ? activation->sparsity : 0;
+  gboolean by_channel = FALSE;
+  LlmStreamFigures figures;
+
+  if (self->channels == NULL || llm_channels_get_head_bytes (self->channels) == 0
+      || llm_input_of (op) == LLM_INPUT_NONE)
+    return;
+  if (self->only_channels)
+    by_channel = sparsity > 0;
+  else if (sparsity > 0)
+    {
+      llm_weight_stream_get_figures (self->stream, &figures);
+      by_channel = llm_read_choice_take (&self->choice, sparsity, layer, self->hparams->n_layers,
+                                         figures.pass_us, llm_clock_now_us ())
+                   == LLM_READ_BY_CHANNEL;
+    }
+  set_skips (self, by_channel);
+}
+
 LlmStatus
 llm_file_weights_acquire_channels (LlmFileWeights      *self,
                                    LlmOperator          op,
@@ -228,13 +254,9 @@ llm_file_weights_acquire_channels (LlmFileWeights      *self,
                                    const LlmActivation *activation,
                                    LlmWeightView       *view)
 {
-  gboolean is_sparse = activation != NULL && activation->is_sparse;
-
-  if (self->channels == NULL || llm_input_of (op) == LLM_INPUT_NONE)
+  if (self->channels == NULL || llm_input_of (op) == LLM_INPUT_NONE || !self->skips)
     return LLM_READY;
-  set_skips (self, is_sparse);
-  return is_sparse ? llm_channels_acquire (self->channels, op, layer, segment, activation, view)
-                   : LLM_READY;
+  return llm_channels_acquire (self->channels, op, layer, segment, activation, view);
 }
 
 gboolean
@@ -303,6 +325,7 @@ llm_weights_stream (LlmWeights            *weights,
   if (fd < 0)
     return FALSE;
   self->source = *source;
+  self->only_channels = config->by_channel;
   list = list_pass (self);
   self->stream = llm_weight_stream_new (source, config, fd, self->repacked->path,
                                         (const LlmStreamRange *) list->data, list->len,

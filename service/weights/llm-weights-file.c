@@ -330,6 +330,7 @@ acquire (LlmWeights           *weights,
   if (self->repacked != NULL)
     matrix = llm_repacked_plan_find (self->repacked->plan, op, layer, segment);
   llm_weights_poll (weights);
+  llm_file_weights_choose_read (self, op, layer, activation);
   if (llm_file_weights_streams (self, range))
     {
       status = llm_file_weights_acquire_channels (self, op, layer, segment, activation, view);

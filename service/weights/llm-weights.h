@@ -24,7 +24,8 @@ typedef struct
 {
   const float *values;  /* (nullable) [n_rows × n_in] */
   guint n_rows, n_in;
-  gboolean is_sparse;   /* each row left something out: what is zero in all of them is not needed */
+  guint sparsity;       /* percent that each row leaves out at least: what is zero in all of them is
+                         * not needed; 0 where one leaves out nothing */
 } LlmActivation;
 
 typedef enum

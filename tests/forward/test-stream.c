@@ -104,7 +104,7 @@ begin (Rig        *rig,
        gboolean    is_sparse)
 {
   const ExecRigConfig config = { .n_threads = 2, .format = LLK_KV_F32, .thresholds = &thresholds };
-  LlmStreamConfig stream = { .poisons = TRUE };
+  LlmStreamConfig stream = { .poisons = TRUE, .by_channel = TRUE };
   g_autofree char *file = g_strconcat (format, ".gguf", NULL);
   g_autofree char *path = g_build_filename (g_getenv ("LLM_TEST_DATA"), "formats", file, NULL);
   g_autofree char *cache = NULL;
@@ -410,10 +410,12 @@ test_channels_errors (void)
           LlmRow row;
 
           rig.source->failure = failures[f];
-          rig.source->fails_in = 3;
           begin_row (&rig, rig.exec->forward, &seq, i, &row, &batch);
           while (status == LLM_PENDING)
-            status = llm_forward_resume (rig.exec->forward, NULL);
+            {
+              rig.source->fails_in = 1;
+              status = llm_forward_resume (rig.exec->forward, NULL);
+            }
           rig.source->fails_in = 0;
           if (status == LLM_FAILED)
             run_rows (&rig, seq, i, i + 1);

@@ -352,6 +352,18 @@ static const LlmsvcStatisticInfo statistics[] = {
     "expert-room-bytes", GAUGE, BYTES, LLMSVC_STATISTICS_STREAM, N_("memory for experts"),
     "Memory that experts are kept in while weights are streaming."
   },
+  [LLMSVC_STATISTIC_CHANNEL_BYTES] = {
+    "channel-bytes", COUNTER, BYTES, LLMSVC_STATISTICS_STREAM, N_("of it for calls with “active”"),
+    "Weights read from the disk by channel, for calls that leave a part of them out."
+  },
+  [LLMSVC_STATISTIC_CHANNELS_READ] = {
+    "channels-read", COUNTER, NUMBER, LLMSVC_STATISTICS_STREAM, N_("channels read for these"),
+    "Inputs of matrices whose weights were read by channel."
+  },
+  [LLMSVC_STATISTIC_CHANNELS_LEFT_OUT] = {
+    "channels-left-out", COUNTER, NUMBER, LLMSVC_STATISTICS_STREAM, N_("channels left out"),
+    "Inputs beside them whose weights were not needed."
+  },
   [LLMSVC_STATISTIC_MACHINE_AVAILABLE_BYTES] = {
     "machine-available-bytes", GAUGE, BYTES, LLMSVC_STATISTICS_MACHINE,
     N_("memory that is available"), "Available memory of the machine."

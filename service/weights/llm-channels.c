@@ -346,6 +346,8 @@ llm_channels_set_source (LlmChannels           *self,
       return;
     }
   self->source = *source;
+  llm_file_map_prefetch (self->repacked->map, self->repacked->plan->data_offset,
+                         self->repacked->plan->matrix_bytes);
   count_heads (self, TRUE);
 }
 

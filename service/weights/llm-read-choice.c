@@ -2,8 +2,9 @@
 
 #include "weights/llm-read-choice.h"
 
-/* In the first pass after a change, what was read ahead is missing. */
-#define FIRST_MEASURED 2
+/* The pass after a change from which on it is measured: in the first whole one, what was read ahead is
+ * missing. */
+static const guint first_measured[LLM_N_READS] = { 1, 2 };
 /* The other way has to be better by so much. */
 #define MARGIN 1.05
 /* After so many passes the other way is tried again: more of them where it was far behind. */
@@ -23,9 +24,9 @@ measure (LlmReadRecord *record,
 {
   double *known = &record->us[record->way];
 
-  if (record->n_passes == FIRST_MEASURED)
+  if (record->n_passes == first_measured[record->way])
     *known = us;
-  else if (record->n_passes > FIRST_MEASURED)
+  else if (record->n_passes > first_measured[record->way])
     *known = (3 * *known + us) / 4;
 }
 
@@ -39,9 +40,9 @@ choose (LlmReadRecord *record,
 
   if (other <= 0 && record->way == LLM_READ_BY_CHANNEL)
     other = whole_us;
-  is_due = record->n_passes > FIRST_MEASURED
+  is_due = record->n_passes > first_measured[record->way]
            && record->n_passes % (other > own * FAR ? RETRY_PASSES_FAR : RETRY_PASSES) == 0;
-  if (record->n_passes >= FIRST_MEASURED && ((other > 0 && other * MARGIN < own) || is_due))
+  if (record->n_passes >= first_measured[record->way] && ((other > 0 && other * MARGIN < own) || is_due))
     {
       record->way = get_other (record->way);
       record->n_passes = 0;

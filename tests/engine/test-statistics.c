@@ -823,6 +823,24 @@ run_prefill (Fixture           *fixture,
   tear_down_elastic (&elastic, NULL);
 }
 
+static void
+run_channels (Fixture           *fixture,
+              const char *const *keys)
+{
+  Elastic elastic = { .has_cache = TRUE };
+
+  set_up_elastic (&elastic, "active");
+  for (; *keys != NULL; keys++)
+    while (get_statistic (elastic.fixture.engine, *keys) == 0)
+      {
+        g_autofree char *text = NULL;
+
+        llm_executor_keep_weights (elastic.fixture.engine->executor, 1 << 20);
+        text = complete (&elastic.fixture, "Hello", "{'max-tokens': <uint32 4>, 'active': <uint32 50>}");
+      }
+  tear_down_elastic (&elastic, NULL);
+}
+
 /* --- --- */
 
 static const Case cases[] = {
@@ -868,6 +886,7 @@ static const Case cases[] = {
   { "group", run_group, { "group-limit-bytes", "group-usage-bytes" } },
   { "streaming", run_streaming, { "streaming-bytes", "streamed-bytes", "stream-ring-bytes" } },
   { "experts", run_experts, { "expert-uses", "expert-hits", "expert-room-bytes" } },
+  { "channels", run_channels, { "channel-bytes", "channels-read", "channels-left-out" } },
   { "budget", run_budget, { "budget-now-bytes", "budget-allowed-bytes" } },
   { "power", run_power, { "on-battery", "power-saver", "background-pace", "suspends" } },
 };

@@ -12,7 +12,6 @@
 #include "support/llm-test-folder.h"
 #include "support/llm-test-levels.h"
 #include "support/llm-test-source.h"
-#include "kernels/llk-channels.h"
 #include "weights/llm-channels.h"
 
 #define N_TOKENS 12

@@ -210,13 +210,12 @@ gather_panels (const LlmWeightView *view,
                guint                n,
                guint8             **memory)
 {
-  const gsize head_bytes = llk_channels_head_bytes (view->type, view->in_first, view->in_count);
   const gsize panel_bytes = llk_panel_bytes (view->type, view->in_first, view->in_count);
   const guint8 *panels = *memory;
 
   for (guint i = first; i < first + n; i++, *memory += panel_bytes)
-    llk_channels_gather (view->type, (const guint8 *) view->data + i * head_bytes, view->in_first,
-                         view->in_count, view->codes + i * llk_channel_bytes (view->type),
+    llk_channels_gather (view->type, (const guint8 *) view->data + i * view->row_bytes,
+                         view->in_first, view->in_count, view->codes + i * llk_channel_bytes (view->type),
                          view->codes_at, *memory);
   return panels;
 }

@@ -144,7 +144,6 @@ llm_runner_keep_weights (LlmRunner *self)
         all += (double) runner->instance->weights->bytes;
       keep = (guint64) ((double) keep * ((double) self->instance->weights->bytes / all));
     }
-  keep -= keep != G_MAXUINT64 ? MIN (keep, llm_weights_get_channel_bytes (self->instance->weights)) : 0;
   /* the few rows in use must not cause other weights to be dropped */
   keep += MIN (llm_weights_get_sparse_bytes (self->instance->weights), G_MAXUINT64 - keep);
   llm_weights_keep (self->instance->weights, keep);

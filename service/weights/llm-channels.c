@@ -7,7 +7,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 #include "base/llm-clock.h"
 #include "base/llm-fail.h"
@@ -16,8 +15,11 @@
 #include "weights/llm-read-cost.h"
 #include "weights/llm-repacked-private.h"
 
-/* Above so many percent of active inputs, all are read in one piece instead. */
-#define MOST_ACTIVE 75
+/* Of a bundle, that may be read in pieces: else all of it is used whole. */
+#define MOST_SHARE 0.95
+/* Of bundles that are used whole for that reason, one in so many is read nevertheless, as if nothing
+ * were known of the storage: what is known may be wrong by now. */
+#define TRY_BUNDLES 64
 /* Of a request, in whole blocks and with what is around it. */
 #define MOST_BYTES ((gsize) LLM_DISK_MAX_BYTES - 2 * LLM_DISK_BLOCK)
 
@@ -39,8 +41,9 @@ struct _LlmChannels
 
   const LlmRepackedBundle *bundle;  /* (nullable): what is read, or being read */
   guint32 *codes_at;       /* (owned) [most inputs of a bundle]: by input, in memory */
+  guint32 *heads_at;       /* (owned) [matrices of the plan]: those of this bundle, likewise */
   guint32 *active;         /* (owned) likewise: scratch */
-  Request *requests;       /* (owned) likewise */
+  Request *requests;       /* (owned) [most of a bundle] */
   guint n_requests, n_reading;
   guint n_leases;
   gboolean is_new;         /* arrived, and not looked at */
@@ -52,21 +55,11 @@ struct _LlmChannels
   gsize held_bytes;        /* that bundles have used */
   gint64 begun_us;
   LlmReadCost cost;
+  guint n_refused;         /* bundles that were not worth it */
   LlmStreamFigures figures;
 };
 
 /* --- memory --- */
-
-static void
-count_heads (LlmChannels *self,
-             gboolean     is_held)
-{
-  static const LlmHolder entries[] = { LLM_HOLDER_WEIGHTS, LLM_LEDGER_BACKED };
-
-  for (guint i = 0; self->ledger != NULL && i < G_N_ELEMENTS (entries); i++)
-    (is_held ? llm_ledger_add : llm_ledger_remove) (self->ledger, entries[i],
-                                                    self->repacked->plan->matrix_bytes);
-}
 
 static void
 use_memory (LlmChannels *self,
@@ -114,40 +107,97 @@ on_read (gssize        n,
   self->figures.channel_bytes += n > 0 ? (guint64) n : 0;
 }
 
-/* The records of inputs [@first, @end) of the bundle, of which @active are wanted. */
-static void
-read_records (LlmChannels   *self,
-              guint          first,
-              guint          end,
-              const guint32 *active,
-              guint          n_active)
+/* Bytes of the matrices, counted as theirs are; where the first of them will be in memory. */
+static guint32
+read_bytes (LlmChannels *self,
+            guint64      offset,
+            guint64      length)
 {
-  const LlmRepackedBundle *bundle = self->bundle;
-  const guint64 records = self->repacked->plan->data_offset + bundle->offset;
-  const guint64 from = records + (guint64) first * bundle->record_bytes;
-  const guint64 behind = records + (guint64) end * bundle->record_bytes;
+  const guint64 from = self->repacked->plan->data_offset + offset;
   const guint64 begin = from / LLM_DISK_SECTOR * LLM_DISK_SECTOR;
-  const gsize length = (behind - begin + LLM_DISK_SECTOR - 1) / LLM_DISK_SECTOR * LLM_DISK_SECTOR;
+  const gsize whole =
+    (from + length - begin + LLM_DISK_SECTOR - 1) / LLM_DISK_SECTOR * LLM_DISK_SECTOR;
+  const gsize place = self->used_bytes;
   Request *request = &self->requests[self->n_requests++];
 
-  for (guint i = 0; i < n_active; i++)
-    self->codes_at[active[i]] =
-      (guint32) (self->used_bytes + (records + (guint64) active[i] * bundle->record_bytes - begin));
-  request->needed = behind - begin;
+  request->needed = from + length - begin;
   self->n_reading++;
-  self->source.read (self->source.data, self->fd, begin, self->memory + self->used_bytes, length,
-                     on_read, request);
-  use_memory (self, self->used_bytes + length);
+  use_memory (self, place + whole);
+  self->source.read (self->source.data, self->fd, begin, self->memory + place, whole, on_read, request);
+  return (guint32) (place + (from - begin));
+}
+
+/* One behind the other in memory, so that pieces meet where blocks of the file do. */
+static guint32
+read_heads (LlmChannels             *self,
+            const LlmRepackedMatrix *matrix)
+{
+  const guint64 data = self->repacked->plan->data_offset;
+  const guint64 end = matrix->offset + (guint64) matrix->n_panels * matrix->panel_bytes;
+  guint32 first = 0;
+  guint64 next;
+
+  for (guint64 at = matrix->offset; at < end; at = next)
+    {
+      guint32 place;
+
+      next = MIN (end, (data + at) / MOST_BYTES * MOST_BYTES + MOST_BYTES - data);
+      place = read_bytes (self, at, next - at);
+      if (at == matrix->offset)
+        first = place;
+    }
+  return first;
+}
+
+/* Active inputs that are read together, from number @first of them on, with at most @gap others between
+ * two: the first behind them. */
+static guint
+find_run (const LlmChannels       *self,
+          const LlmRepackedBundle *bundle,
+          guint                    first,
+          guint                    n_active,
+          guint                    gap)
+{
+  const guint most = (guint) (MOST_BYTES / bundle->record_bytes);
+  guint end = first + 1;
+
+  while (end < n_active && self->active[end] - self->active[end - 1] <= 1 + gap
+         && self->active[end] - self->active[first] < most)
+    end++;
+  return end;
+}
+
+/* Whether reading these is worth it; (out) @gap: of find_run(). */
+static gboolean
+pays (LlmChannels             *self,
+      const LlmRepackedBundle *bundle,
+      guint                    n_active,
+      guint                   *gap)
+{
+  guint n = 0, next;
+
+  *gap = (guint) (llm_read_cost_get_gap (&self->cost) / bundle->record_bytes);
+  for (guint i = 0; i < n_active; i = next)
+    {
+      next = find_run (self, bundle, i, n_active, *gap);
+      n += self->active[next - 1] + 1 - self->active[i];
+    }
+  if (n < MOST_SHARE * bundle->in_count)
+    return TRUE;
+  if (n_active >= MOST_SHARE * bundle->in_count || ++self->n_refused % TRY_BUNDLES != 0)
+    return FALSE;
+  *gap = 0;
+  return TRUE;
 }
 
 static void
 begin_reading (LlmChannels             *self,
                const LlmRepackedBundle *bundle,
-               guint                    n_active)
+               guint                    n_active,
+               guint                    gap)
 {
-  const guint gap = (guint) (llm_read_cost_get_gap (&self->cost) / bundle->record_bytes);
-  const guint most = (guint) (MOST_BYTES / bundle->record_bytes);
-  guint first = 0;
+  const LlmRepackedPlan *plan = self->repacked->plan;
+  guint next;
 
   self->bundle = bundle;
   self->code = 0;
@@ -156,14 +206,24 @@ begin_reading (LlmChannels             *self,
   self->is_new = TRUE;
   self->begun_us = llm_clock_now_us ();
   memset (self->codes_at, 0xff, bundle->in_count * sizeof *self->codes_at);
-  for (guint i = 1; i <= n_active; i++)
-    if (i == n_active || self->active[i] - self->active[i - 1] > 1 + gap
-        || self->active[i] - self->active[first] >= most)
-      {
-        read_records (self, self->active[first], self->active[i - 1] + 1, self->active + first,
-                      i - first);
-        first = i;
-      }
+  for (guint i = 0; i < plan->matrices->len; i++)
+    {
+      const LlmRepackedMatrix *matrix = &g_array_index (plan->matrices, LlmRepackedMatrix, i);
+
+      if (&g_array_index (plan->bundles, LlmRepackedBundle, matrix->bundle) == bundle)
+        self->heads_at[i] = read_heads (self, matrix);
+    }
+  for (guint i = 0; i < n_active; i = next)
+    {
+      const guint32 first = self->active[i];
+      guint32 place;
+
+      next = find_run (self, bundle, i, n_active, gap);
+      place = read_bytes (self, bundle->offset + (guint64) first * bundle->record_bytes,
+                          (guint64) (self->active[next - 1] + 1 - first) * bundle->record_bytes);
+      for (guint k = i; k < next; k++)
+        self->codes_at[self->active[k]] = place + (self->active[k] - first) * bundle->record_bytes;
+    }
   self->figures.n_channels_read += n_active;
   self->figures.n_channels_left += bundle->in_count - n_active;
 }
@@ -177,29 +237,49 @@ give_up (LlmChannels *self,
   g_message ("Weights are not read by channel any more: “%s”: %s", self->repacked->path, reason);
 }
 
+static gboolean
+is_intact (const LlmChannels *self)
+{
+  const LlmRepackedPlan *plan = self->repacked->plan;
+  const LlmRepackedBundle *bundle = self->bundle;
+
+  for (guint i = 0; i < bundle->in_count; i++)
+    if (self->codes_at[i] != LLK_NO_CHANNEL
+        && !llm_repacked_check_record (bundle, self->memory + self->codes_at[i]))
+      return FALSE;
+  for (guint i = 0; i < plan->matrices->len; i++)
+    {
+      const LlmRepackedMatrix *matrix = &g_array_index (plan->matrices, LlmRepackedMatrix, i);
+
+      for (guint p = 0;
+           &g_array_index (plan->bundles, LlmRepackedBundle, matrix->bundle) == bundle
+           && p < matrix->n_panels;
+           p++)
+        if (!llm_repacked_check_heads (matrix, self->memory + self->heads_at[i]
+                                                 + p * matrix->panel_bytes))
+          return FALSE;
+    }
+  return TRUE;
+}
+
 /* All of the bundle has arrived. */
 static void
 take_bundle (LlmChannels *self)
 {
-  const LlmRepackedBundle *bundle = self->bundle;
   const gint64 took_us = llm_clock_now_us () - self->begun_us;
 
   self->is_new = FALSE;
   if (!self->is_direct)
-    (void) posix_fadvise (self->fd,
-                          (off_t) (self->repacked->plan->data_offset + bundle->offset),
-                          (off_t) bundle->in_count * bundle->record_bytes, POSIX_FADV_DONTNEED);
+    (void) posix_fadvise (self->fd, 0, 0, POSIX_FADV_DONTNEED);
   if (self->code == ECANCELED)
     self->bundle = NULL;
   else if (self->code != 0)
     give_up (self, self->code == ENODATA ? "it is shorter than it was" : g_strerror (self->code));
-  for (guint i = 0; self->bundle != NULL && i < bundle->in_count; i++)
-    if (self->codes_at[i] != LLK_NO_CHANNEL
-        && !llm_repacked_check_record (bundle, self->memory + self->codes_at[i]))
-      {
-        unlink (self->repacked->path);
-        give_up (self, "it is damaged on the disk, and was removed");
-      }
+  else if (!is_intact (self))
+    {
+      unlink (self->repacked->path);
+      give_up (self, "it is damaged on the disk, and was removed");
+    }
   llm_read_cost_add (&self->cost, self->n_requests, (double) self->used_bytes, (double) took_us);
 }
 
@@ -261,13 +341,14 @@ llm_channels_acquire (LlmChannels         *self,
   n_active = find_active (self, bundle, activation);
   if (!has_active (self, bundle, n_active))
     {
-      if (n_active > bundle->in_count / 100.0 * MOST_ACTIVE || self->n_leases > 0
-          || self->n_reading > 0)
+      guint gap;
+
+      if (self->n_leases > 0 || self->n_reading > 0 || !pays (self, bundle, n_active, &gap))
         {
           self->figures.n_whole_bundles++;
           return LLM_READY;
         }
-      begin_reading (self, bundle, n_active);
+      begin_reading (self, bundle, n_active, gap);
     }
   if (self->n_reading > 0)
     return LLM_PENDING;
@@ -276,7 +357,9 @@ llm_channels_acquire (LlmChannels         *self,
   if (self->bundle == NULL)
     return LLM_READY;
   self->n_leases++;
-  view->data = self->repacked->data + matrix->offset;
+  view->data = self->memory
+               + self->heads_at[matrix - (const LlmRepackedMatrix *) (gpointer) plan->matrices->data];
+  view->row_bytes = matrix->panel_bytes;
   view->layout = LLM_LAYOUT_CHANNELS;
   view->codes = self->memory + matrix->codes_at;
   view->codes_at = self->codes_at;
@@ -337,57 +420,47 @@ llm_channels_set_source (LlmChannels           *self,
     {
       stop_reading (self);
       llm_channels_trim (self);
-      count_heads (self, FALSE);
     }
   self->has_source = source != NULL;
-  if (source == NULL)
-    {
-      llm_file_map_drop (self->repacked->map, 0, llm_file_map_get_size (self->repacked->map));
-      return;
-    }
-  self->source = *source;
-  llm_file_map_prefetch (self->repacked->map, self->repacked->plan->data_offset,
-                         self->repacked->plan->matrix_bytes);
-  count_heads (self, TRUE);
+  if (source != NULL)
+    self->source = *source;
 }
 
-guint64
-llm_channels_get_head_bytes (LlmChannels *self)
+gboolean
+llm_channels_are_used (LlmChannels *self)
 {
-  return self->has_source ? self->repacked->plan->matrix_bytes : 0;
-}
-
-/* Heads come from the mapping, whose pieces nobody else compares; codes have sums of their own. */
-static gboolean
-check_heads (LlmChannels *self)
-{
-  const LlmRepackedPlan *plan = self->repacked->plan;
-
-  for (guint i = 0; self->repacked->checksums != NULL && i * LLM_REPACKED_PIECE < plan->matrix_bytes;
-       i++)
-    if (XXH3_64bits (self->repacked->data + i * LLM_REPACKED_PIECE,
-                     llm_repacked_plan_get_piece (plan, i)) != self->repacked->checksums[i])
-      return FALSE;
-  return TRUE;
+  return self->has_source;
 }
 
 /* Memory for the largest bundle, with what is around each request; and for its inputs. */
 static gboolean
 make_room (LlmChannels *self)
 {
-  const GArray *bundles = self->repacked->plan->bundles;
-  guint most = 0;
+  const LlmRepackedPlan *plan = self->repacked->plan;
+  guint most = 0, most_requests = 0;
 
-  for (guint i = 0; i < bundles->len; i++)
+  for (guint i = 0; i < plan->bundles->len; i++)
     {
-      const LlmRepackedBundle *bundle = &g_array_index (bundles, LlmRepackedBundle, i);
+      const LlmRepackedBundle *bundle = &g_array_index (plan->bundles, LlmRepackedBundle, i);
+      guint n_requests = bundle->in_count;
+      gsize bytes = (gsize) bundle->in_count * bundle->record_bytes;
 
       if (bundle->record_bytes > MOST_BYTES)
         return FALSE;
+      for (guint k = 0; k < plan->matrices->len; k++)
+        {
+          const LlmRepackedMatrix *matrix = &g_array_index (plan->matrices, LlmRepackedMatrix, k);
+          gsize heads = (gsize) matrix->n_panels * matrix->panel_bytes;
+
+          if (matrix->bundle != i)
+            continue;
+          bytes += heads;
+          n_requests += (guint) (heads / MOST_BYTES) + 2;
+        }
       most = MAX (most, bundle->in_count);
-      self->reserved_bytes = MAX (self->reserved_bytes,
-                                  (gsize) bundle->in_count
-                                    * (bundle->record_bytes + 2 * LLM_DISK_SECTOR));
+      most_requests = MAX (most_requests, n_requests);
+      self->reserved_bytes =
+        MAX (self->reserved_bytes, bytes + (gsize) n_requests * 2 * LLM_DISK_SECTOR);
     }
   if (self->reserved_bytes >= LLK_NO_CHANNEL)
     return FALSE;
@@ -399,8 +472,9 @@ make_room (LlmChannels *self)
     madvise (self->memory, self->reserved_bytes, MADV_DONTDUMP);
   self->codes_at = g_new (guint32, most);
   self->active = g_new (guint32, most + 1);
-  self->requests = g_new (Request, most);
-  for (guint i = 0; i < most; i++)
+  self->heads_at = g_new (guint32, plan->matrices->len);
+  self->requests = g_new (Request, most_requests);
+  for (guint i = 0; i < most_requests; i++)
     self->requests[i].channels = self;
   return self->memory != NULL;
 }
@@ -438,13 +512,6 @@ llm_channels_new (LlmGguf             *gguf,
     return llm_fail_null (error, LLMSVC_ERROR_STORAGE,
                           "No prepared copy of the weights by channel could be kept: %s",
                           cause != NULL ? cause->message : "no folder is set for copies");
-  if (!check_heads (self))
-    {
-      llm_repacked_set_damaged (self->repacked);
-      return llm_fail_null (error, LLMSVC_ERROR_STORAGE,
-                            "The prepared copy “%s” is damaged on the disk and was removed: it is "
-                            "made anew with the next call", self->repacked->path);
-    }
   path = g_strdup_printf ("/proc/self/fd/%d", llm_file_map_get_fd (self->repacked->map));
   self->fd = open (path, O_RDONLY | O_CLOEXEC | O_DIRECT);
   self->is_direct = self->fd >= 0;
@@ -477,6 +544,7 @@ llm_channels_free (LlmChannels *self)
     close (self->fd);
   g_clear_pointer (&self->ledger, llm_ledger_unref);
   g_free (self->codes_at);
+  g_free (self->heads_at);
   g_free (self->active);
   g_free (self->requests);
   g_free (self);

@@ -2,9 +2,9 @@
 
 /*
  * Weights by channel (A1–A3): for rows that leave some inputs out, the weights of the others are
- * read from a prepared file, one bundle at a time: all operators that have an input in common. The
- * heads of panels come from the file's mapping. There is no prediction and no cache: what is active
- * is known when the row is, and inputs of these models come back no more often than chance has it.
+ * read from a prepared file, one bundle at a time: all operators that have an input in common, with the
+ * heads of their panels. There is no prediction and no cache: what is active is known when the row is,
+ * and inputs of these models come back no more often than chance has it.
  *
  * Nothing here has to succeed: where most inputs are active, a bundle is in use for another step,
  * or something could not be read, the whole weights are used instead, with the same bits.
@@ -27,15 +27,15 @@ LlmChannels *llm_channels_new         (LlmGguf              *gguf,
                                        guint                 n_threads,
                                        LlmLedger            *ledger,
                                        GError              **error) G_GNUC_WARN_UNUSED_RESULT;
-/* Nothing may be leased. Waits for reads under way; releases the memory, page cache included. */
+/* Nothing may be leased. Waits for reads under way. */
 void         llm_channels_free        (LlmChannels          *self);
 
 /* Where it reads from now on, @source (copied); NULL: it is not used, and holds nothing but what is
  * leased. */
 void         llm_channels_set_source  (LlmChannels          *self,
                                        const LlmWeightSource *source);
-/* Bytes of heads, which stay in memory while there is a source. */
-guint64      llm_channels_get_head_bytes (LlmChannels       *self);
+/* Whether there is a source. */
+gboolean     llm_channels_are_used    (LlmChannels          *self);
 
 /* READY with @view filled in, or with no data in it where the whole weights must be used; or
  * PENDING. */

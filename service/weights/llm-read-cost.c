@@ -6,7 +6,8 @@
 #define DECAY 0.99
 /* Before enough is known, and what is possible. */
 #define FIRST_GAP 4096.0
-#define MOST_GAP 65536.0
+#define MOST_GAP 32768.0
+#define LEAST_KNOWN 8
 
 void
 llm_read_cost_add (LlmReadCost *self,
@@ -18,6 +19,7 @@ llm_read_cost_add (LlmReadCost *self,
 
   if (n_requests == 0)
     return;
+  self->n++;
   self->nn = self->nn * DECAY + n * n;
   self->nb = self->nb * DECAY + n * bytes;
   self->bb = self->bb * DECAY + bytes * bytes;
@@ -32,12 +34,10 @@ llm_read_cost_get_gap (const LlmReadCost *self)
   const double of_request = self->nt * self->bb - self->bt * self->nb;
   const double of_byte = self->bt * self->nn - self->nt * self->nb;
 
-  /* all were of one size */
-  if (determinant <= 1e-3 * self->nn * self->bb)
+  /* little is known, or all were of one size */
+  if (self->n < LEAST_KNOWN || determinant <= 1e-3 * self->nn * self->bb)
     return FIRST_GAP;
   if (of_request <= 0)
     return 0;
-  if (of_byte * MOST_GAP <= of_request)
-    return MOST_GAP;
-  return of_request / of_byte;
+  return of_byte * MOST_GAP <= of_request ? MOST_GAP : of_request / of_byte;
 }

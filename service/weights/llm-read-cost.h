@@ -11,6 +11,7 @@ typedef struct
 {
   /* sums of products of requests, bytes and microseconds, which decay */
   double nn, nb, bb, nt, bt;
+  unsigned n;              /* that were added */
 } LlmReadCost;
 
 /* Requests that were under way together took so long until the last one was answered. */

@@ -114,6 +114,41 @@ llm_repacked_measure_channels (const LlmRepackedPlan *plan)
   return most_records + most_panel;
 }
 
+static gsize
+get_checked_bytes (const LlmRepackedMatrix *matrix)
+{
+  return llk_channels_head_bytes (matrix->part.type, matrix->shape.in_first, matrix->shape.in_count);
+}
+
+gsize
+llm_repacked_get_heads_bytes (const LlmTensorPart   *part,
+                              const LlmSegmentShape *shape)
+{
+  return (llk_channels_head_bytes (part->type, shape->in_first, shape->in_count) + sizeof (guint64)
+          + RECORD_ALIGNMENT - 1) / RECORD_ALIGNMENT * RECORD_ALIGNMENT;
+}
+
+void
+llm_repacked_seal_heads (const LlmRepackedMatrix *matrix,
+                         guint8                  *heads)
+{
+  const gsize bytes = get_checked_bytes (matrix);
+  const guint64 checksum = XXH3_64bits (heads, bytes);
+
+  memset (heads + bytes, 0, matrix->panel_bytes - bytes);
+  memcpy (heads + bytes, &checksum, sizeof checksum);
+}
+
+gboolean
+llm_repacked_check_heads (const LlmRepackedMatrix *matrix,
+                          const guint8            *heads)
+{
+  const gsize bytes = get_checked_bytes (matrix);
+  const guint64 checksum = XXH3_64bits (heads, bytes);
+
+  return memcmp (heads + bytes, &checksum, sizeof checksum) == 0;
+}
+
 static guint64
 make_checksum (const LlmRepackedBundle *bundle,
                const guint8            *record)

@@ -152,7 +152,10 @@ pack_outputs (const Run               *run,
                   shape->out_first + panel * LLK_PANEL_OUTPUTS, shape->in_first, shape->in_count,
                   target);
   if (heads != NULL)
-    llk_channels_split (part->type, target, shape->in_first, shape->in_count, heads, NULL, 0);
+    {
+      llk_channels_split (part->type, target, shape->in_first, shape->in_count, heads, NULL, 0);
+      llm_repacked_seal_heads (matrix, heads);
+    }
 }
 
 /* Writes the part of one panel that is in [@begin, @end) of all matrices to @piece, which begins at

@@ -152,7 +152,7 @@ add_matrix (LlmRepackedPlan       *self,
   if (calibration != NULL)
     matrix = make_w8 (calibration, matrix);
   if (self->form == LLM_REPACKED_CHANNELS)
-    matrix.panel_bytes = llk_channels_head_bytes (part->type, shape->in_first, shape->in_count);
+    matrix.panel_bytes = llm_repacked_get_heads_bytes (part, shape);
   self->bytes += (guint64) matrix.n_panels * matrix.panel_bytes;
   g_array_append_val (self->matrices, matrix);
   self->places[(layer * LLM_N_OPS + op) * self->n_segments + segment] = self->matrices->len;

@@ -5,8 +5,8 @@
  * panels (kernels/llk-panel.h), segment after segment, in each in the order in which the forward
  * pass reads them: a sub-model is the beginning of the file. Or, for prompts in W8A8, into the panels
  * of that (kernels/llk-w8.h), those of the model's sites alone. Or by channel (kernels/llk-channels.h):
- * first the heads of all panels, then bundles, each the codes of all operators that have an input in
- * common, input after input. The plan says where each matrix is and what the head of the file must be. It follows from the model file, the table of sub-models and the
+ * first the heads of all panels, each with its checksum, then bundles: the codes of all operators that
+ * have an input in common, input after input, each with its checksum. The plan says where each matrix is and what the head of the file must be. It follows from the model file, the table of sub-models and the
  * calibration alone; a file is valid when its head is the one of the plan, so its contents are never trusted.
  *
  * The file: header, table of matrices, checksums of its pieces, zeros up to a multiple of a huge
@@ -154,6 +154,11 @@ void             llm_repacked_plan_bundle (LlmRepackedPlan       *self);
 guint64          llm_repacked_hash_channels (LlkType              type,
                                           const guint8          *panel,
                                           gsize                  n);
+/* Bytes of the heads of a panel with their checksum, and puts that behind them. */
+gsize            llm_repacked_get_heads_bytes (const LlmTensorPart *part,
+                                          const LlmSegmentShape *shape);
+void             llm_repacked_seal_heads (const LlmRepackedMatrix *matrix,
+                                          guint8                *heads);
 /* Memory that the next function needs. */
 gsize            llm_repacked_measure_channels (const LlmRepackedPlan *plan);
 /* Writes what bundles have in [@begin, @end) to @piece, which begins at @begin; gaps stay. */
@@ -162,9 +167,11 @@ void             llm_repacked_pack_bundles (const LlmRepackedPlan *plan,
                                           guint64                end,
                                           guint8                *piece,
                                           guint8                *scratch);
-/* Whether the record has the codes that were written. */
+/* Whether the record has the codes, and the panel the heads, that were written. */
 gboolean         llm_repacked_check_record (const LlmRepackedBundle *bundle,
                                           const guint8          *record);
+gboolean         llm_repacked_check_heads (const LlmRepackedMatrix *matrix,
+                                          const guint8          *heads);
 
 /* --- llm-repacked-pack.c: repacks on several threads; the caller waits --- */
 

@@ -21,7 +21,7 @@ static void
 use_channels (LlmFileWeights *self,
               gboolean        is_used)
 {
-  if (self->channels != NULL && is_used != (llm_channels_get_head_bytes (self->channels) > 0))
+  if (self->channels != NULL && is_used != llm_channels_are_used (self->channels))
     llm_channels_set_source (self->channels, is_used ? &self->source : NULL);
 }
 
@@ -192,14 +192,6 @@ llm_weights_set_channels (LlmWeights  *weights,
   llm_file_weights_set_staying (self);
 }
 
-guint64
-llm_weights_get_channel_bytes (LlmWeights *weights)
-{
-  LlmFileWeights *self = (LlmFileWeights *) weights;
-
-  return self->channels != NULL ? llm_channels_get_head_bytes (self->channels) : 0;
-}
-
 /* Reads ahead go to what the last of the steps used. */
 static void
 set_skips (LlmFileWeights *self,
@@ -231,7 +223,7 @@ llm_file_weights_choose_read (LlmFileWeights      *self,
   gboolean by_channel = FALSE;
   LlmStreamFigures figures;
 
-  if (self->channels == NULL || llm_channels_get_head_bytes (self->channels) == 0
+  if (self->channels == NULL || !llm_channels_are_used (self->channels)
       || llm_input_of (op) == LLM_INPUT_NONE)
     return;
   if (self->only_channels)

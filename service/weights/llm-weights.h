@@ -46,7 +46,7 @@ typedef struct
   const void *data;
   LlkType type;
   LlmWeightLayout layout;
-  gsize row_bytes;         /* of rows */
+  gsize row_bytes;         /* of rows; by channel, of the heads of a panel */
   guint in_first, in_count;
   guint out_first, out_count;
   const guint32 *channels; /* (nullable): the inputs that it has, in_count of them */
@@ -236,8 +236,6 @@ gboolean    llm_weights_are_streaming (LlmWeights  *self);
  * whose model, sub-models and cache it is of; ignored if there are some already. */
 void        llm_weights_set_channels (LlmWeights   *self,
                                      LlmChannels    *channels);
-/* Bytes that these keep in memory beside all other weights. */
-guint64     llm_weights_get_channel_bytes (LlmWeights *self);
 /* How many steps share a pass: see llm_weight_stream_set_readers(). */
 void        llm_weights_set_readers (LlmWeights    *self,
                                      guint          n_readers);

@@ -409,17 +409,51 @@ static const LlmctlColumn level_columns[] = {
   { NULL }
 };
 
+static char *
+format_growth (GVariant   *sparsity,
+               const char *key)
+{
+  double growth = 0;
+
+  g_variant_lookup (sparsity, key, "d", &growth);
+  return g_strdup_printf ("%+.1f %%", growth);
+}
+
+static char *
+format_active (GVariant   *sparsity,
+               const char *key)
+{
+  guint percent = 0;
+
+  g_variant_lookup (sparsity, key, "u", &percent);
+  return g_strdup_printf ("%u %%", percent);
+}
+
+static const LlmctlColumn sparsity_columns[] = {
+  { N_("Left out"), "active", format_active },
+  { N_("Perplexity"), "growth", format_growth },
+  { N_("Attention"), "attention", format_share, 2 },
+  { N_("Output"), "attention-output", format_share, 3 },
+  { N_("Feed-forward"), "ffn", format_share, 1 },
+  { N_("Down"), "ffn-down", format_share, 4 },
+  { NULL }
+};
+
+/* One of Info's tables, where it has lines. */
 static void
-print_levels (GVariant *model)
+print_table (GVariant           *model,
+             const char         *key,
+             const char         *title,
+             const LlmctlColumn *of_table)
 {
   g_autoptr(GVariant) info = g_variant_lookup_value (model, "info", G_VARIANT_TYPE_VARDICT);
-  g_autoptr(GVariant) levels =
-    info != NULL ? g_variant_lookup_value (info, "levels", G_VARIANT_TYPE ("aa{sv}")) : NULL;
+  g_autoptr(GVariant) lines_of =
+    info != NULL ? g_variant_lookup_value (info, key, G_VARIANT_TYPE ("aa{sv}")) : NULL;
 
-  if (levels == NULL || g_variant_n_children (levels) == 0)
+  if (lines_of == NULL || g_variant_n_children (lines_of) == 0)
     return;
-  llmctl_output_printf (LLMCTL_STYLE_BOLD, "\n%s\n", _("What its sub-models have of it"));
-  llmctl_rows_print (level_columns, levels);
+  llmctl_output_printf (LLMCTL_STYLE_BOLD, "\n%s\n", title);
+  llmctl_rows_print (of_table, lines_of);
 }
 
 static void
@@ -438,7 +472,9 @@ print_model (GVariant *model)
       llmctl_output_printf (LLMCTL_STYLE_DIM, "  %s%*s", _(lines[i].title), n_spaces, "");
       llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%s\n", text);
     }
-  print_levels (model);
+  print_table (model, "levels", _("What its sub-models have of it"), level_columns);
+  print_table (model, "sparsities", _("What answers can leave out of it (“active”), and what is kept"),
+               sparsity_columns);
 }
 
 static LlmctlExit

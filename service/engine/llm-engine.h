@@ -72,6 +72,9 @@ char              *llm_engine_explain_draft     (LlmEngine   *self,
  * measured to be; none while it is not in use. */
 GVariant          *llm_engine_describe_levels   (LlmEngine   *self,
                                                  const LlmModelInfo *info);
+/* Likewise: what answers can leave out, and what that was measured to lose. */
+GVariant          *llm_engine_describe_sparsities (LlmEngine *self,
+                                                 const LlmModelInfo *info);
 /* How long prompts of a model are computed if a call does not say. */
 typedef struct
 {

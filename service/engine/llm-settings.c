@@ -11,6 +11,7 @@
 #include "kernels/llk.h"
 #include "kv/llm-kv.h"
 #include "model/llm-quality.h"
+#include "model/llm-thresholds.h"
 #include "sched/llm-scheduler.h"
 
 /* Percent: from here down all chunks have 2 bits. */
@@ -33,6 +34,7 @@ typedef enum
   KEY_SWITCH,
   KEY_PACE,
   KEY_PREFILL,
+  KEY_ACTIVE,
 } KeyKind;
 
 #define FIELD(name) G_STRUCT_OFFSET (LlmSettings, name)
@@ -53,6 +55,7 @@ static const Key keys[] = {
   { "model", "folders", KEY_FOLDERS, FIELD (model_folders), 0, "" },
   { "model", "draft", KEY_DRAFTS, FIELD (drafts), 0, "" },
   { "model", "prefill", KEY_PREFILL, FIELD (prefill), 0, "" },
+  { "model", "active", KEY_ACTIVE, FIELD (active), 0, "" },
   { "model", "allow-unknown-tokenizer", KEY_SWITCH, FIELD (takes_any_tokenizer), 0, "off" },
   { "model", "cache-limit", KEY_BYTES, FIELD (cache_limit), G_MAXUINT64 },
   { "service", "threads", KEY_UINT, FIELD (n_threads), 256 },
@@ -163,6 +166,22 @@ are_ways (GStrv entries)
   return TRUE;
 }
 
+/* PERCENT or MODEL:PERCENT each. */
+static gboolean
+are_percents (GStrv entries)
+{
+  for (guint i = 0; entries[i] != NULL; i++)
+    {
+      const char *colon = strrchr (g_strstrip (entries[i]), ':');
+
+      if (colon == entries[i]
+          || !g_ascii_string_to_unsigned (colon != NULL ? colon + 1 : entries[i], 10, 0,
+                                          LLM_MAX_SPARSITY, NULL, NULL))
+        return *entries[i] == '\0' && entries[1] == NULL;
+    }
+  return TRUE;
+}
+
 #define WRONG(format, ...) \
   llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT, format, path, key->group, key->key, text, \
             ##__VA_ARGS__)
@@ -204,6 +223,13 @@ parse_value (LlmSettings *self,
         return TRUE;
       return WRONG (N_("%s: [%s] %s = “%s” is no list of ways to compute prompts, auto, exact or w8a8, or "
                        "MODEL:WAY, separated by “;”"));
+    case KEY_ACTIVE:
+      g_strfreev (*(GStrv *) field);
+      *(GStrv *) field = g_strsplit (text, ";", -1);
+      if (are_percents (*(GStrv *) field))
+        return TRUE;
+      return WRONG (N_("%s: [%s] %s = “%s” is no list of percent, 0 to %u, or MODEL:PERCENT, separated by "
+                       "“;”"), LLM_MAX_SPARSITY);
     case KEY_KERNELS:
       if (*text == '\0' || llk_ops_find (text) != NULL)
         return set_string (field, text);
@@ -282,6 +308,25 @@ llm_settings_get_chunks_folder (const LlmSettings *self)
   return g_build_filename (self->state_folder, "chunks", NULL);
 }
 
+const char *
+llm_settings_find_for (const GStrv  entries,
+                       const char  *id)
+{
+  const char *of_all = NULL;
+
+  for (guint i = 0; entries != NULL && entries[i] != NULL; i++)
+    {
+      const char *colon = strrchr (entries[i], ':');
+
+      if (colon == NULL)
+        of_all = entries[i];
+      else if (strncmp (entries[i], id, (gsize) (colon - entries[i])) == 0
+               && id[colon - entries[i]] == '\0')
+        return colon + 1;
+    }
+  return of_all;
+}
+
 void
 llm_settings_free (LlmSettings *self)
 {
@@ -294,6 +339,7 @@ llm_settings_free (LlmSettings *self)
   g_strfreev (self->model_folders);
   g_strfreev (self->drafts);
   g_strfreev (self->prefill);
+  g_strfreev (self->active);
   g_free (self->state_folder);
   g_free (self->cache_folder);
   g_free (self->system_cache_folder);

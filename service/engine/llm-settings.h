@@ -38,6 +38,8 @@ typedef struct
   GStrv model_folders;     /* in order of preference */
   GStrv prefill;           /* (nullable): how prompts are computed: MODEL:WAY, or WAY for all; WAY is
                             * a choice of the option prefill */
+  GStrv active;            /* (nullable): what answers leave out where calls say nothing of it:
+                            * MODEL:PERCENT, or PERCENT for all */
   gboolean takes_any_tokenizer; /* also models whose pre-tokenizer is unknown */
   guint least_quality[LLM_N_SLO_CLASSES]; /* percent of the whole model's that calls get at least which
                             * leave the sub-model to the service, by class */
@@ -91,6 +93,10 @@ LlmSettings *llm_settings_new  (void);
 /* Fills in the cache folders: $CACHE_DIRECTORY, or else the usual ones. */
 void         llm_settings_set_cache (LlmSettings *self,
                                      gboolean     is_system);
+/* (nullable): of @entries (nullable), MODEL:VALUE or VALUE each, what is set for the model @id, or else
+ * for all. */
+const char  *llm_settings_find_for (const GStrv  entries,
+                                     const char  *id);
 /* (nullable) (transfer full): where chunks are written; NULL for nowhere. */
 char        *llm_settings_get_chunks_folder (const LlmSettings *self);
 void         llm_settings_free (LlmSettings *self);

@@ -5,6 +5,7 @@
 #include "common/llmsvc-error.h"
 
 #include <float.h>
+#include <math.h>
 #include <xxhash.h>
 
 static gboolean
@@ -121,4 +122,20 @@ llm_thresholds_hash (const LlmThresholds *self)
                                (gsize) self->n_sparsities * self->n_layers * LLM_N_INPUTS
                                  * sizeof (float),
                                XXH3_64bits (self->percent, self->n_sparsities));
+}
+
+GVariant *
+llm_thresholds_describe (const LlmThresholds *self,
+                         guint                place)
+{
+  static const char *const inputs[LLM_N_INPUTS] = { "attention", "attention-output", "ffn", "ffn-down" };
+  GVariantDict dict;
+
+  g_variant_dict_init (&dict, NULL);
+  g_variant_dict_insert (&dict, "active", "u", (guint) self->percent[place]);
+  g_variant_dict_insert (&dict, "growth", "d",
+                         100 * expm1 ((double) self->losses[place] - (double) self->dense_loss));
+  for (guint i = 0; i < LLM_N_INPUTS; i++)
+    g_variant_dict_insert (&dict, inputs[i], "d", 100 * (double) self->kept[place][i]);
+  return g_variant_dict_end (&dict);
 }

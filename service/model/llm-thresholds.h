@@ -80,6 +80,11 @@ guint          llm_thresholds_find (const LlmThresholds *self,
 /* Of all that changes what rows compute. */
 guint64        llm_thresholds_hash (const LlmThresholds *self);
 
+/* (transfer floating): the sparsity at @place as a dictionary: “active”; “growth”, of perplexity, in
+ * percent; and what inputs keep, in percent. */
+GVariant      *llm_thresholds_describe (const LlmThresholds *self,
+                                    guint                place);
+
 static inline float
 llm_thresholds_get (const LlmThresholds *self,
                     guint                place,

@@ -228,6 +228,31 @@ test_without (Elastic       *self,
                                                               : "has no activation thresholds");
 }
 
+/* Where the configuration has it, calls that say nothing leave it out, and others don't. */
+static void
+test_configured (Elastic       *self,
+                 gconstpointer  data)
+{
+  g_autofree char *whole = complete_active (self, 0, 0);
+  g_autofree char *expected = complete_active (self, ELASTIC_SPARSITY, ELASTIC_SPARSITY);
+  g_autofree char *other = NULL;
+  g_autofree char *asked = NULL;
+  g_autofree char *found = NULL;
+  LlmSettings *settings = self->fixture.engine->settings;
+  g_autoptr(Answer) answer = NULL;
+  g_autoptr(Answer) drafting = NULL;
+
+  settings->active = g_strsplit ("another:80;30", ";", -1);
+  answer = begin_complete (&self->fixture, PROMPT, "{" QUIET "}");
+  found = describe (answer, ELASTIC_SPARSITY);
+  g_assert_cmpstr (found, ==, expected);
+  asked = complete_active (self, 0, 0);
+  g_assert_cmpstr (asked, ==, whole);
+  drafting = begin_complete (&self->fixture, PROMPT, "{" QUIET ", 'draft': <'lookup'>}");
+  other = describe (drafting, 0);
+  g_assert_cmpstr (other, ==, whole);
+}
+
 /* Weights that do not stay are read by channel as soon as these are prepared, and the text is the same
  * before, then and after. */
 static void
@@ -293,6 +318,7 @@ main (int   argc,
   ADD ("turns", "active", test_turns);
   ADD ("again", "active", test_again);
   ADD ("drafts", "active", test_drafts);
+  ADD ("configured", "active", test_configured);
   ADD ("alone", "active", test_sub_models);
   ADD ("both", "both", test_sub_models);
   g_test_add ("/active/channels", Elastic, "both", set_up_channels, test_channels, tear_down_elastic);

@@ -95,6 +95,24 @@ test_values (void)
   g_assert_cmpuint (settings->quotas.max_tokens, ==, 1000);
 }
 
+/* What is set for one model goes before what is set for all, wherever it stands. */
+static void
+test_for_models (void)
+{
+  g_autoptr(GError) error = NULL;
+  g_autoptr(LlmSettings) settings =
+    load ("[model]\nactive=big:50; 30;a:b:70\nprefill=big:exact\n", &error);
+
+  g_assert_no_error (error);
+  g_assert_cmpstr (llm_settings_find_for (settings->active, "big"), ==, "50");
+  g_assert_cmpstr (llm_settings_find_for (settings->active, "a:b"), ==, "70");
+  g_assert_cmpstr (llm_settings_find_for (settings->active, "bigger"), ==, "30");
+  g_assert_cmpstr (llm_settings_find_for (settings->active, "bi"), ==, "30");
+  g_assert_cmpstr (llm_settings_find_for (settings->prefill, "big"), ==, "exact");
+  g_assert_null (llm_settings_find_for (settings->prefill, "small"));
+  g_assert_null (llm_settings_find_for (NULL, "big"));
+}
+
 static void
 test_ratio_off (void)
 {
@@ -133,6 +151,10 @@ test_faults (void)
     const char *text;
     const char *named;
   } faults[] = {
+    { "[model]\nprefill=fast\n", "prefill" },
+    { "[model]\nactive=81\n", "active" },
+    { "[model]\nactive=:50\n", "active" },
+    { "[model]\nactive=30;big:half\n", "active" },
     { "[service]\nthreads=many\n", "threads" },
     { "[service]\nthreads=-1\n", "threads" },
     { "[service]\nthreads=100000\n", "threads" },
@@ -213,6 +235,7 @@ main (int    argc,
   g_test_add_func ("/settings/defaults", test_defaults);
   g_test_add_func ("/settings/cache-folder", test_cache_folder);
   g_test_add_func ("/settings/values", test_values);
+  g_test_add_func ("/settings/for-models", test_for_models);
   g_test_add_func ("/settings/ratio-off", test_ratio_off);
   g_test_add_func ("/settings/power", test_power);
   g_test_add_func ("/settings/faults", test_faults);

@@ -55,7 +55,8 @@ list_properties (LlmBus  *bus,
                                "'least-budget': <%t>, "
                                "'context-length': <%u>, 'quantization': <%s>, 'license': <%s>, "
                                "'usable': <%b>, 'reason': <%s>, 'warnings': <%^as>, "
-                               "'sub-models': <%^as>, 'levels': <%@aa{sv}>, 'held-sub-model': <%u>, 'draft': <%s>, 'draft-reason': <%s>, "
+                               "'sub-models': <%^as>, 'levels': <%@aa{sv}>, "
+                               "'sparsities': <%@aa{sv}>, 'held-sub-model': <%u>, 'draft': <%s>, 'draft-reason': <%s>, "
                                "'drafted-tokens': <%t>, 'accepted-tokens': <%t>, "
                                "'prefill': <%s>, 'prefill-reason': <%s>, 'prefill-growth': <%d>, "
                                "'prefill-divergence': <%d>, 'prefill-speedup': <%d>}>}",
@@ -64,7 +65,8 @@ list_properties (LlmBus  *bus,
                                info->footprint.least,
                                (guint32) info->context_length, info->quantization, info->license,
                                info->error == NULL, reason != NULL ? reason : "", warnings, sub_models,
-                               llm_engine_describe_levels (bus->engine, info), held,
+                               llm_engine_describe_levels (bus->engine, info),
+                               llm_engine_describe_sparsities (bus->engine, info), held,
                                draft != NULL ? draft : "", draft_reason, sums.n_drafted, sums.n_accepted,
                                prefill.way, prefill.reason, prefill.growth, prefill.divergence,
                                prefill.speedup);

@@ -18,34 +18,21 @@
 
 /* --- what a call wants --- */
 
+/* @name: (nullable). */
 static LlmPrefill
-find_way (const char *name,
-          gsize       length)
+find_way (const char *name)
 {
-  for (guint i = 0; llm_prefill_names[i] != NULL; i++)
-    if (strlen (llm_prefill_names[i]) == length && strncmp (name, llm_prefill_names[i], length) == 0)
+  for (guint i = 0; name != NULL && llm_prefill_names[i] != NULL; i++)
+    if (g_str_equal (llm_prefill_names[i], name))
       return (LlmPrefill) i;
   return LLM_PREFILL_AUTO;
 }
 
-/* Of the model in use: what is set for it goes before what is set for all. */
+/* Of the model in use. */
 static LlmPrefill
 get_configured (const LlmEngine *self)
 {
-  LlmPrefill of_all = LLM_PREFILL_AUTO;
-
-  for (guint i = 0; self->settings->prefill != NULL && self->settings->prefill[i] != NULL; i++)
-    {
-      const char *entry = self->settings->prefill[i];
-      const char *colon = strrchr (entry, ':');
-      gsize n = colon != NULL ? (gsize) (colon - entry) : 0;
-
-      if (colon == NULL)
-        of_all = find_way (entry, strlen (entry));
-      else if (n == strlen (self->use.active->id) && strncmp (entry, self->use.active->id, n) == 0)
-        return find_way (colon + 1, strlen (colon + 1));
-    }
-  return of_all;
+  return find_way (llm_settings_find_for (self->settings->prefill, self->use.active->id));
 }
 
 static const LlmCalibration *
@@ -64,7 +51,7 @@ llm_engine_choose_prefill (LlmEngine       *self,
 
   if (self->settings->script != NULL || self->use.active == NULL)
     return TRUE;
-  request->model.prefill = name != NULL ? find_way (name, strlen (name)) : get_configured (self);
+  request->model.prefill = name != NULL ? find_way (name) : get_configured (self);
   if (request->model.prefill != LLM_PREFILL_W8)
     return TRUE;
   if (name != NULL && self->use.companion == NULL && self->use.levels_error != NULL)

@@ -58,6 +58,20 @@ llm_engine_list_sub_models (LlmEngine          *self,
 }
 
 GVariant *
+llm_engine_describe_sparsities (LlmEngine          *self,
+                                const LlmModelInfo *info)
+{
+  const LlmThresholds *thresholds =
+    info == self->use.active && self->use.companion != NULL ? self->use.companion->thresholds : NULL;
+  GVariantBuilder builder;
+
+  g_variant_builder_init (&builder, G_VARIANT_TYPE ("aa{sv}"));
+  for (guint i = 0; thresholds != NULL && i < thresholds->n_sparsities; i++)
+    g_variant_builder_add_value (&builder, llm_thresholds_describe (thresholds, i));
+  return g_variant_builder_end (&builder);
+}
+
+GVariant *
 llm_engine_describe_levels (LlmEngine          *self,
                             const LlmModelInfo *info)
 {
@@ -228,13 +242,37 @@ llm_engine_choose_sub_model (LlmEngine       *self,
   return TRUE;
 }
 
+/* What the configuration has for calls that say nothing of what may be given up, as far as the model in use
+ * has thresholds. */
+static guint
+get_configured_sparsity (const LlmEngine *self,
+                         LlmCallOptions  *options)
+{
+  static const LlmsvcOption others[] = {
+    LLMSVC_OPTION_SUB_MODEL, LLMSVC_OPTION_LEAST_SUB_MODEL, LLMSVC_OPTION_LEAST_QUALITY,
+    LLMSVC_OPTION_DRAFT, LLMSVC_OPTION_TTFT_SHARE, LLMSVC_OPTION_TPOT_SHARE, LLMSVC_OPTION_CALL_SHARE,
+    LLMSVC_OPTION_TTFT_MS, LLMSVC_OPTION_TPOT_MS,
+  };
+  const char *percent = self->use.active != NULL
+                          ? llm_settings_find_for (self->settings->active, self->use.active->id) : NULL;
+
+  for (guint i = 0; i < G_N_ELEMENTS (others); i++)
+    if (llm_call_options_has (options, others[i]))
+      return 0;
+  if (percent == NULL || self->use.companion == NULL || self->use.companion->thresholds == NULL)
+    return 0;
+  return (guint) g_ascii_strtoull (percent, NULL, 10);
+}
+
 gboolean
 llm_engine_choose_sparsity (LlmEngine       *self,
                             LlmRequest      *request,
                             LlmCallOptions  *options,
                             GError         **error)
 {
-  guint percent = (guint) llm_call_options_get_uint (options, LLMSVC_OPTION_ACTIVE, 0);
+  guint percent = llm_call_options_has (options, LLMSVC_OPTION_ACTIVE)
+                    ? (guint) llm_call_options_get_uint (options, LLMSVC_OPTION_ACTIVE, 0)
+                    : get_configured_sparsity (self, options);
   guint sub_model = (guint) llm_call_options_get_uint (options, LLMSVC_OPTION_SUB_MODEL, 0);
 
   if (percent == 0 || self->settings->script != NULL)

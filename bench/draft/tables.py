@@ -41,7 +41,8 @@ def sum_up(answers):
                      "passes": figures.median([answer.get("passes", 0) for answer in same]),
                      "drafted": figures.median([answer.get("drafted", 0) for answer in same]),
                      "accepted": figures.median([answer.get("accepted", 0) for answer in same]),
-                     "read": figures.median([answer.get("read", 0) for answer in same]),
+                     "read": figures.median([answer["read"] for answer in same])
+                             if all("read" in answer for answer in same) else None,
                      "texts": {answer.get("text") for answer in same}, "n": len(same)}
             for prompt, same in prompts.items() if same[0]["tokens"] > 1}
 
@@ -55,10 +56,12 @@ def make_cell(key, method, mine, plain):
     cell = {**dict(zip(CELL, key)), "method": method, "prompts": len(mine), "tokens": tokens,
             "runs": sum(one["n"] for one in mine.values()),
             "ms-per-token": 1000 * seconds / tokens,
-            "mb-per-token": sum(one["read"] for one in mine.values()) / tokens / 1e6,
+            "mb-per-token": None,
             "tokens-per-pass": tokens / passes if passes else None,
             "accepted-share": None, "times-plain": None, "least-times-plain": None,
             "of-tokens-per-pass": None, "same-text": None}
+    if all(one["read"] is not None for one in mine.values()):
+        cell["mb-per-token"] = sum(one["read"] for one in mine.values()) / tokens / 1e6
     drafted = sum(one["drafted"] for one in mine.values())
     if drafted:
         cell["accepted-share"] = sum(one["accepted"] for one in mine.values()) / drafted

@@ -90,7 +90,7 @@ class Cells(unittest.TestCase):
         with contextlib.redirect_stdout(io.StringIO()) as out:
             tables.print_cells(cells)
         row = next(line for line in out.getvalue().splitlines() if line.startswith("| tree |"))
-        self.assertEqual(row, "| tree | 1 | 200.0 | 1.00 | – | 5.00 | 5.00 | 5.00 | 2.00 | "
+        self.assertEqual(row, "| tree | 1 | 200.0 | – | 1.00 | – | 5.00 | 5.00 | 5.00 | 2.00 | "
                          "1.00 |")
 
     def test_peer(self):

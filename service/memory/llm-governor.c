@@ -214,7 +214,7 @@ llm_governor_look (LlmGovernor *self,
   guint64 budget = state->action.budget;
   guint64 anonymous = llm_ledger_get_anonymous (self->ledger);
   guint64 text = llm_ledger_get (self->ledger, LLM_HOLDER_TEXT);
-  guint64 total;
+  guint64 excess;
   /* Text stays in any case. */
   LlmMemoryHeld held = {
     .anonymous = anonymous > text ? anonymous - text : 0,
@@ -236,14 +236,26 @@ llm_governor_look (LlmGovernor *self,
     react (self, &held, earlier, budget);
   else
     state->action.budget = held.allowed;
-  /* The budget counts file pages too: idle memory is released before them. While requests run,
-   * pages that don't stay are released after their use. */
-  total = llm_ledger_get_total (self->ledger);
-  if (state->allowed == 0 || total <= state->allowed)
+  /* The budget counts file pages too: idle memory is released before them. */
+  excess = llm_governor_get_excess (self, is_busy);
+  if (excess == 0)
     return;
-  if (!is_busy && total - state->allowed > held.idle)
-    self->backed_next = total - state->allowed - held.idle;
-  reclaim (self, LLM_RECLAIM_ALL, LLM_PRESSURE_MEDIUM, total - state->allowed);
+  if (!is_busy && excess > held.idle)
+    self->backed_next = excess - held.idle;
+  reclaim (self, LLM_RECLAIM_ALL, LLM_PRESSURE_MEDIUM, excess);
+}
+
+guint64
+llm_governor_get_excess (LlmGovernor *self,
+                         gboolean     is_busy)
+{
+  const LlmGovernorState *state = &self->state;
+  guint64 total = llm_ledger_get_total (self->ledger);
+  guint64 used = llm_ledger_get_used_backed (self->ledger);
+
+  if (is_busy)
+    total -= MIN (total, used - MIN (used, state->action.keep_backed));
+  return state->allowed > 0 && total > state->allowed ? total - state->allowed : 0;
 }
 
 /* --- sources --- */

@@ -42,6 +42,10 @@ void         llm_governor_stop        (LlmGovernor             *self);
 void         llm_governor_look        (LlmGovernor             *self,
                                        gboolean                 is_busy,
                                        gboolean                 is_held);
+/* Bytes over what is allowed, as of the last look. Of those with @is_busy not what goes by itself: while
+ * requests run, pages that don't stay are released by those who run them. */
+guint64      llm_governor_get_excess  (LlmGovernor             *self,
+                                       gboolean                 is_busy);
 /* Asks holders to release memory, after earlier requests. @func is called once, later. */
 void         llm_governor_reclaim     (LlmGovernor             *self,
                                        const LlmReclaimRequest *request,

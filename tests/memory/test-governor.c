@@ -240,6 +240,23 @@ test_busy (Fixture      *fixture,
   g_assert_cmpuint (fixture->pages, ==, 600 * MIB);
 }
 
+/* A budget that is lowered while a call runs: what of the weights does not stay is released by the call, and
+ * is not asked of others a second time. */
+static void
+test_lowered_while_busy (Fixture      *fixture,
+                         gconstpointer data)
+{
+  fixture->is_busy = TRUE;
+  look (fixture);
+  llm_governor_set_allowed (fixture->governor, 400 * MIB);
+  look (fixture);
+  g_assert_cmpuint (llm_governor_get_state (fixture->governor)->action.keep_backed, ==, 400 * MIB);
+  g_assert_cmpuint (fixture->kv, ==, 0);
+  g_assert_cmpuint (fixture->pages, ==, 600 * MIB);
+  g_assert_cmpuint (llm_governor_get_excess (fixture->governor, TRUE), ==, 0);
+  g_assert_cmpuint (llm_governor_get_excess (fixture->governor, FALSE), ==, 200 * MIB);
+}
+
 static void
 test_grows (Fixture      *fixture,
             gconstpointer data)
@@ -426,6 +443,7 @@ main (int    argc,
   g_test_add ("/governor/allowed", Fixture, on, set_up, test_allowed, tear_down);
   g_test_add ("/governor/gives", Fixture, on, set_up, test_gives, tear_down);
   g_test_add ("/governor/busy", Fixture, on, set_up, test_busy, tear_down);
+  g_test_add ("/governor/lowered-while-busy", Fixture, on, set_up, test_lowered_while_busy, tear_down);
   g_test_add ("/governor/grows", Fixture, on, set_up, test_grows, tear_down);
   g_test_add ("/governor/new-holder", Fixture, on, set_up, test_new_holder, tear_down);
   g_test_add ("/governor/steady", Fixture, on, set_up_group, test_steady, tear_down);

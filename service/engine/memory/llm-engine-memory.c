@@ -174,10 +174,8 @@ llm_engine_set_budget_async (LlmEngine          *self,
                              gpointer            data)
 {
   g_autoptr(GTask) task = g_task_new (self, NULL, callback, data);
-  guint64 held = llm_ledger_get_total (self->ledger);
   LlmReclaimRequest request = { .level = LLM_PRESSURE_CRITICAL };
   GError *error = NULL;
-  guint64 budget;
 
   if (llm_call_options_has (options, LLMSVC_OPTION_APP_ID))
     {
@@ -198,8 +196,7 @@ llm_engine_set_budget_async (LlmEngine          *self,
       apply_budget (self, llm_call_options_get_uint (options, LLMSVC_OPTION_BYTES, 0));
       look_at_memory (self);
     }
-  budget = llm_ledger_get_budget (self->ledger);
-  request.target = budget > 0 && held > budget ? held - budget : 0;
+  request.target = llm_governor_get_excess (self->memory.governor, self->calls.n_requests_running > 0);
   if (request.target > 0)
     llm_governor_reclaim (self->memory.governor, &request, on_trimmed_to_budget,
                           g_steal_pointer (&task));

@@ -19,6 +19,7 @@
 #define MIB ((guint64) 1 << 20)
 
 static int opt_limit = 2000;
+static int opt_disk;
 static int opt_tokens = 8;
 static int opt_rounds = 6;
 static char *opt_cache;
@@ -26,6 +27,8 @@ static char **opt_peers;
 
 static const GOptionEntry entries[] = {
   { "limit", 0, 0, G_OPTION_ARG_INT, &opt_limit, "Memory of the group, in MiB (2000)", "MIB" },
+  { "disk", 0, 0, G_OPTION_ARG_INT, &opt_disk,
+    "MB of a second that the group reads from its disk (0: what it gives)", "MB" },
   { "tokens", 0, 0, G_OPTION_ARG_INT, &opt_tokens, "Tokens in a row (8)", "N" },
   { "runs", 0, 0, G_OPTION_ARG_INT, &opt_rounds, "Samples of each figure (6)", "N" },
   { "cache", 0, 0, G_OPTION_ARG_FILENAME, &opt_cache,
@@ -114,6 +117,19 @@ add_lines (Bench      *bench,
     }
 }
 
+/* (transfer full) (nullable): its disk is that of @path. */
+static BenchGroup *
+make_group (const char  *path,
+            GError     **error)
+{
+  g_autoptr(BenchGroup) group = bench_group_new (opt_limit * MIB, error);
+
+  if (group == NULL
+      || (opt_disk > 0 && !bench_group_set_rate (group, path, (guint64) opt_disk * 1000000, error)))
+    return NULL;
+  return g_steal_pointer (&group);
+}
+
 static gboolean
 run_own (Bench       *bench,
          const char  *model,
@@ -138,7 +154,7 @@ run_own (Bench       *bench,
     return FALSE;
   drop_file (model);
   drop_copies (cache);
-  group = bench_group_new (opt_limit * MIB, error);
+  group = make_group (model, error);
   output = group != NULL ? bench_group_run (group, words, error) : NULL;
   if (output == NULL)
     return FALSE;
@@ -167,7 +183,7 @@ run_peer (Bench       *bench,
                            n_threads, "-o", "json", NULL);
   words = g_strv_builder_end (builder);
   drop_file (model);
-  group = bench_group_new (opt_limit * MIB, error);
+  group = make_group (model, error);
   output = group != NULL ? bench_group_run (group, words, error) : NULL;
   root = output != NULL ? json_from_string (output, error) : NULL;
   if (root == NULL)
@@ -194,7 +210,7 @@ run (Bench   *bench,
   gboolean is_done;
 
   if (bench->argc != 2)
-    return bench_fail_usage (error, "draft-stream needs one MODEL");
+    return bench_fail_usage (error, "larger needs one MODEL");
   if (opt_limit < 1 || opt_tokens < 1 || opt_rounds < 1)
     return bench_fail_usage (error, "--limit, --tokens and --runs are 1 or more");
   peers = bench_peers_new (opt_peers, error);
@@ -240,7 +256,8 @@ bench_draft_group (int    argc,
 
 /* For `draft`, which is written in Python. */
 const BenchCommand bench_draft_command = {
-  .name = "draft-stream",
+  .name = "larger",
+  .summary = "a model larger than memory: its tokens beside the disk and other programs",
   .entries = entries,
   .arguments = "MODEL",
   .description = "Needs the right to make control groups. B is measured before and after each run "

@@ -214,7 +214,7 @@ def play_peer(options, book, command, draft, task, limit):
 
 
 def measure_stream(options, limit):
-    words = [model.find_bench(), "draft-stream", "--limit", limit, "--tokens",
+    words = [model.find_bench(), "larger", "--limit", limit, "--disk", options.disk, "--tokens",
              min(options.tokens, 8), "--runs", options.stream, "--cache", options.cache, "--json",
              options.model]
     for peer in options.peer or []:

@@ -271,7 +271,7 @@ hash_layouts (const LlmRepackedPlan *self,
               const LlmHparams      *hparams,
               const LlmCalibration  *calibration)
 {
-  guint64 hash = FORMAT_VERSION + ((guint64) self->form << 32);
+  guint64 hash = FORMAT_VERSION;
   gint64 last = -1;
 
   if (calibration != NULL)

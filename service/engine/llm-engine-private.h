@@ -161,6 +161,7 @@ typedef struct
 typedef struct
 {
   LlmModel *model;              /* (nullable) (owned): whose they are, prepared or being so */
+  gboolean is_preparing;        /* those of that model, or of an earlier one */
   gint64 retry_us;              /* not before, as it failed; 0: it did not */
 } LlmEngineChannels;
 

@@ -131,6 +131,13 @@ list_entries (const char *folder)
   return entries;
 }
 
+static gboolean
+is_spared (const Entry *entry,
+           const char  *spared)
+{
+  return g_strcmp0 (strrchr (entry->path, '/') + 1, spared) == 0;
+}
+
 gboolean
 llm_cache_folder_make_room (const char  *folder,
                             guint64      bytes,
@@ -141,14 +148,19 @@ llm_cache_folder_make_room (const char  *folder,
   g_autoptr(GPtrArray) entries = list_entries (folder);
   g_autofree char *shown = g_filename_display_name (folder);
   struct statvfs status;
-  guint64 held = 0;
+  guint64 held = 0, stays = 0;
   guint64 available;
 
   if (statvfs (folder, &status) < 0)
     return fail (error, folder, errno);
   available = (guint64) status.f_bavail * status.f_frsize;
   for (guint i = 0; i < entries->len; i++)
-    held += ((Entry *) g_ptr_array_index (entries, i))->bytes;
+    {
+      const Entry *entry = g_ptr_array_index (entries, i);
+
+      held += entry->bytes;
+      stays += is_spared (entry, spared) ? entry->bytes : 0;
+    }
   if (limit == 0)
     limit = (available + held) / 2;
   limit = MIN (limit, available + held);
@@ -156,11 +168,13 @@ llm_cache_folder_make_room (const char  *folder,
     return llm_fail (error, LLMSVC_ERROR_FAILED, "“%s” may hold %ju bytes, %ju are needed", shown,
                      limit, bytes);
 
-  for (guint i = 0; i < entries->len && (held + bytes > limit || bytes > available); i++)
+  /* no other file goes for one that does not fit beside what stays */
+  for (guint i = 0; i < entries->len && stays + bytes <= limit
+                    && (held + bytes > limit || bytes > available); i++)
     {
       const Entry *entry = g_ptr_array_index (entries, i);
 
-      if (g_strcmp0 (strrchr (entry->path, '/') + 1, spared) == 0
+      if (is_spared (entry, spared)
           || (unlink (entry->path) < 0 && errno != ENOENT))
         continue;
       held -= entry->bytes;

@@ -251,10 +251,12 @@ llm_governor_get_excess (LlmGovernor *self,
 {
   const LlmGovernorState *state = &self->state;
   guint64 total = llm_ledger_get_total (self->ledger);
-  guint64 used = llm_ledger_get_used_backed (self->ledger);
+  /* what is not in memory is in neither */
+  guint64 here = MIN (llm_ledger_get_used_backed (self->ledger),
+                      llm_ledger_get (self->ledger, LLM_LEDGER_BACKED));
 
   if (is_busy)
-    total -= MIN (total, used - MIN (used, state->action.keep_backed));
+    total -= MIN (total, here - MIN (here, state->action.keep_backed));
   return state->allowed > 0 && total > state->allowed ? total - state->allowed : 0;
 }
 

@@ -55,7 +55,9 @@ struct _LlmChannels
   gsize held_bytes;        /* that bundles have used */
   gint64 begun_us;
   LlmReadCost cost;
-  guint n_refused;         /* bundles that were not worth it */
+  guint n_refused;         /* bundles that were not worth it; the last one, and its active inputs */
+  const LlmRepackedBundle *refused;
+  guint n_refused_active;
   LlmStreamFigures figures;
 };
 
@@ -233,6 +235,7 @@ give_up (LlmChannels *self,
          const char  *reason)
 {
   self->is_broken = TRUE;
+  llm_channels_trim (self);
   self->bundle = NULL;
   g_message ("Weights are not read by channel any more: “%s”: %s", self->repacked->path, reason);
 }
@@ -343,13 +346,19 @@ llm_channels_acquire (LlmChannels         *self,
     {
       guint gap;
 
+      /* whole weights are on their way: it is asked for again with each answer of the disk */
+      if (self->refused == bundle && self->n_refused_active == n_active)
+        return LLM_READY;
       if (self->n_leases > 0 || self->n_reading > 0 || !pays (self, bundle, n_active, &gap))
         {
+          self->refused = bundle;
+          self->n_refused_active = n_active;
           self->figures.n_whole_bundles++;
           return LLM_READY;
         }
       begin_reading (self, bundle, n_active, gap);
     }
+  self->refused = NULL;
   if (self->n_reading > 0)
     return LLM_PENDING;
   if (self->is_new)
@@ -362,7 +371,7 @@ llm_channels_acquire (LlmChannels         *self,
   view->row_bytes = matrix->panel_bytes;
   view->layout = LLM_LAYOUT_CHANNELS;
   view->codes = self->memory + matrix->codes_at;
-  view->codes_at = self->codes_at;
+  view->codes_at = self->codes_at + (matrix->shape.in_first - bundle->in_first);
   return LLM_READY;
 }
 
@@ -379,24 +388,6 @@ llm_channels_add_figures (LlmChannels      *self,
                           LlmStreamFigures *figures)
 {
   llm_stream_figures_add_counts (figures, &self->figures);
-}
-
-gboolean
-llm_channels_check (LlmChannels  *self,
-                    GError      **error)
-{
-  LlmFileMap *map = self->repacked->map;
-  LlmFileIdentity mapped, now;
-
-  if (self->has_source && llm_file_map_get_identity (map, &mapped)
-      && llm_file_identity_read (llm_file_map_get_fd (map), &now)
-      && (mapped.size != now.size || mapped.modified_s != now.modified_s
-          || mapped.modified_ns != now.modified_ns))
-    llm_file_map_set_damaged (map);
-  return !llm_file_map_is_damaged (map)
-         || llm_fail (error, LLMSVC_ERROR_INVALID_MODEL,
-                      "The prepared copy “%s” of the model was changed while it was in use: what was "
-                      "computed with it since is worthless", self->repacked->path);
 }
 
 /* --- making --- */
@@ -430,6 +421,22 @@ gboolean
 llm_channels_are_used (LlmChannels *self)
 {
   return self->has_source;
+}
+
+gboolean
+llm_channels_are_broken (LlmChannels *self)
+{
+  return self->is_broken;
+}
+
+gboolean
+llm_channels_have (LlmChannels *self,
+                   LlmOperator  op,
+                   guint        layer,
+                   guint        segment)
+{
+  return !self->is_broken
+         && llm_repacked_plan_find (self->repacked->plan, op, layer, segment) != NULL;
 }
 
 /* Memory for the largest bundle, with what is around each request; and for its inputs. */

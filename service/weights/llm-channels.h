@@ -36,7 +36,14 @@ void         llm_channels_set_source  (LlmChannels          *self,
                                        const LlmWeightSource *source);
 /* Whether there is a source. */
 gboolean     llm_channels_are_used    (LlmChannels          *self);
+/* Whether something could not be read: then nothing is, any more. */
+gboolean     llm_channels_are_broken  (LlmChannels          *self);
 
+/* Whether there are channels of it, and can be read. */
+gboolean     llm_channels_have        (LlmChannels          *self,
+                                       LlmOperator           op,
+                                       guint                 layer,
+                                       guint                 segment);
 /* READY with @view filled in, or with no data in it where the whole weights must be used; or
  * PENDING. */
 LlmStatus    llm_channels_acquire     (LlmChannels          *self,
@@ -50,8 +57,5 @@ void         llm_channels_release     (LlmChannels          *self);
 guint64      llm_channels_trim        (LlmChannels          *self);
 void         llm_channels_add_figures (LlmChannels          *self,
                                        LlmStreamFigures     *figures);
-/* FALSE when the file was damaged while bytes of it were used. */
-gboolean     llm_channels_check       (LlmChannels          *self,
-                                       GError              **error);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmChannels, llm_channels_free)

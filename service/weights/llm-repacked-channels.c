@@ -23,14 +23,6 @@ get_bundle (const LlmRepackedPlan *plan,
   return &g_array_index (plan->bundles, LlmRepackedBundle, index);
 }
 
-static gboolean
-belongs_to (const LlmRepackedBundle *bundle,
-            const LlmRepackedMatrix *matrix)
-{
-  return bundle->layer == matrix->layer && bundle->input == llm_input_of (matrix->op)
-         && bundle->in_first == matrix->shape.in_first && bundle->in_count == matrix->shape.in_count;
-}
-
 /* The number of the bundle that the matrix belongs to, a new one if need be. */
 static guint
 find_bundle (LlmRepackedPlan         *self,
@@ -44,24 +36,44 @@ find_bundle (LlmRepackedPlan         *self,
   };
 
   for (guint i = 0; i < self->bundles->len; i++)
-    if (belongs_to (get_bundle (self, i), matrix))
+    if (get_bundle (self, i)->layer == matrix->layer && get_bundle (self, i)->input == bundle.input)
       return i;
   g_array_append_val (self->bundles, bundle);
   return self->bundles->len - 1;
 }
 
+/* Segments that have other inputs of the same outputs have the same place, each in the records of its
+ * inputs: such a matrix of an earlier segment, or NULL. */
+static const LlmRepackedMatrix *
+find_sharing (const LlmRepackedPlan   *self,
+              const LlmRepackedMatrix *matrix)
+{
+  const LlmRepackedMatrix *first = (const LlmRepackedMatrix *) (gpointer) self->matrices->data;
+
+  for (const LlmRepackedMatrix *other = first; other < matrix; other++)
+    if (other->layer == matrix->layer && other->op == matrix->op
+        && other->shape.in_first != matrix->shape.in_first)
+      return other;
+  return NULL;
+}
+
+/* Segments come in their order: what is cut by inputs goes on where the one before ended. */
 void
 llm_repacked_plan_bundle (LlmRepackedPlan *self)
 {
   for (guint i = 0; i < self->matrices->len; i++)
     {
       LlmRepackedMatrix *matrix = &g_array_index (self->matrices, LlmRepackedMatrix, i);
+      const LlmRepackedMatrix *sharing = find_sharing (self, matrix);
       LlmRepackedBundle *bundle;
 
       matrix->bundle = find_bundle (self, matrix);
       bundle = get_bundle (self, matrix->bundle);
-      matrix->codes_at = bundle->codes_bytes;
-      bundle->codes_bytes += (guint) (matrix->n_panels * llk_channel_bytes (matrix->part.type));
+      bundle->in_count = MAX (bundle->in_count,
+                              matrix->shape.in_first + matrix->shape.in_count - bundle->in_first);
+      matrix->codes_at = sharing != NULL ? sharing->codes_at : bundle->codes_bytes;
+      if (sharing == NULL)
+        bundle->codes_bytes += (guint) (matrix->n_panels * llk_channel_bytes (matrix->part.type));
     }
   for (guint i = 0; i < self->bundles->len; i++)
     {
@@ -183,17 +195,17 @@ pack_chunk (const LlmRepackedPlan *plan,
       const LlmRepackedMatrix *matrix = &g_array_index (plan->matrices, LlmRepackedMatrix, i);
       const LlmTensorPart *part = &matrix->part;
       const LlmSegmentShape *shape = &matrix->shape;
+      const guint from = MAX (bundle->in_first + first, shape->in_first);
+      const guint to = MIN (bundle->in_first + end, shape->in_first + shape->in_count);
 
-      if (matrix->bundle != index)
-        continue;
-      for (guint p = 0; p < matrix->n_panels; p++)
+      for (guint p = 0; matrix->bundle == index && from < to && p < matrix->n_panels; p++)
         {
           llk_panel_pack (part->type, data + part->offset, part->row_bytes, part->n_in,
                           shape->out_first + shape->out_count,
-                          shape->out_first + p * LLK_PANEL_OUTPUTS, bundle->in_first + first,
-                          end - first, panel);
-          llk_channels_split (part->type, panel, bundle->in_first + first, end - first, NULL,
-                              records + matrix->codes_at + p * llk_channel_bytes (part->type),
+                          shape->out_first + p * LLK_PANEL_OUTPUTS, from, to - from, panel);
+          llk_channels_split (part->type, panel, from, to - from, NULL,
+                              records + (gsize) (from - bundle->in_first - first) * bundle->record_bytes
+                                + matrix->codes_at + p * llk_channel_bytes (part->type),
                               bundle->record_bytes);
         }
     }

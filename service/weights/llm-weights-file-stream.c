@@ -209,7 +209,8 @@ set_skips (LlmFileWeights *self,
             place > 0 ? llm_weight_ranges_get (&self->ranges, place - 1) : NULL;
 
           if (range != NULL && range->in_pass > 0)
-            llm_weight_stream_skip (self->stream, range->in_pass - 1, skips);
+            llm_weight_stream_skip (self->stream, range->in_pass - 1,
+                                    skips && llm_channels_have (self->channels, op, layer, segment));
         }
 }
 
@@ -226,7 +227,9 @@ llm_file_weights_choose_read (LlmFileWeights      *self,
   if (self->channels == NULL || !llm_channels_are_used (self->channels)
       || llm_input_of (op) == LLM_INPUT_NONE)
     return;
-  if (self->only_channels)
+  if (llm_channels_are_broken (self->channels))
+    by_channel = FALSE;
+  else if (self->only_channels)
     by_channel = sparsity > 0;
   else if (sparsity > 0)
     {

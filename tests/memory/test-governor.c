@@ -255,6 +255,13 @@ test_lowered_while_busy (Fixture      *fixture,
   g_assert_cmpuint (fixture->pages, ==, 600 * MIB);
   g_assert_cmpuint (llm_governor_get_excess (fixture->governor, TRUE), ==, 0);
   g_assert_cmpuint (llm_governor_get_excess (fixture->governor, FALSE), ==, 200 * MIB);
+  /* pages that are not in memory give nothing */
+  llm_ledger_add (fixture->ledger, LLM_LEDGER_ABSENT, 150 * MIB);
+  llm_ledger_add (fixture->ledger, LLM_HOLDER_KV, 100 * MIB);
+  g_assert_cmpuint (llm_governor_get_excess (fixture->governor, FALSE), ==, 150 * MIB);
+  g_assert_cmpuint (llm_governor_get_excess (fixture->governor, TRUE), ==, 100 * MIB);
+  llm_ledger_remove (fixture->ledger, LLM_HOLDER_KV, 100 * MIB);
+  llm_ledger_remove (fixture->ledger, LLM_LEDGER_ABSENT, 150 * MIB);
 }
 
 static void

@@ -68,11 +68,13 @@ on_prepared (GObject      *source,
   Preparation *preparation = g_task_get_task_data (G_TASK (result));
   g_autoptr(GError) error = NULL;
 
+  self->channels.is_preparing = FALSE;
   if (!g_task_propagate_boolean (G_TASK (result), &error))
     {
       g_message ("Weights are not read by channel: %s", error->message);
-      if (preparation->model == self->channels.model)
-        llm_engine_forget_channels (self);
+      if (preparation->model != self->channels.model)
+        return;
+      llm_engine_forget_channels (self);
       self->channels.retry_us = llm_clock_now_us () + RETRY_US;
     }
   else if (preparation->model == self->use.model)
@@ -85,13 +87,14 @@ llm_engine_prepare_channels (LlmEngine *self)
   g_autoptr(GTask) task = NULL;
   Preparation *preparation;
 
-  if (self->use.model == NULL || self->channels.model == self->use.model
+  if (self->use.model == NULL || self->channels.is_preparing || self->channels.model == self->use.model
       || llm_clock_now_us () < self->channels.retry_us || self->settings->is_exact
       || self->settings->cache_folder == NULL
       || llm_engine_get_figures (self).stream.pass_bytes == 0)
     return;
   llm_engine_forget_channels (self);
   self->channels.model = llm_model_ref (self->use.model);
+  self->channels.is_preparing = TRUE;
   preparation = g_new0 (Preparation, 1);
   preparation->model = llm_model_ref (self->use.model);
   preparation->companion = llm_companion_ref (self->use.companion);

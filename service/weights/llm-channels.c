@@ -36,7 +36,7 @@ struct _LlmChannels
   gboolean is_direct;
   LlmLedger *ledger;       /* (nullable) (owned) */
   LlmWeightSource source;
-  gboolean has_source;
+  gboolean has_source, always;
   gboolean is_broken;      /* something could not be read: the whole weights are used */
 
   const LlmRepackedBundle *bundle;  /* (nullable): what is read, or being read */
@@ -178,6 +178,9 @@ pays (LlmChannels             *self,
 {
   guint n = 0, next;
 
+  *gap = 0;
+  if (self->always)
+    return TRUE;
   *gap = (guint) (llm_read_cost_get_gap (&self->cost) / bundle->record_bytes);
   for (guint i = 0; i < n_active; i = next)
     {
@@ -405,8 +408,10 @@ stop_reading (LlmChannels *self)
 
 void
 llm_channels_set_source (LlmChannels           *self,
-                         const LlmWeightSource *source)
+                         const LlmWeightSource *source,
+                         gboolean               always)
 {
+  self->always = always;
   if (self->has_source)
     {
       stop_reading (self);
@@ -542,7 +547,7 @@ llm_channels_free (LlmChannels *self)
   g_return_if_fail (self->n_leases == 0);
   if (self->repacked != NULL)
     {
-      llm_channels_set_source (self, NULL);
+      llm_channels_set_source (self, NULL, FALSE);
       llm_repacked_end (self->repacked, FALSE);
     }
   if (self->memory != NULL)

@@ -31,9 +31,10 @@ LlmChannels *llm_channels_new         (LlmGguf              *gguf,
 void         llm_channels_free        (LlmChannels          *self);
 
 /* Where it reads from now on, @source (copied); NULL: it is not used, and holds nothing but what is
- * leased. */
+ * leased. @always: for tests: whatever reading costs, what is left out is not read. */
 void         llm_channels_set_source  (LlmChannels          *self,
-                                       const LlmWeightSource *source);
+                                       const LlmWeightSource *source,
+                                       gboolean              always);
 /* Whether there is a source. */
 gboolean     llm_channels_are_used    (LlmChannels          *self);
 /* Whether something could not be read: then nothing is, any more. */

@@ -22,7 +22,7 @@ use_channels (LlmFileWeights *self,
               gboolean        is_used)
 {
   if (self->channels != NULL && is_used != llm_channels_are_used (self->channels))
-    llm_channels_set_source (self->channels, is_used ? &self->source : NULL);
+    llm_channels_set_source (self->channels, is_used ? &self->source : NULL, self->only_channels);
 }
 
 void

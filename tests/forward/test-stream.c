@@ -5,7 +5,11 @@
  * buffers that are poisoned after use, with two steps at once, and with memory that comes and
  * goes. Likewise with rows that leave inputs out, whose weights are read by channel. */
 
+#include <fcntl.h>
 #include <string.h>
+#include <unistd.h>
+
+#include <glib/gstdio.h>
 
 #include "common/llmsvc-error.h"
 #include "forward-rig.h"
@@ -41,6 +45,7 @@ typedef struct
   float *expected;       /* [N_TOKENS × n_vocab], of resident weights */
   gsize n_vocab;
   gboolean is_sparse;    /* rows behind the first few */
+  char *whole_copy;      /* (nullable): path of the prepared weights, where there are those by channel */
 } Rig;
 
 static gint32
@@ -95,6 +100,25 @@ new_sequence (Rig *rig)
   return seq;
 }
 
+/* (transfer full): that is not called @other (nullable). */
+static char *
+find_copy (Rig        *rig,
+           const char *other)
+{
+  g_autofree char *cache = g_build_filename (rig->folder, "cache", "weights", NULL);
+  g_autoptr(GDir) dir = g_dir_open (cache, 0, NULL);
+  const char *name;
+
+  while ((name = g_dir_read_name (dir)) != NULL)
+    {
+      g_autofree char *path = g_build_filename (cache, name, NULL);
+
+      if (g_str_has_suffix (name, ".prepared") && g_strcmp0 (path, other) != 0)
+        return g_steal_pointer (&path);
+    }
+  return NULL;
+}
+
 /* All that is packed streams; in a ring that has room for what a stage needs and a little more. */
 static void
 begin (Rig        *rig,
@@ -141,8 +165,11 @@ begin (Rig        *rig,
   stream.bytes = weights->bytes / 2;
   g_assert_true (llm_weights_stream (weights, &rig->source->source, &stream));
   llm_weights_keep (weights, 0);
+  rig->whole_copy = NULL;
   if (!is_sparse)
     return;
+  llm_repacked_wait_for_all ();
+  rig->whole_copy = find_copy (rig, NULL);
   llm_weights_set_channels (weights,
                             llm_channels_new (rig->exec->gguf, &rig->exec->hparams, rig->table,
                                               rig->cache, 2, rig->exec->ledger, &error));
@@ -160,6 +187,7 @@ end (Rig *rig)
   llm_test_folder_remove (rig->folder);
   g_free (rig->folder);
   g_free (rig->expected);
+  g_free (rig->whole_copy);
 }
 
 static void
@@ -384,6 +412,38 @@ test_channels_two_steps (void)
   check_two_steps (TRUE);
 }
 
+/* Bytes that are not what was written are not used, and their file goes. */
+static void
+test_channels_damage (void)
+{
+  g_autoptr(LlmKvSeq) seq = NULL;
+  g_autofree char *copy = NULL;
+  LlmStreamFigures before, after;
+  GStatBuf status;
+  Rig rig;
+  int fd;
+
+  begin (&rig, "Q4_0", 1, TRUE);
+  llm_repacked_wait_for_all ();
+  copy = find_copy (&rig, rig.whole_copy);
+  g_assert_nonnull (copy);
+  g_assert_cmpint (g_stat (copy, &status), ==, 0);
+  fd = g_open (copy, O_WRONLY | O_CLOEXEC, 0);
+  for (off_t at = status.st_size / 4 * 3; at + 7 <= status.st_size; at += 16)
+    g_assert_cmpint (pwrite (fd, "damaged", 7, at), ==, 7);
+  g_assert_cmpint (fsync (fd), ==, 0);
+  close (fd);
+  seq = new_sequence (&rig);
+  run_rows (&rig, seq, 0, N_TOKENS - 1);
+  g_assert_false (g_file_test (copy, G_FILE_TEST_EXISTS));
+  llm_weights_get_stream_figures (rig.exec->weights, &before);
+  run_rows (&rig, seq, N_TOKENS - 1, N_TOKENS);
+  llm_weights_get_stream_figures (rig.exec->weights, &after);
+  g_assert_cmpuint (after.n_channels_read, ==, before.n_channels_read);
+  g_clear_pointer (&seq, llm_kv_seq_free);
+  end (&rig);
+}
+
 /* What can't be read by channel, whole weights give, from then on. A step that fails because those
  * can't be read has the same bits when it succeeds. */
 static void
@@ -460,6 +520,7 @@ main (int   argc,
   g_test_add_func ("/stream/channels/none", test_channels_none);
   g_test_add_func ("/stream/channels/two-steps", test_channels_two_steps);
   g_test_add_func ("/stream/channels/errors", test_channels_errors);
+  g_test_add_func ("/stream/channels/damage", test_channels_damage);
   g_test_add_func ("/stream/two-steps", test_two_steps);
   g_test_add_func ("/stream/errors", test_errors);
   return g_test_run ();

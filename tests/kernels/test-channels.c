@@ -98,10 +98,7 @@ test_active (gconstpointer data)
   const ProductCase *of = data;
 
   if (!llk_channels_have (of->type))
-    {
-      g_test_skip ("has no channels");
-      return;
-    }
+    return;
   check_active (of, 1, 50, 1);
   check_active (of, 1, 5, 3);
   check_active (of, 7, 30, 5);
@@ -119,10 +116,7 @@ test_all (gconstpointer data)
   Problem p;
 
   if (!llk_channels_have (of->type))
-    {
-      g_test_skip ("has no channels");
-      return;
-    }
+    return;
   init_problem (&p, of, n_in, N_OUT, 1);
   fill_problem (&p, RIG_ANY, RIG_ROWS_NORMAL);
   bytes = p.n_panels * llk_panel_bytes (of->type, 0, n_in);

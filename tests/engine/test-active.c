@@ -242,6 +242,7 @@ test_configured (Elastic       *self,
   g_autoptr(Answer) answer = NULL;
   g_autoptr(Answer) drafting = NULL;
 
+  g_strfreev (settings->active);
   settings->active = g_strsplit ("another:80;30", ";", -1);
   answer = begin_complete (&self->fixture, PROMPT, "{" QUIET "}");
   found = describe (answer, ELASTIC_SPARSITY);

@@ -255,5 +255,7 @@ LlmContext    *llm_engine_new_context           (LlmEngine            *self,
                                                  LlmApp               *app,
                                                  const char           *id);
 LlmExecutorFigures llm_engine_get_figures       (LlmEngine            *self);
+/* (transfer full): the folders of prepared weights, as they are configured. Any thread. */
+LlmRepackedCache *llm_engine_open_cache         (const LlmSettings    *settings);
 
 G_END_DECLS

@@ -178,3 +178,10 @@ llm_engine_await_stored (LlmEngine          *self,
 {
   llm_engine_await_start (self, on_started, g_task_new (self, NULL, callback, data));
 }
+
+LlmRepackedCache *
+llm_engine_open_cache (const LlmSettings *settings)
+{
+  return llm_repacked_cache_new (settings->cache_folder, settings->shares_cache,
+                                 settings->system_cache_folder, settings->cache_limit);
+}

@@ -356,7 +356,6 @@ llm_channels_acquire (LlmChannels         *self,
         {
           self->refused = bundle;
           self->n_refused_active = n_active;
-          self->figures.n_whole_bundles++;
           return LLM_READY;
         }
       begin_reading (self, bundle, n_active, gap);

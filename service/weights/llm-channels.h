@@ -3,8 +3,8 @@
 /*
  * Weights by channel (A1–A3): for rows that leave some inputs out, the weights of the others are
  * read from a prepared file, one bundle at a time: all operators that have an input in common, with the
- * heads of their panels. There is no prediction and no cache: what is active is known when the row is,
- * and inputs of these models come back no more often than chance has it.
+ * heads of their panels. Nothing is predicted and nothing cached: what is active is known when the row
+ * is, and memory holds whole layers instead.
  *
  * Nothing here has to succeed: where most inputs are active, a bundle is in use for another step,
  * or something could not be read, the whole weights are used instead, with the same bits.

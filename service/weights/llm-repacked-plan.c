@@ -332,7 +332,6 @@ new_plan (LlmGguf              *gguf,
   self->places = g_new0 (guint, (gsize) hparams->n_layers * LLM_N_OPS * self->n_segments);
   if (!add_segments (self, hparams, sub_models, calibration, error))
     return NULL;
-  self->matrix_bytes = self->bytes;
   if (form == LLM_REPACKED_CHANNELS)
     llm_repacked_plan_bundle (self);
 

@@ -80,8 +80,7 @@ typedef struct
   GArray *rows;             /* (element-type LlmRepackedRows): source data that is not read any more
                              * once it is repacked; not the embedding, which still is */
   GArray *bundles;          /* (element-type LlmRepackedBundle): by offset, behind the matrices */
-  guint64 matrix_bytes;     /* of all matrices, with the gaps between segments */
-  guint64 bytes;            /* with bundles */
+  guint64 bytes;            /* of all matrices, with the gaps between segments, and of bundles */
   guint n_pieces;
   guint64 data_offset;      /* of the first matrix in the file */
   guint64 file_bytes;

@@ -74,7 +74,7 @@ llm_repacked_new_for_map (LlmRepackedPlan *plan,
   self->map = llm_file_map_ref (map);
   self->data = (guint8 *) llm_file_map_get_data (map) + plan->data_offset;
   self->path = g_strdup (path);
-  /* by channel, only heads are read from the mapping */
+  /* by channel, nothing is read from the mapping */
   self->is_dropped = plan->form == LLM_REPACKED_CHANNELS;
   return self;
 }
@@ -272,10 +272,10 @@ finish (LlmRepacked *self)
       g_message ("“%s” can't be kept: %s", self->path, g_strerror (errno));
       unlink (self->part);
     }
-  drop_head (self);
   if (self->plan->form == LLM_REPACKED_CHANNELS)
-    llm_file_map_drop (self->map, self->plan->data_offset + self->plan->matrix_bytes,
-                       self->plan->bytes - self->plan->matrix_bytes);
+    llm_file_map_drop (self->map, 0, llm_file_map_get_size (self->map));
+  else
+    drop_head (self);
 
   g_mutex_lock (&parts_lock);
   n_parts--;

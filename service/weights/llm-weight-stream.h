@@ -51,7 +51,6 @@ typedef struct
   guint64 channel_bytes; /* of read_bytes, those by channel (llm-channels.h), */
   guint64 n_channels_read; /* inputs whose weights they were, */
   guint64 n_channels_left; /* and inputs beside them whose weights were not needed */
-  guint64 n_whole_bundles; /* times that whole weights were used where some inputs were enough */
   guint64 pass_bytes;    /* read by each pass now, without experts */
   double pass_us;        /* time of those reads, at the rate measured while steps waited; 0 before
                           * the first */
@@ -71,7 +70,6 @@ llm_stream_figures_add_counts (LlmStreamFigures       *sum,
   sum->channel_bytes += figures->channel_bytes;
   sum->n_channels_read += figures->n_channels_read;
   sum->n_channels_left += figures->n_channels_left;
-  sum->n_whole_bundles += figures->n_whole_bundles;
 }
 
 typedef struct _LlmWeightStream LlmWeightStream;

@@ -227,11 +227,9 @@ llm_file_weights_choose_read (LlmFileWeights      *self,
   if (self->channels == NULL || !llm_channels_are_used (self->channels)
       || llm_input_of (op) == LLM_INPUT_NONE)
     return;
-  if (llm_channels_are_broken (self->channels))
-    by_channel = FALSE;
-  else if (self->only_channels)
-    by_channel = sparsity > 0;
-  else if (sparsity > 0)
+  if (self->only_channels)
+    by_channel = sparsity > 0 && !llm_channels_are_broken (self->channels);
+  else if (sparsity > 0 && !llm_channels_are_broken (self->channels))
     {
       llm_weight_stream_get_figures (self->stream, &figures);
       by_channel = llm_read_choice_take (&self->choice, sparsity, layer, self->hparams->n_layers,
@@ -249,7 +247,7 @@ llm_file_weights_acquire_channels (LlmFileWeights      *self,
                                    const LlmActivation *activation,
                                    LlmWeightView       *view)
 {
-  if (self->channels == NULL || llm_input_of (op) == LLM_INPUT_NONE || !self->skips)
+  if (!self->skips)
     return LLM_READY;
   return llm_channels_acquire (self->channels, op, layer, segment, activation, view);
 }

@@ -152,9 +152,7 @@ run_load (GTask        *task,
   LlmEngine *self = source;
   const LlmSettings *settings = self->settings;
   DraftLoad *load = data;
-  g_autoptr(LlmRepackedCache) cache =
-    llm_repacked_cache_new (settings->cache_folder, settings->shares_cache,
-                            settings->system_cache_folder, settings->cache_limit);
+  g_autoptr(LlmRepackedCache) cache = llm_engine_open_cache (settings);
   GError *error = NULL;
   g_autoptr(LlmModel) model = llm_model_info_open (load->info, &error);
   LlmWeights *weights = NULL;

@@ -182,9 +182,7 @@ run_load (GTask        *task,
   LlmEngine *self = source;
   const LlmSettings *settings = self->settings;
   Load *load = data;
-  g_autoptr(LlmRepackedCache) cache =
-    llm_repacked_cache_new (settings->cache_folder, settings->shares_cache,
-                            settings->system_cache_folder, settings->cache_limit);
+  g_autoptr(LlmRepackedCache) cache = llm_engine_open_cache (settings);
   GError *error = NULL;
 
   llm_repacked_cache_set_progress (cache, &self->loading.load);

@@ -163,9 +163,7 @@ prepare (GTask        *task,
   const LlmEngine *self = source;
   const LlmSettings *settings = self->settings;
   Preparation *preparation = data;
-  g_autoptr(LlmRepackedCache) cache =
-    llm_repacked_cache_new (settings->cache_folder, settings->shares_cache,
-                            settings->system_cache_folder, settings->cache_limit);
+  g_autoptr(LlmRepackedCache) cache = llm_engine_open_cache (settings);
   GError *error = NULL;
 
   /* one thread: calls go on meanwhile */

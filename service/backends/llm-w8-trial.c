@@ -57,7 +57,8 @@ make_ops (const Trial *self,
         .shape = { LLM_BACKEND_PRODUCT, view->type, view->layout, view->in_count, view->out_count,
                    self->n_rows, op, self->layer },
         .rows = { self->x[kind], self->widest },
-        .product = { view, &self->n_rows, 1, self->y[op], self->widest, FALSE },
+        .product = { .pieces = view, .n_rows = &self->n_rows, .n_pieces = 1, .y = self->y[op],
+                     .y_stride = self->widest },
         .host = &self->host,
       };
     }

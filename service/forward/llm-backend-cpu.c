@@ -45,7 +45,7 @@ submit (LlmBackend   *self,
       guint n = 0;
 
       for (end = first; end < n_ops && n < LLM_MATMUL_MAX_PRODUCTS
-                        && ops[end]->shape.kind == LLM_BACKEND_PRODUCT; end++)
+                        && ops[end]->shape.kind != LLM_BACKEND_ATTENTION; end++)
         {
           rows[n] = &ops[end]->rows;
           products[n++] = &ops[end]->product;

@@ -21,6 +21,7 @@ typedef enum
   LLM_BACKEND_GATED,       /* two products and their gate: what comes of it stays with the backend, for
                             * the product behind, which is its next. Only asked of one that has not the
                             * CPU's bits: the CPU could not take over between the two */
+  LLM_BACKEND_ADAPTERS,    /* what they add to a product that a device may have computed */
 } LlmBackendKind;
 
 /* What is known of an operation before its rows' values are. */
@@ -44,7 +45,8 @@ typedef struct
 {
   LlmOpShape shape;
   LlmRows rows;            /* of a product; values NULL: what the backend kept of the gated one */
-  LlmProduct product;      /* likewise; of gated ones the gate's, which writes nothing */
+  LlmProduct product;      /* likewise, of a device's without adapters; of gated ones the gate's, which
+                            * writes nothing; of adapters, these alone */
   LlmProduct up;           /* of gated ones: the other */
   gboolean is_gelu;        /* likewise: else SiLU */
   LlmAttention attention;

@@ -80,14 +80,12 @@ llm_forward_adds_directly (const LlmHparams *hparams,
   return !has_post_norm && hparams->scales.residual == 1;
 }
 
-/* llm-forward-adapters.c: behind the products of a stage, which are its first phase: what adapters
- * add to them. */
-/* The first halves, beside the products, where all rows have one adapter: whether they are. */
-gboolean  llm_forward_add_first_halves (LlmStep      *self,
-                                const LlmStage       *stage);
-LlmStatus llm_forward_run_adapters (LlmStep          *self,
+/* llm-forward-adapters.c: what adapters add to the product of the node's operator @i; returns of how
+ * many runs of rows. Valid until the node is released. */
+guint     llm_forward_find_adapted (LlmStep          *self,
                                 const LlmStage       *stage,
-                                GError              **error);
+                                guint                 i,
+                                const LlmAdapted    **adapted);
 
 /* llm-forward-rope.c: stages before the layers */
 LlmStatus llm_forward_run_frequencies (LlmStep       *self,
@@ -249,6 +247,10 @@ void      llm_step_add_product (LlmStep              *self,
                                 LlmOperator           operator,
                                 const LlmRows        *rows,
                                 guint                 n_rows,
+                                const LlmProduct     *product);
+/* What adapters add to it, and nothing else of @product. */
+void      llm_step_add_adapters (LlmStep             *self,
+                                const LlmRows        *rows,
                                 const LlmProduct     *product);
 /* Makes of the two that were added, gate and up, a gated one, whose result stays with the backend. */
 void      llm_step_gate_products (LlmStep            *self,

@@ -51,42 +51,57 @@ llm_forward_describe_product (LlmStep        *self,
     }
 }
 
-/* Multiplies with the operators of the node, each row with the segments that it includes; then with
- * the adapters of the rows. */
+/* Adds the product of the node's operator @i, or its adapters alone; nothing where there are none. */
+static void
+add_product (LlmStep        *self,
+             const LlmStage *stage,
+             guint           i,
+             gboolean        has_weights,
+             gboolean        has_adapters)
+{
+  LlmHold *hold = self->hold;
+  guint at = hold->node->first_op + i;
+  gboolean is_exit = llm_stage_is_exit (stage);
+  LlmRows rows;
+  LlmProduct product;
+
+  llm_forward_describe_product (self, stage, at, &rows, &product);
+  if (has_adapters)
+    product.n_adapted = llm_forward_find_adapted (self, stage, i, &product.adapted);
+  if (!has_weights)
+    {
+      if (product.n_adapted > 0)
+        llm_step_add_adapters (self, &rows, &product);
+      return;
+    }
+  product.pieces = hold->views + i * hold->n_segments;
+  product.n_rows = is_exit ? &self->rows.n_logits : self->rows.level_rows;
+  product.n_pieces = hold->n_segments;
+  llm_step_add_product (self, stage->ops[at], &rows,
+                        is_exit ? self->rows.n_logits : self->batch->n_rows, &product);
+}
+
+/* Multiplies with the operators of the node, each row with the segments that it includes, and with its
+ * adapters: at once, or behind what a device may compute. */
 static LlmStatus
 run_product (LlmStep         *self,
              const LlmStage  *stage,
              GError         **error)
 {
   LlmHold *hold = self->hold;
-  gboolean is_exit = llm_stage_is_exit (stage);
-  gboolean has_halves;
-  LlmStatus status;
+  gboolean is_behind = llm_step_get_device (self) != NULL;
+  guint phase = hold->phase;
 
-  if (hold->phase > 0)
-    return llm_forward_run_adapters (self, stage, error);
-  /* first, as their few units take long */
-  has_halves = llm_forward_add_first_halves (self, stage);
+  if (phase > (is_behind ? 1 : 0))
+    return LLM_READY;
   for (guint i = 0; i < hold->node->n_ops; i++)
-    {
-      LlmRows rows;
-      LlmProduct product;
-
-      if ((hold->node->used_ops & 1u << (hold->node->first_op + i)) == 0)
-        continue;
-      llm_forward_describe_product (self, stage, hold->node->first_op + i, &rows, &product);
-      product.pieces = hold->views + i * hold->n_segments;
-      product.n_rows = is_exit ? &self->rows.n_logits : self->rows.level_rows;
-      product.n_pieces = hold->n_segments;
-      llm_step_add_product (self, stage->ops[hold->node->first_op + i], &rows,
-                            is_exit ? self->rows.n_logits : self->batch->n_rows, &product);
-    }
-  if (stage->ops[0] == LLM_OP_FFN_GATE && llm_forward_keeps_gate (self))
+    if ((hold->node->used_ops & 1u << (hold->node->first_op + i)) != 0)
+      add_product (self, stage, i, phase == 0, !is_behind || phase > 0);
+  if (phase > 0 && hold->n_ops == 0)
+    return LLM_READY;
+  if (phase == 0 && stage->ops[0] == LLM_OP_FFN_GATE && llm_forward_keeps_gate (self))
     llm_step_gate_products (self, self->hparams->gate == LLM_GATE_GELU);
-  status = llm_step_submit (self, error);
-  if (has_halves)
-    hold->phase++;
-  return status;
+  return llm_step_submit (self, error);
 }
 
 /* --- what is done to the output of half a layer before it is added, or behind that --- */

@@ -2,17 +2,12 @@
 
 #include "forward/llm-matmul.h"
 
-/* Unpacked weights that stay in the first cache together: floats, and rows at most. */
-#define GROUP_FLOATS 8192
-#define GROUP_ROWS 32
-/* Activation rows that a group of weight rows is multiplied with before the next. */
-#define TILE_ROWS 12
-/* Matrices with more outputs are not worth a way of their own. */
-#define MAX_NARROW_OUTPUTS 64
 /* Bytes of weights × activation rows that are worth handing to a worker. */
 #define MIN_WORK (32 * 1024)
 /* Values to prepare that are worth it. */
 #define MIN_PREPARED 16384
+/* Products of an adapter's first half that take as long as preparing a value. */
+#define VALUES_OF_PRODUCTS 16
 /* Pieces of all products of one call at most. */
 #define MAX_PARTS (LLM_MATMUL_MAX_PRODUCTS * LLM_MAX_LEVELS)
 /* Panels that a worker puts together of channels before it multiplies them. */
@@ -24,7 +19,7 @@ typedef struct
 {
   const LlmProduct *product;
   const LlmRows *rows;
-  const LlmWeightView *view;  /* of the first piece */
+  const LlmWeightView *view;  /* (nullable): of the first piece; NULL for adapters alone */
   const LlkProduct *kernel;   /* of panels */
   LlkPiece pieces[LLM_MAX_LEVELS];   /* likewise */
   const LlmWeightView *views[LLM_MAX_LEVELS]; /* likewise */
@@ -33,7 +28,8 @@ typedef struct
   guint in_count;             /* inputs of all pieces */
   guint n_rows;               /* the first so many */
   gboolean is_added;
-  gboolean is_thin, is_narrow;
+  gboolean is_last;           /* of its outputs: what adapters add to them comes behind it */
+  guint out_first, out_count;
   guint unit;                 /* outputs */
   guint n_units;
 } Part;
@@ -46,160 +42,11 @@ typedef struct
   guint n_parts;
 
   const Part *prepared;       /* (nullable): one of them whose rows are being prepared */
+  const LlmRows *const *rows; /* (nullable) [n_products]: of those whose adapters' first halves are computed
+                               * before the parts */
+  const LlmProduct *const *products;
+  guint n_products;
 } Run;
-
-/* --- weights as rows of a file --- */
-
-static guint
-get_group_rows (guint n_in)
-{
-  return CLAMP (GROUP_FLOATS / MAX (n_in, 1), 1, GROUP_ROWS);
-}
-
-/* Values of the whole blocks of a row that hold the view's inputs, and those before them. */
-static guint
-get_row_values (const LlmWeightView *view,
-                guint               *n_before)
-{
-  guint block = (guint) llk_type_block_size (view->type);
-
-  *n_before = view->in_first % block;
-  return (*n_before + view->in_count + block - 1) / block * block;
-}
-
-/* The weights of output @out as floats: in place where they are floats already,
- * or dequantized into @buffer, which has room for get_row_values(). */
-static const float *
-get_weights (const LlkOps        *kernels,
-             const LlmWeightView *view,
-             guint                out,
-             float               *buffer)
-{
-  const guint8 *row = (const guint8 *) view->data + out * view->row_bytes;
-  guint n_before;
-  guint n_values = get_row_values (view, &n_before);
-
-  if (view->type == LLK_F32 && GPOINTER_TO_SIZE (row) % sizeof (float) == 0)
-    return (const float *) (gconstpointer) row;
-
-  kernels->vector->unpack (view->type, row, buffer, n_values);
-  return buffer + n_before;
-}
-
-/* The inputs that the view has weights for, side by side. */
-static void
-gather_channels (const LlmRows       *rows,
-                 const LlmWeightView *view,
-                 guint                first_row,
-                 guint                n_rows,
-                 float               *gathered)
-{
-  for (guint r = 0; r < n_rows; r++)
-    {
-      const float *x = rows->values + (first_row + r) * rows->stride;
-
-      for (guint i = 0; i < view->in_count; i++)
-        gathered[(gsize) r * view->in_count + i] = x[view->channels[i]];
-    }
-}
-
-static void
-multiply_tile (const LlkOps *kernels,
-               const Part   *part,
-               const float  *weights,
-               const float  *x,
-               gsize         x_stride,
-               guint         first_row,
-               guint         n_rows,
-               guint         out)
-{
-  gsize y_stride = part->product->y_stride;
-  float *y = part->product->y + first_row * y_stride + part->view->out_first + out;
-  float sums[TILE_ROWS];
-
-  if (!part->is_added)
-    {
-      kernels->vector->dot_rows (weights, x, x_stride, n_rows, part->view->in_count, y, y_stride);
-      return;
-    }
-
-  kernels->vector->dot_rows (weights, x, x_stride, n_rows, part->view->in_count, sums, 1);
-  for (guint r = 0; r < n_rows; r++)
-    y[r * y_stride] += sums[r];
-}
-
-/* Outputs [@first, @first + @n) of the view, n at most get_group_rows() of its row values. */
-static void
-multiply_floats (const Run  *run,
-                 const Part *part,
-                 guint       first,
-                 guint       n,
-                 float      *scratch)
-{
-  const LlmWeightView *view = part->view;
-  guint n_before;
-  guint n_values = get_row_values (view, &n_before);
-  float *gathered = scratch + MAX ((gsize) GROUP_FLOATS, n_values);
-  const float *weights[GROUP_ROWS];
-
-  for (guint i = 0; i < n; i++)
-    weights[i] = get_weights (run->kernels, view, first + i, scratch + (gsize) i * n_values);
-
-  for (guint row = 0; row < part->n_rows; row += TILE_ROWS)
-    {
-      guint n_rows = MIN (TILE_ROWS, part->n_rows - row);
-      const float *x = part->rows->values + row * part->rows->stride + view->in_first;
-      gsize x_stride = part->rows->stride;
-
-      if (view->channels != NULL)
-        {
-          gather_channels (part->rows, view, row, n_rows, gathered);
-          x = gathered;
-          x_stride = view->in_count;
-        }
-      for (guint i = 0; i < n; i++)
-        multiply_tile (run->kernels, part, weights[i], x, x_stride, row, n_rows, first + i);
-    }
-}
-
-/* Of a view with few outputs: the first half of an adapter. */
-static void
-multiply_narrow (const Run  *run,
-                 const Part *part,
-                 guint       first,
-                 float      *scratch)
-{
-  const LlmWeightView *view = part->view;
-  guint n_in = view->in_count;
-
-  for (guint i = 0; i < LLK_NARROW_OUTPUTS; i++)
-    run->kernels->vector->unpack (view->type,
-                                  (const guint8 *) view->data + (first + i) * view->row_bytes,
-                                  scratch + (gsize) i * n_in, n_in);
-  run->kernels->vector->dot_narrow (scratch, part->rows->values, part->rows->stride, part->n_rows, n_in,
-                                    part->product->y + view->out_first + first, part->product->y_stride);
-}
-
-/* Of a view with few inputs: the second half of an adapter. */
-static void
-add_thin (const Run  *run,
-          const Part *part,
-          guint       first,
-          guint       n,
-          float      *scratch)
-{
-  const LlmWeightView *view = part->view;
-  const guint8 *rows = (const guint8 *) view->data + first * view->row_bytes;
-  guint n_in = view->in_count;
-
-  if (view->row_bytes == n_in * llk_type_block_bytes (view->type))
-    run->kernels->vector->unpack (view->type, rows, scratch, (gsize) n * n_in);
-  else
-    for (guint i = 0; i < n; i++)
-      run->kernels->vector->unpack (view->type, rows + i * view->row_bytes, scratch + (gsize) i * n_in, n_in);
-  run->kernels->vector->add_thin (scratch, part->rows->values, part->rows->stride, part->n_rows, n_in, n,
-                                  part->product->y + view->out_first + first, part->product->y_stride);
-}
 
 /* --- weights in panels --- */
 
@@ -275,32 +122,69 @@ multiply_panels (const Run  *run,
 
 /* A row has the inputs of its own pieces, and zeros behind them. */
 static void
+prepare_row (const Run *run,
+             guint      r)
+{
+  const Part *part = run->prepared;
+  LlkActivation form = part->kernel->activation;
+  gsize row_bytes = llk_activation_bytes (form, part->in_count);
+  gsize n = 0;
+
+  for (guint i = 0; i < part->n_pieces && part->pieces[i].n_rows > r; i++)
+    n += part->pieces[i].n_in;
+  run->kernels->product->prepare (form,
+                                  part->rows->values + r * part->rows->stride + part->view->in_first,
+                                  n, part->in_count, run->host->prepared + r * row_bytes);
+}
+
+/* Items are rows: what the parts need of them, and adapters. */
+static void
 prepare_items (guint    first,
                guint    end,
                guint    worker,
                gpointer data)
 {
   const Run *run = data;
-  const Part *part = run->prepared;
-  LlkActivation form = part->kernel->activation;
-  gsize row_bytes = llk_activation_bytes (form, part->in_count);
+  float *scratch = (float *) (gpointer) (run->host->scratch + worker * run->host->scratch_bytes);
 
-  for (guint r = first; r < end; r++)
-    {
-      gsize n = 0;
-
-      for (guint i = 0; i < part->n_pieces && part->pieces[i].n_rows > r; i++)
-        n += part->pieces[i].n_in;
-      run->kernels->product->prepare (form,
-                                      part->rows->values + r * part->rows->stride
-                                        + part->view->in_first,
-                                      n, part->in_count, run->host->prepared + r * row_bytes);
-    }
+  for (guint r = first; run->prepared != NULL && r < MIN (end, run->prepared->n_rows); r++)
+    prepare_row (run, r);
+  for (guint p = 0; p < run->n_products; p++)
+    for (guint i = 0; i < run->products[p]->n_adapted; i++)
+      llm_adapted_begin (run->kernels, &run->products[p]->adapted[i], run->rows[p], first, end, scratch);
 }
 
 /* --- both --- */
 
-/* Items are the units of all parts, one part behind the other. */
+/* Outputs [@first, @first + @n) of the part. */
+static void
+multiply_outputs (const Run  *run,
+                  const Part *part,
+                  guint       first,
+                  guint       n,
+                  guint       worker)
+{
+  guint8 *scratch = run->host->scratch + worker * run->host->scratch_bytes;
+  float *floats = (float *) (gpointer) scratch;
+  const LlmProduct *product = part->product;
+  const LlmFloatProduct of_rows = {
+    part->view, *part->rows, part->n_rows, product->y, product->y_stride, part->is_added,
+  };
+
+  if (part->is_gathered)
+    multiply_gathered (run, part, first / LLK_PANEL_OUTPUTS, (n + LLK_PANEL_OUTPUTS - 1) / LLK_PANEL_OUTPUTS,
+                       scratch, run->host->gathered + worker * run->host->gathered_bytes);
+  else if (part->kernel != NULL)
+    multiply_panels (run, part, first, n, scratch);
+  else if (part->view != NULL)
+    llm_float_product_run (run->kernels, &of_rows, first, n, floats);
+  for (guint i = 0; part->is_last && i < product->n_adapted; i++)
+    llm_adapted_end (run->kernels, &product->adapted[i], part->out_first + first, n, product->y,
+                     product->y_stride, floats);
+}
+
+/* Items are the units of all parts, one part behind the other. Panels go together; with adapters while
+ * what they add to is in the cache. */
 static void
 multiply_items (guint    first,
                 guint    end,
@@ -308,32 +192,21 @@ multiply_items (guint    first,
                 gpointer data)
 {
   const Run *run = data;
-  guint8 *scratch = run->host->scratch + worker * run->host->scratch_bytes;
   guint base = 0;
 
   for (guint p = 0; p < run->n_parts; p++)
     {
       const Part *part = run->parts[p];
       guint last = MIN (end, base + part->n_units);
-      guint n_units = part->kernel != NULL ? MAX (last, first) - first : 1;
+      gboolean is_joined =
+        part->kernel != NULL && (part->product->n_adapted == 0 || part->n_rows <= LLK_FEW_ROWS);
+      guint n_units = is_joined ? MAX (last, first) - first : 1;
 
       for (; first < last; first += n_units)
         {
           guint out = (first - base) * part->unit;
-          guint n = MIN (n_units * part->unit, part->view->out_count - out);
 
-          if (part->is_gathered)
-            multiply_gathered (run, part, out / LLK_PANEL_OUTPUTS,
-                               (n + LLK_PANEL_OUTPUTS - 1) / LLK_PANEL_OUTPUTS, scratch,
-                               run->host->gathered + worker * run->host->gathered_bytes);
-          else if (part->kernel != NULL)
-            multiply_panels (run, part, out, n, scratch);
-          else if (part->is_narrow)
-            multiply_narrow (run, part, out, (float *) (gpointer) scratch);
-          else if (part->is_thin)
-            add_thin (run, part, out, n, (float *) (gpointer) scratch);
-          else
-            multiply_floats (run, part, out, n, (float *) (gpointer) scratch);
+          multiply_outputs (run, part, out, MIN (n_units * part->unit, part->out_count - out), worker);
         }
       base += part->n_units;
     }
@@ -348,6 +221,18 @@ is_empty (const LlmProduct *product,
   return product->n_rows[piece] == 0 || view->in_count == 0 || view->out_count == 0;
 }
 
+/* Whether a piece from @piece on has outputs from @out_first on. */
+static gboolean
+is_followed (const LlmProduct *product,
+             guint             piece,
+             guint             out_first)
+{
+  for (; piece < product->n_pieces; piece++)
+    if (!is_empty (product, piece) && product->pieces[piece].out_first == out_first)
+      return TRUE;
+  return FALSE;
+}
+
 /* From piece *@piece on, which is not empty; moves it behind what the part has. */
 static void
 make_part (const LlkOps     *kernels,
@@ -357,19 +242,19 @@ make_part (const LlkOps     *kernels,
            Part             *part)
 {
   const LlmWeightView *view = &product->pieces[*piece];
-  gboolean is_plain;
-  guint n_before;
 
   part->product = product;
   part->rows = rows;
   part->view = view;
   part->n_rows = product->n_rows[*piece];
   part->is_added = product->is_added;
+  part->out_first = view->out_first;
+  part->out_count = view->out_count;
   for (guint i = 0; i < *piece; i++)
     part->is_added = part->is_added || (!is_empty (product, i)
                                         && product->pieces[i].out_first == view->out_first);
   part->kernel = NULL;
-  part->is_thin = part->is_narrow = part->is_gathered = FALSE;
+  part->is_gathered = FALSE;
   part->n_pieces = part->in_count = 0;
   if (view->layout != LLM_LAYOUT_ROWS)
     {
@@ -394,17 +279,29 @@ make_part (const LlkOps     *kernels,
   else
     {
       part->in_count = view->in_count;
-      is_plain = view->in_first == 0 && view->channels == NULL && llk_type_block_size (view->type) == 1;
-      part->is_thin = is_plain && part->is_added && view->in_count <= LLK_THIN_INPUTS;
-      part->is_narrow = is_plain && !part->is_added && view->type == LLK_F16
-                        && view->out_count % LLK_NARROW_OUTPUTS == 0
-                        && view->out_count <= MAX_NARROW_OUTPUTS;
-      part->unit = part->is_thin ? LLK_THIN_OUTPUTS
-                   : part->is_narrow ? LLK_NARROW_OUTPUTS
-                                     : get_group_rows (get_row_values (view, &n_before));
+      part->unit = llm_float_product_get_group (view);
       ++*piece;
     }
-  part->n_units = (view->out_count + part->unit - 1) / part->unit;
+  part->is_last = !is_followed (product, *piece, view->out_first);
+  part->n_units = (part->out_count + part->unit - 1) / part->unit;
+}
+
+/* Of a product of adapters alone. */
+static void
+make_adapted_part (const LlmRows    *rows,
+                   const LlmProduct *product,
+                   Part             *part)
+{
+  *part = (Part) { .product = product, .rows = rows, .is_last = TRUE, .unit = LLK_THIN_OUTPUTS };
+  for (guint i = 0; i < product->n_adapted; i++)
+    {
+      const LlmAdapted *adapted = &product->adapted[i];
+
+      part->out_count = MAX (part->out_count, adapted->b.out_count);
+      part->in_count = MAX (part->in_count, adapted->b.in_count);
+      part->n_rows = MAX (part->n_rows, adapted->n_rows);
+    }
+  part->n_units = (part->out_count + part->unit - 1) / part->unit;
 }
 
 /* Parts run together whose rows are prepared alike, as there is one place for them, and that write
@@ -413,7 +310,7 @@ static gboolean
 may_join (const Part *a,
           const Part *b)
 {
-  if (a->product == b->product && a->view->out_first == b->view->out_first)
+  if (a->product == b->product && a->out_first == b->out_first)
     return FALSE;
   return a->kernel == NULL || b->kernel == NULL
          || (a->rows->values == b->rows->values && a->n_pieces == 1 && b->n_pieces == 1
@@ -421,11 +318,31 @@ may_join (const Part *a,
              && a->kernel->activation == b->kernel->activation);
 }
 
+/* Rows that something is prepared of, and roughly how many values each. */
+static guint
+count_prepared (const Run *run,
+                guint     *n_values)
+{
+  guint n_rows = run->prepared != NULL ? run->prepared->n_rows : 0;
+
+  *n_values = run->prepared != NULL ? run->prepared->in_count : 1;
+  for (guint p = 0; p < run->n_products; p++)
+    for (guint i = 0; i < run->products[p]->n_adapted; i++)
+      {
+        const LlmAdapted *adapted = &run->products[p]->adapted[i];
+
+        n_rows = MAX (n_rows, adapted->first + adapted->n_rows);
+        *n_values += adapted->a.in_count * adapted->a.out_count / VALUES_OF_PRODUCTS;
+      }
+  return n_rows;
+}
+
 static void
 run_parts (Run *run)
 {
   guint n_items = 0;
   guint grain = 1;
+  guint n_rows, n_values;
 
   run->prepared = NULL;
   for (guint p = 0; p < run->n_parts; p++)
@@ -439,9 +356,9 @@ run_parts (Run *run)
           && (run->prepared == NULL || part->n_rows > run->prepared->n_rows))
         run->prepared = part;
     }
-  if (run->prepared != NULL)
-    llm_worker_pool_run (run->host->pool, run->prepared->n_rows,
-                         MAX (1, MIN_PREPARED / run->prepared->in_count), prepare_items, run);
+  n_rows = count_prepared (run, &n_values);
+  if (n_rows > 0)
+    llm_worker_pool_run (run->host->pool, n_rows, MAX (1, MIN_PREPARED / n_values), prepare_items, run);
   llm_worker_pool_run (run->host->pool, n_items, grain, multiply_items, run);
 }
 
@@ -450,7 +367,7 @@ llm_matmul_get_scratch (const LlkOps *kernels,
                         guint         n_in,
                         guint         n_rows)
 {
-  gsize bytes = (MAX ((gsize) GROUP_FLOATS, n_in) + (gsize) TILE_ROWS * n_in) * sizeof (float);
+  gsize bytes = llm_float_product_get_scratch (n_in) * sizeof (float);
 
   for (guint type = 0; kernels->product != NULL && type < LLK_TYPE_LIMIT; type++)
     if (llk_type_is_known (type))
@@ -488,11 +405,47 @@ llm_matmul_get_row_bytes (guint n_in)
 static guint64
 count_products (const Part *part)
 {
-  guint64 n = part->kernel == NULL ? (guint64) part->n_rows * part->view->in_count : 0;
+  guint64 n = 0;
 
-  for (guint i = 0; i < part->n_pieces && part->kernel != NULL; i++)
+  if (part->view != NULL && part->kernel == NULL)
+    n = (guint64) part->n_rows * part->in_count;
+  for (guint i = 0; i < part->n_pieces; i++)
     n += (guint64) part->pieces[i].n_rows * part->pieces[i].n_in;
-  return n * part->view->out_count;
+  return n * part->out_count;
+}
+
+/* Of all products; returns how many. */
+static guint
+make_parts (const LlkOps            *kernels,
+            const LlmHost           *host,
+            const LlmRows *const    *rows,
+            const LlmProduct *const *products,
+            guint                    n_products,
+            Part                    *parts)
+{
+  guint64 n_multiplied = 0;
+  guint n = 0;
+
+  for (guint p = 0; p < n_products; p++)
+    {
+      for (guint piece = 0; piece < products[p]->n_pieces;)
+        if (is_empty (products[p], piece))
+          piece++;
+        else
+          make_part (kernels, rows[p], products[p], &piece, &parts[n++]);
+      if (products[p]->n_pieces == 0 && products[p]->n_adapted > 0)
+        make_adapted_part (rows[p], products[p], &parts[n++]);
+      for (guint i = 0; i < products[p]->n_adapted; i++)
+        n_multiplied += llm_adapted_count (&products[p]->adapted[i]);
+    }
+  for (guint i = 0; i < n; i++)
+    {
+      g_assert (llm_matmul_get_row_bytes (parts[i].in_count) <= host->row_bytes);
+      n_multiplied += count_products (&parts[i]);
+    }
+  if (host->n_multiplied != NULL)
+    *host->n_multiplied += n_multiplied;
+  return n;
 }
 
 /* Pieces of the same outputs go one after the other: a row's sums are in their order. */
@@ -503,28 +456,15 @@ llm_matmul_run (const LlkOps            *kernels,
                 const LlmProduct *const *products,
                 guint                    n_products)
 {
-  Run run;
+  Run run = { .kernels = kernels, .host = host, .rows = rows, .products = products, .n_products = n_products };
   Part parts[MAX_PARTS];
   const Part *left[MAX_PARTS];
-  guint n_parts = 0, n_left;
+  guint n_parts, n_left;
 
   g_assert (n_products <= LLM_MATMUL_MAX_PRODUCTS);
-  for (guint p = 0; p < n_products; p++)
-    for (guint piece = 0; piece < products[p]->n_pieces;)
-      if (is_empty (products[p], piece))
-        piece++;
-      else
-        {
-          make_part (kernels, rows[p], products[p], &piece, &parts[n_parts]);
-          g_assert (llm_matmul_get_row_bytes (parts[n_parts].in_count) <= host->row_bytes);
-          left[n_parts] = &parts[n_parts];
-          if (host->n_multiplied != NULL)
-            *host->n_multiplied += count_products (&parts[n_parts]);
-          n_parts++;
-        }
-
-  run.kernels = kernels;
-  run.host = host;
+  n_parts = make_parts (kernels, host, rows, products, n_products, parts);
+  for (guint p = 0; p < n_parts; p++)
+    left[p] = &parts[p];
   for (; n_parts > 0; n_parts = n_left)
     {
       run.n_parts = n_left = 0;
@@ -540,5 +480,6 @@ llm_matmul_run (const LlkOps            *kernels,
             left[n_left++] = left[p];
         }
       run_parts (&run);
+      run.n_products = 0;
     }
 }

@@ -11,25 +11,19 @@
 #pragma once
 
 #include "base/llm-worker-pool.h"
-#include "kernels/llk.h"
+#include "forward/llm-matmul-adapted.h"
 #include "model/architectures/llm-sub-models.h"
-#include "weights/llm-weights.h"
-
-/* Rows of activations. */
-typedef struct
-{
-  const float *values;   /* [rows × stride], input 0 first */
-  gsize stride;
-} LlmRows;
 
 /* y[r, o] (+)= sum over i of w[o, i] × x[r, i], for the outputs and inputs of each piece. Pieces
  * cover different outputs, or all the same ones and different inputs: then a row's sum goes on from
- * piece to piece. */
+ * piece to piece. Behind the last piece comes what adapters add; there may be nothing but these. */
 typedef struct
 {
   const LlmWeightView *pieces;
   const guint *n_rows;   /* [n_pieces]: each is for the first so many rows */
   guint n_pieces;        /* at most LLM_MAX_LEVELS */
+  const LlmAdapted *adapted; /* of different rows each */
+  guint n_adapted;
   float *y;              /* [rows × y_stride], output 0 first */
   gsize y_stride;
   gboolean is_added;     /* to what y holds */

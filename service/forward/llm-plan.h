@@ -18,8 +18,8 @@
 #define LLM_STAGE_MAX_VECTORS 3
 /* Products of a stage at most. */
 #define LLM_STAGE_MAX_PRODUCTS 3
-/* Operations that are submitted together: with the first halves of adapters. */
-#define LLM_STAGE_MAX_SUBMITTED (LLM_STAGE_MAX_OPS + LLM_STAGE_MAX_PRODUCTS)
+/* Operations that are submitted together. */
+#define LLM_STAGE_MAX_SUBMITTED 8
 #define LLM_PLAN_MAX_ADAPTERS 255
 
 typedef struct _LlmStep LlmStep;

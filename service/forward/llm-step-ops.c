@@ -217,6 +217,19 @@ llm_step_add_product (LlmStep          *self,
 }
 
 void
+llm_step_add_adapters (LlmStep          *self,
+                       const LlmRows    *rows,
+                       const LlmProduct *product)
+{
+  LlmOp *op = add_op (self->hold);
+
+  op->shape = (LlmOpShape) { .kind = LLM_BACKEND_ADAPTERS, .op = LLM_N_OPS, .layer = self->layer };
+  op->rows = *rows;
+  op->product = *product;
+  op->host = &self->host;
+}
+
+void
 llm_step_gate_products (LlmStep *self,
                         gboolean is_gelu)
 {

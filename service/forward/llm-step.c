@@ -22,7 +22,10 @@ llm_step_new (LlmPlan       *plan,
   self->pool = pool;
   self->ledger = ledger != NULL ? llm_ledger_ref (ledger) : NULL;
   for (guint i = 0; i < LLM_STEP_MAX_HOLDS; i++)
-    self->holds[i].views = g_new0 (LlmWeightView, LLM_STAGE_MAX_OPS * self->sub_models->n_levels);
+    {
+      self->holds[i].views = g_new0 (LlmWeightView, LLM_STAGE_MAX_OPS * self->sub_models->n_levels);
+      self->holds[i].adapted = g_array_new (FALSE, FALSE, sizeof (LlmAdapted));
+    }
   self->views = g_array_new (FALSE, FALSE, sizeof (LlmKvView));
   self->first_view = g_array_new (FALSE, FALSE, sizeof (guint));
   self->drafted = g_array_new (FALSE, FALSE, sizeof (LlmDrafted));
@@ -47,7 +50,10 @@ llm_step_free (LlmStep *self)
   g_array_unref (self->logit_runs);
   g_free (self->frequencies);
   for (guint i = 0; i < LLM_STEP_MAX_HOLDS; i++)
-    g_free (self->holds[i].views);
+    {
+      g_free (self->holds[i].views);
+      g_array_unref (self->holds[i].adapted);
+    }
   llm_plan_unref (self->plan);
   g_free (self);
 }

@@ -45,8 +45,8 @@ typedef struct
   float *attended;  /* [n_rows × n_heads·head_dim] */
   float *gate;      /* [n_rows × n_ff] */
   float *up;        /* [n_rows × n_ff] */
-  float *adapted[LLM_STAGE_MAX_PRODUCTS]; /* [n_rows × max_rank], by product of a stage: rows of one
-                     * adapter between its two */
+  float *adapted[LLM_STAGE_MAX_PRODUCTS]; /* [n_rows × max_rank], by product of a stage: rows
+                     * between the two halves of their adapter */
   LlmExpertChoice *experts; /* [n_rows × n_used_experts], where there are experts */
   float *routed;    /* [n_rows × n_experts], likewise */
   float *gathered;  /* [n_rows × n_embd], rows of one expert */
@@ -101,7 +101,7 @@ typedef struct
   gboolean takes_experts;     /* one by one: views are of the one that is computed */
   guint phase;                /* the stage's own, from 0 */
   LlmOp ops[LLM_STAGE_MAX_SUBMITTED];
-  LlmWeightView adapter_views[LLM_STAGE_MAX_PRODUCTS];   /* of the products that are submitted */
+  GArray *adapted;            /* (element-type LlmAdapted) (owned): of the products that are submitted */
   guint n_ops;                /* submitted, and not all known to be done */
 } LlmHold;
 

@@ -65,7 +65,7 @@ make_op (Case *c)
     .shape = { LLM_BACKEND_PRODUCT, LLK_F32, LLM_LAYOUT_ROWS, N_IN, N_OUT, N_ROWS, LLM_OP_FFN_UP,
                LAYER },
     .rows = { c->x, N_IN },
-    .product = { &c->view, &c->n_rows, 1, c->y, N_OUT, FALSE },
+    .product = { .pieces = &c->view, .n_rows = &c->n_rows, .n_pieces = 1, .y = c->y, .y_stride = N_OUT },
     .host = &c->host,
   };
 

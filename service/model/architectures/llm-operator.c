@@ -158,37 +158,65 @@ get_dim (const LlmHparams *h,
          Dim               dim)
 {
   const LlmLayer *l = &h->layers[layer];
-  const guint dims[] = {
-    [DIM_ONE] = 1,
-    [DIM_EMBD] = h->n_embd,
-    [DIM_QUERY] = l->n_heads * (h->latent.kv_rank > 0 ? h->latent.query_dim : l->head_dim),
-    [DIM_ATTENDED] = l->n_heads * (h->latent.kv_rank > 0 ? h->latent.value_dim : l->head_dim),
-    [DIM_KV] = l->n_kv_heads * l->head_dim,
-    [DIM_QUERY_NORM] = (h->norms.is_wide ? l->n_heads : 1) * l->head_dim,
-    [DIM_KEY_NORM] = (h->norms.is_wide ? l->n_kv_heads : 1) * l->head_dim,
-    [DIM_HEADS] = l->n_heads,
-    [DIM_FF] = l->n_ff,
-    [DIM_VOCAB] = h->n_vocab,
-    [DIM_ROPE_PAIRS] = h->ropes[0].dim / 2,
-    [DIM_EXPERTS] = h->experts.n,
-    [DIM_EXPERTS_FF] = h->experts.n * l->n_expert_ff,
-    [DIM_EXPERTS_EMBD] = h->experts.n * h->n_embd,
-    [DIM_LAYER_EMBD] = h->n_layer_embd,
-    [DIM_LAYERS_EMBD] = h->n_layer_embd * h->n_layers,
-    [DIM_STREAMS] = h->n_streams,
-    [DIM_STREAM_PAIRS] = h->n_streams * h->n_streams,
-    [DIM_OTHER_STREAMS] = h->n_streams - 1,
-    [DIM_STREAMS_EMBD] = (h->n_streams - 1) * h->n_embd,
-    [DIM_LAUREL] = h->laurel_rank,
-    [DIM_QUERY_RANK] = h->latent.query_rank,
-    [DIM_QUERY_INPUT] = h->latent.query_rank > 0 ? h->latent.query_rank : h->n_embd,
-    [DIM_UNROTATED] = h->latent.kv_rank > 0 ? h->latent.query_dim - h->rope_dim : 0,
-    [DIM_KV_RANK] = h->latent.kv_rank,
-    [DIM_HEADS_RANK] = l->n_heads * h->latent.kv_rank,
-    [DIM_EXPERT_FF] = l->n_expert_ff,
-  };
 
-  return dims[dim];
+  switch (dim)
+    {
+    case DIM_ONE:
+      return 1;
+    case DIM_EMBD:
+      return h->n_embd;
+    case DIM_QUERY:
+      return l->n_heads * (h->latent.kv_rank > 0 ? h->latent.query_dim : l->head_dim);
+    case DIM_ATTENDED:
+      return l->n_heads * (h->latent.kv_rank > 0 ? h->latent.value_dim : l->head_dim);
+    case DIM_KV:
+      return l->n_kv_heads * l->head_dim;
+    case DIM_QUERY_NORM:
+      return (h->norms.is_wide ? l->n_heads : 1) * l->head_dim;
+    case DIM_KEY_NORM:
+      return (h->norms.is_wide ? l->n_kv_heads : 1) * l->head_dim;
+    case DIM_HEADS:
+      return l->n_heads;
+    case DIM_FF:
+      return l->n_ff;
+    case DIM_VOCAB:
+      return h->n_vocab;
+    case DIM_ROPE_PAIRS:
+      return h->ropes[0].dim / 2;
+    case DIM_EXPERTS:
+      return h->experts.n;
+    case DIM_EXPERTS_FF:
+      return h->experts.n * l->n_expert_ff;
+    case DIM_EXPERTS_EMBD:
+      return h->experts.n * h->n_embd;
+    case DIM_LAYER_EMBD:
+      return h->n_layer_embd;
+    case DIM_LAYERS_EMBD:
+      return h->n_layer_embd * h->n_layers;
+    case DIM_STREAMS:
+      return h->n_streams;
+    case DIM_STREAM_PAIRS:
+      return h->n_streams * h->n_streams;
+    case DIM_OTHER_STREAMS:
+      return h->n_streams - 1;
+    case DIM_STREAMS_EMBD:
+      return (h->n_streams - 1) * h->n_embd;
+    case DIM_LAUREL:
+      return h->laurel_rank;
+    case DIM_QUERY_RANK:
+      return h->latent.query_rank;
+    case DIM_QUERY_INPUT:
+      return h->latent.query_rank > 0 ? h->latent.query_rank : h->n_embd;
+    case DIM_UNROTATED:
+      return h->latent.kv_rank > 0 ? h->latent.query_dim - h->rope_dim : 0;
+    case DIM_KV_RANK:
+      return h->latent.kv_rank;
+    case DIM_HEADS_RANK:
+      return l->n_heads * h->latent.kv_rank;
+    case DIM_EXPERT_FF:
+      return l->n_expert_ff;
+    }
+  g_return_val_if_reached (0);
 }
 
 const char *

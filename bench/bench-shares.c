@@ -75,6 +75,17 @@ bench_shares_print_head (void)
           "| time per token | more |\n|---|---|---|---|---|---|---|\n");
 }
 
+/* Two cells: a part of the whole model's time, and how much more it is than @expected. */
+static void
+print_part (double part,
+            double expected)
+{
+  if (isnan (part))
+    printf (" not measured | |");
+  else
+    printf (" %.1f %% | %+.1f |", 100 * part, 100 * (part - expected));
+}
+
 void
 bench_shares_print (BenchShares *self,
                     guint        percent,
@@ -83,8 +94,11 @@ bench_shares_print (BenchShares *self,
 {
   double prompt = find_median (self->prompt), decode = find_median (self->decode);
 
-  printf ("| %u %% | %.1f %% | %.1f %% | %+.1f | %.1f %% | %.1f %% | %+.1f |\n", percent, 100 * ops,
-          100 * prompt, 100 * (prompt - ops), 100 * bytes, 100 * decode, 100 * (decode - bytes));
+  printf ("| %u %% | %.1f %% |", percent, 100 * ops);
+  print_part (prompt, ops);
+  printf (" %.1f %% |", 100 * bytes);
+  print_part (decode, bytes);
+  printf ("\n");
 }
 
 void

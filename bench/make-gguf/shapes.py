@@ -73,6 +73,7 @@ SHAPES = {
     "1.7b": Shape("Qwen3 1.7B", "qwen3", 28, 2048, 16, 8, 128, 6144, 151936, 40960, 1e6, 1e-6,
                   is_tied=True, has_qk_norms=True, is_bpe=True),
     "7b": Shape("Llama 2 7B", "llama", 32, 4096, 32, 32, 128, 11008, 32000, 16384, 1e4, 1e-5),
+    "mistral-7b": Shape("Mistral 7B", "llama", 32, 4096, 32, 8, 128, 14336, 32768, 32768, 1e6, 1e-5),
     "moe": Shape("a small Mixtral, 1.2B with 8 experts of which 2 are used", "llama", 16, 1024, 16,
                  4, 64, 2816, 32000, 16384, 1e6, 1e-5, n_experts=8, n_used_experts=2),
     "30b-a3b": Shape("Qwen3 30B A3B, 128 experts of which 8 are used", "qwen3moe", 48, 2048, 32, 4,

@@ -1,12 +1,8 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """Calibrates activation thresholds of a model: which inputs of its products are so small that tokens
 of an answer can do without them, for several sparsities. Writes them into the model's companion."""
-import sys
-
-from elastic.options import Parser
+from elastic.options import Parser, guard
 from elastic.source import Source
-from modelfile.partial import describe
-from modelfile.reader import GgufError
 
 
 def parse(arguments):
@@ -26,21 +22,9 @@ def parse(arguments):
 
 def main(arguments):
     options = parse(arguments)
-    try:
+
+    def work():
         source = Source(options.model)
-        try:
-            from . import calibrate
-        except ImportError as error:
-            raise GgufError(f"{error.name} is missing: install python3-torch, python3-numpy and "
-                            "libopenblas0") from error
+        from . import calibrate
         calibrate.run(source, options)
-    except GgufError as error:
-        print(f"llmsvc-active: {error}", file=sys.stderr)
-        return 1
-    except OSError as error:
-        print(f"llmsvc-active: {describe(error)}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("\nllmsvc-active: stopped; nothing was written", file=sys.stderr)
-        return 130
-    return 0
+    return guard("llmsvc-active", "nothing was written", work)

@@ -3,14 +3,12 @@
 of importance, says how many of them each level has, and trains adapters for the levels."""
 import argparse
 import os
-import sys
 
 from modelfile import blocks
-from modelfile.partial import describe
 from modelfile.reader import GgufError
 
 from . import table as tables
-from .options import Parser
+from .options import Parser, guard
 from .source import Source
 from .state import State, hash_file
 
@@ -77,7 +75,8 @@ def open_state(source, options):
 
 def main(arguments):
     options = parse(arguments)
-    try:
+
+    def work():
         source = Source(options.model)
         if options.type is not None and source.is_quantized():
             raise GgufError(f"{options.model} is quantized already: --type is for F32 and F16")
@@ -85,19 +84,6 @@ def main(arguments):
         if os.path.exists(path) and os.path.samefile(path, options.model):
             raise GgufError(f"{options.folder} is the folder of the model itself: give another")
         state = open_state(source, options)
-        try:
-            from . import prepare
-        except ImportError as error:
-            raise GgufError(f"{error.name} is missing: install python3-torch, python3-numpy and "
-                            "libopenblas0") from error
+        from . import prepare
         prepare.run(source, options, state, path)
-    except GgufError as error:
-        print(f"llmsvc-elastic: {error}", file=sys.stderr)
-        return 1
-    except OSError as error:
-        print(f"llmsvc-elastic: {describe(error)}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("\nllmsvc-elastic: stopped; the same command goes on", file=sys.stderr)
-        return 130
-    return 0
+    return guard("llmsvc-elastic", "the same command goes on", work)

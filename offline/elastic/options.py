@@ -3,6 +3,9 @@
 import argparse
 import sys
 
+from modelfile.partial import describe
+from modelfile.reader import GgufError
+
 
 class Parser(argparse.ArgumentParser):
     def error(self, message):
@@ -36,3 +39,23 @@ class Parser(argparse.ArgumentParser):
         for name in ("own", "threads"):
             if getattr(options, name) < 0:
                 self.error(f"--{name} must be at least 0")
+
+
+def guard(program, interrupted, work):
+    """What the program exits with. @work: may import PyTorch, and fail. @interrupted: what is said then."""
+    try:
+        work()
+    except ImportError as error:
+        print(f"{program}: {error.name} is missing: install python3-torch, python3-numpy and "
+              "libopenblas0", file=sys.stderr)
+        return 1
+    except GgufError as error:
+        print(f"{program}: {error}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        print(f"{program}: {describe(error)}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print(f"\n{program}: stopped; {interrupted}", file=sys.stderr)
+        return 130
+    return 0

@@ -19,6 +19,24 @@ multiply (const LlkOps          *kernels,
     llm_float_product_run (kernels, product, first, MIN (n_group, end - first), scratch);
 }
 
+/* Outputs [@first, @first + @n) as floats. */
+static void
+unpack_rows (const LlkOps        *kernels,
+             const LlmWeightView *view,
+             guint                first,
+             guint                n,
+             float               *floats)
+{
+  const guint8 *rows = (const guint8 *) view->data + first * view->row_bytes;
+  guint n_in = view->in_count;
+
+  if (view->row_bytes == n_in * llk_type_block_bytes (view->type))
+    kernels->vector->unpack (view->type, rows, floats, (gsize) n * n_in);
+  else
+    for (guint i = 0; i < n; i++)
+      kernels->vector->unpack (view->type, rows + i * view->row_bytes, floats + (gsize) i * n_in, n_in);
+}
+
 /* Outputs [@first, @first + LLK_NARROW_OUTPUTS). */
 static void
 multiply_narrow (const LlkOps          *kernels,
@@ -26,14 +44,9 @@ multiply_narrow (const LlkOps          *kernels,
                  guint                  first,
                  float                 *scratch)
 {
-  const LlmWeightView *view = product->view;
-  guint n_in = view->in_count;
-
-  for (guint i = 0; i < LLK_NARROW_OUTPUTS; i++)
-    kernels->vector->unpack (view->type, (const guint8 *) view->data + (first + i) * view->row_bytes,
-                             scratch + (gsize) i * n_in, n_in);
-  kernels->vector->dot_narrow (scratch, product->rows.values, product->rows.stride, product->n_rows, n_in,
-                               product->y + first, product->y_stride);
+  unpack_rows (kernels, product->view, first, LLK_NARROW_OUTPUTS, scratch);
+  kernels->vector->dot_narrow (scratch, product->rows.values, product->rows.stride, product->n_rows,
+                               product->view->in_count, product->y + first, product->y_stride);
 }
 
 void
@@ -71,15 +84,9 @@ add_thin (const LlkOps          *kernels,
           guint                  n,
           float                 *scratch)
 {
-  const LlmWeightView *view = product->view;
-  const guint8 *rows = (const guint8 *) view->data + first * view->row_bytes;
-  guint n_in = view->in_count;
+  guint n_in = product->view->in_count;
 
-  if (view->row_bytes == n_in * llk_type_block_bytes (view->type))
-    kernels->vector->unpack (view->type, rows, scratch, (gsize) n * n_in);
-  else
-    for (guint i = 0; i < n; i++)
-      kernels->vector->unpack (view->type, rows + i * view->row_bytes, scratch + (gsize) i * n_in, n_in);
+  unpack_rows (kernels, product->view, first, n, scratch);
   kernels->vector->add_thin (scratch, product->rows.values, n_in, product->n_rows, n_in, n,
                              product->y + first, product->y_stride);
 }

@@ -325,11 +325,18 @@ decide_keep (LlmMemoryPolicy     *self,
              const Bound         *group,
              gint64               now)
 {
-  guint64 fit = get_allowed_fit (held);
+  guint64 room = held->is_deaf ? G_MAXUINT64 : MIN (get_fit (machine), get_fit (group));
+  guint64 fit = MIN (get_allowed_fit (held), room);
   guint64 before = self->keep;
 
-  if (!held->is_deaf)
-    fit = MIN (fit, MIN (get_fit (machine), get_fit (group)));
+  /* who raises the budget knows that there is room: nothing is waited for */
+  if (held->allowed > self->allowed && self->allowed > 0)
+    {
+      self->keep = MAX (self->keep, MIN (fit, add (self->keep, held->allowed - self->allowed)));
+      self->least_fit = fit;
+      self->fit_us = now;
+    }
+  self->allowed = held->allowed;
   self->least_fit = MIN (self->least_fit, fit);
   if (now - self->fit_us >= self->kept.period_us)
     {
@@ -339,7 +346,7 @@ decide_keep (LlmMemoryPolicy     *self,
       if (self->keep > before && before < held->used)
         self->kept.grown_us = now;
     }
-  if (fit < self->keep && fit < held->used)
+  if (room < self->keep && room < held->used)
     note_cut (&self->kept, KEEP_CALM_US, MAX_KEEP_CALM_US, now);
   self->keep = MIN (self->keep, fit);
 }

@@ -77,6 +77,7 @@ typedef struct
   guint64 backed;           /* bytes of files in memory at the last decision */
   LlmMemoryCalm kept;       /* of keep */
   guint64 keep;             /* bytes of files that may stay; G_MAXUINT64 for all */
+  guint64 allowed;          /* at the last decision; 0 before the first */
   guint64 least_fit;        /* least bytes of files that fitted since fit_us */
   gint64 fit_us;
   LlmMemoryLowered lowered;

@@ -210,6 +210,31 @@ test_keep (Fixture      *fixture,
   g_assert_cmpuint (fixture->action.keep_backed, ==, 11 * GIB);
 }
 
+/* A budget that is raised is followed at once, however often; but not beyond what there is room for. */
+static void
+test_keep_allowed (Fixture      *fixture,
+                   gconstpointer data)
+{
+  gint64 ms = 1000;
+
+  fixture->held = (LlmMemoryHeld) {
+    .anonymous = 100 * MIB, .backed = 4 * GIB, .used = 4 * GIB, .allowed = 2100 * MIB, .is_busy = TRUE,
+  };
+  for (guint i = 0; i < 5; i++)
+    {
+      fixture->held.allowed = 2100 * MIB;
+      decide_at (fixture, ms += 100);
+      g_assert_cmpuint (fixture->action.keep_backed, ==, 2000 * MIB);
+      fixture->held.allowed = 1100 * MIB;
+      decide_at (fixture, ms += 100);
+      g_assert_cmpuint (fixture->action.keep_backed, ==, 1000 * MIB);
+    }
+  fixture->reading.group = (LlmGroupUsage) { 3000 * MIB, 1500 * MIB, 0 };
+  fixture->held.allowed = 2100 * MIB;
+  decide_at (fixture, ms += 100);
+  g_assert_cmpuint (fixture->action.keep_backed, ==, 1200 * MIB);
+}
+
 /* What is left when little is held: calls keep it, and what none uses is asked for, again after a
  * second. */
 static void
@@ -550,6 +575,7 @@ main (int    argc,
   g_test_add ("/policy/hint", Fixture, NULL, set_up, test_hint, tear_down);
   g_test_add ("/policy/least", Fixture, NULL, set_up, test_least, tear_down);
   g_test_add ("/policy/keep", Fixture, NULL, set_up, test_keep, tear_down);
+  g_test_add ("/policy/keep-allowed", Fixture, NULL, set_up, test_keep_allowed, tear_down);
   g_test_add ("/policy/little", Fixture, NULL, set_up, test_little, tear_down);
   g_test_add ("/policy/pages", Fixture, NULL, set_up, test_pages, tear_down);
   g_test_add ("/policy/keep-relapses", Fixture, NULL, set_up, test_keep_relapses, tear_down);

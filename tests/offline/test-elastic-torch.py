@@ -19,6 +19,7 @@ from elastic import order as orders
 from elastic import table as tables
 from elastic.model import Masks, Model, get_loss, measure_loss
 from elastic.source import Source
+from elastic.training import get_divergence
 
 torch.set_num_threads(1)
 
@@ -188,14 +189,14 @@ class Adapters(unittest.TestCase):
         def measure(adapters):
             with torch.no_grad():
                 whole = model.run(texts[:, :-1], model.cut())
-                found = training.get_divergence(model.run(texts[:, :-1], layers, adapters), whole)
+                found = get_divergence(model.run(texts[:, :-1], layers, adapters), whole)
             return found.item()
         before = measure(None)
         halves = trainer.run(lambda n_done, note: None)
         self.assertLess(measure(training.wrap(halves, 4)), before / 2)
         with torch.no_grad():
             whole = model.run(texts[:, :-1], model.cut())
-        self.assertLess(abs(training.get_divergence(whole, whole).item()), 1e-6)
+        self.assertLess(abs(get_divergence(whole, whole).item()), 1e-6)
 
     def test_resume(self):
         """What was interrupted ends as what was not."""

@@ -24,6 +24,8 @@ static const struct
   { "contexts", "what it costs to switch contexts, by policy" },
   { "prompts", "prompts of tasks, computed exactly and in W8A8" },
   { "draft", "drafts: methods beside plain decoding, also of a model larger than memory" },
+  { "budget", "the memory budget changed in mid-answer: how soon it is followed, how long tokens take" },
+  { "active", "sparse answers beside whole weights, of a model larger than memory" },
   { "levels", "calls of sub-models: their part of the whole model's time, and its forecast" },
   { "orders", "what sub-models lose, by how they could have been made" },
   { "strategies", "sub-models, shorter prompts and others for targets of time: who answers right in time" },

@@ -11,4 +11,8 @@ import sys
 # What reads and writes model files is shared with what prepares models.
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "offline"))
 
-sys.exit(importlib.import_module(sys.argv[1] + ".main").main(sys.argv[2:]))
+# There is a package of that name.
+OTHER_NAMES = {"active": "sparse"}
+
+name = OTHER_NAMES.get(sys.argv[1], sys.argv[1])
+sys.exit(importlib.import_module(name + ".main").main(sys.argv[2:]))

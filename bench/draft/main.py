@@ -5,6 +5,7 @@ the prompts are the first ones of each file, or texts of random words. docs/draf
 figures mean. Can be taken in pieces: --answers FILE keeps what was measured, and tables are of all
 of it."""
 import contextlib
+import itertools
 import json
 import os
 import pathlib
@@ -28,8 +29,8 @@ RANDOM_PROMPTS = 64
 MIB = 1 << 20
 
 
-def parse(arguments):
-    parser = figures.Options("draft", __doc__)
+def parse(arguments, name):
+    parser = figures.Options(name, __doc__)
     several = {"action": "append", "meta": "FILE"}
     parser.add_argument("model", metavar="MODEL", nargs="?")
     parser.add("draft", help="Draft models, several times", **several)
@@ -49,8 +50,8 @@ def parse(arguments):
     parser.add("cache", meta="FOLDER", help="Of prepared copies, and of what steps cost; stays "
                "(one for this run, beside the model)")
     parser.add_flag("warm", "Measure what steps of up to 32 rows cost before the first prompt")
-    parser.add("disk", int, 0, meta="MB", help="Of a second, that the group reads from its disk, in MB "
-               "(0: what it gives)")
+    parser.add("disk", int, meta="MB", action="append", help="Of a second, that the group reads from its "
+               "disk, several times, in MB; 0 for what it gives (0)")
     parser.add("stream", int, 0, help="Rounds of plain streaming beside the disk alone (0)")
     parser.add("peer", action="append", meta="COMMAND",
                help="With the command line of llama-bench, for --stream")
@@ -63,24 +64,24 @@ def parse(arguments):
     parser.add("json-file", meta="FILE", help="The same, beside the tables")
     options = parser.parse_args(arguments)
     options.draft, options.task = options.draft or [], options.task or []
-    options.limit = options.limit or [0]
+    options.limit, options.disks = options.limit or [0], options.disk or [0]
     options.methods = [method for method in options.methods.split(";") if method]
     try:
         options.chain = [int(k) for k in options.chain.split(",")]
     except ValueError:
-        parser.error("draft needs whole numbers, with commas between them, after --chain")
-    if min(options.first, options.prompts, options.longest, options.stream, options.disk, *options.limit,
+        parser.error(f"{name} needs whole numbers, with commas between them, after --chain")
+    if min(options.first, options.prompts, options.longest, options.stream, *options.disks, *options.limit,
            *options.chain) < 0 or options.tokens < 2 or options.runs < 1:
-        parser.error("draft needs --tokens of 2 or more, --runs of 1 or more, and numbers that are "
+        parser.error(f"{name} needs --tokens of 2 or more, --runs of 1 or more, and numbers that are "
                      "not negative")
     if options.prompts > 0 and (options.model is None or not (options.task or options.stream)):
-        parser.error("draft needs a MODEL, and --task or --stream; or --prompts 0 with --answers")
+        parser.error(f"{name} needs a MODEL, and --task or --stream; or --prompts 0 with --answers")
     if options.prompts == 0 and options.answers is None:
-        parser.error("draft needs --answers with --prompts 0")
-    if (options.stream or options.disk) and not any(options.limit):
-        parser.error("draft needs --limit with --stream and --disk")
+        parser.error(f"{name} needs --answers with --prompts 0")
+    if (options.stream or any(options.disks)) and not any(options.limit):
+        parser.error(f"{name} needs --limit with --stream and --disk")
     if options.peer_draft and not options.draft:
-        parser.error("draft needs --draft with --peer-draft")
+        parser.error(f"{name} needs --draft with --peer-draft")
     return options
 
 
@@ -112,18 +113,6 @@ def copy_tasks(options, task, folder):
     path = pathlib.Path(folder, pathlib.Path(task).name)
     path.write_text("".join(short), encoding="utf-8")
     return path
-
-
-def drop_cache(*paths):
-    """What is in the page cache already counts in no group."""
-    for path in paths:
-        for file in [path, *pathlib.Path(path).glob("weights/*")]:
-            if not os.path.isfile(file):
-                continue
-            fd = os.open(file, os.O_RDONLY)
-            os.fsync(fd)
-            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-            os.close(fd)
 
 
 def run_program(options, words, limit):
@@ -180,7 +169,7 @@ def play(options, book, draft, task, limit, methods, more=()):
     if options.warm:
         words += ["--warm"]
     if limit:
-        drop_cache(options.model, options.cache)
+        model.drop_cache(options.model, options.cache)
     lines = [json.loads(line) for line in run_program(options, words, limit).stdout.splitlines()]
     weights = {"keep-mb": lines[0]["keep"] / 1e6, "weights-mb": lines[0]["weights"] / 1e6}
     peak = {"peak-mib": lines[-1]["peak"] / MIB, "limit-mib": limit} if limit else {}
@@ -200,7 +189,7 @@ def play_peer(options, book, command, draft, task, limit):
             prompt.write(line["prompt"])
             prompt.flush()
             if limit:
-                drop_cache(options.model)
+                model.drop_cache(options.model)
             outcome = run_program(options, [*shlex.split(command), "-m", options.model, "-md", draft,
                                    "--draft-max", k, "-n", options.tokens, "--temp", 0,
                                    "-t", options.threads or os.cpu_count(), "-f", prompt.name],
@@ -223,6 +212,17 @@ def measure_stream(options, limit):
             "figures": json.loads(run_program(options, words, 0).stdout)}
 
 
+def measure_task(options, book, task, limit):
+    if MAPPED in options.methods:
+        play(options, book, None, task, limit, ["plain"], ["--mapped"])
+    methods = [method for method in options.methods if method != MAPPED]
+    for draft in options.draft or [None]:
+        if methods:
+            play(options, book, draft, task, limit, methods)
+        for peer in options.peer_draft or []:
+            play_peer(options, book, peer, draft, task, limit)
+
+
 def measure(options, book):
     with contextlib.ExitStack() as stack:
         if options.cache is None:
@@ -235,22 +235,17 @@ def measure(options, book):
                 task = pathlib.Path(folder, f"{RANDOM}-words.jsonl")
                 make_random_tasks(task)
             tasks.append(copy_tasks(options, task, folder))
-        for limit in options.limit:
+        for limit, options.disk in itertools.product(options.limit, options.disks):
+            if not limit and options.disk:
+                continue  # all is in memory
             if options.stream and limit:
                 book.add(measure_stream(options, limit))
             for task in tasks:
-                if MAPPED in options.methods:
-                    play(options, book, None, task, limit, ["plain"], ["--mapped"])
-                methods = [method for method in options.methods if method != MAPPED]
-                for draft in options.draft or [None]:
-                    if methods:
-                        play(options, book, draft, task, limit, methods)
-                    for peer in options.peer_draft or []:
-                        play_peer(options, book, peer, draft, task, limit)
+                measure_task(options, book, task, limit)
 
 
-def main(arguments):
-    options = parse(arguments)
+def main(arguments, name="draft"):
+    options = parse(arguments, name)
     try:
         book = Book(options.answers)
         if options.prompts > 0:

@@ -2,6 +2,7 @@
 """What a model file says of itself, and the tokens of a text, by llmsvc-bench tokens."""
 import json
 import os
+import pathlib
 import subprocess
 
 
@@ -37,3 +38,15 @@ class Model:
 
     def __exit__(self, *_):
         self.process.communicate()
+
+
+def drop_cache(*paths):
+    """What is in the page cache already counts in no group."""
+    for path in paths:
+        for file in [path, *pathlib.Path(path).glob("weights/*")]:
+            if not os.path.isfile(file):
+                continue
+            fd = os.open(file, os.O_RDONLY)
+            os.fsync(fd)
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+            os.close(fd)

@@ -12,6 +12,7 @@ import unittest
 import rig  # finds bench/
 
 from draft import main, tables
+from sparse import main as sparse
 
 DRAFT = rig.SOURCE / "tests/data/models/llmsvc-demo-draft-1M-F16.gguf"
 PROMPTS = ("Find me", "red blue red blue red blue red")
@@ -22,6 +23,18 @@ def make_answer(method, prompt, seconds, tokens=11, passes=10, text="x", **more)
     return {"model": "7b", "draft": "1m", "task": "reply", "limit-mib": 2000,
             "most-tokens": 64, "id": prompt, "method": method, "run": 0, "tokens": tokens,
             "seconds": seconds, "passes": passes, "drafted": 0, "accepted": 0, "text": text, **more}
+
+
+class Options(unittest.TestCase):
+    def test_active(self):
+        """Sparse answers are one more choice of methods; disks and budgets are several."""
+        words = ["m.gguf", "--task", "t", "--limit", "1000", "--limit", "2000", "--disk", "300", "--disk", "0"]
+        options = main.parse([*sparse.DEFAULTS, *words, "--tokens", "6"], "active")
+        self.assertEqual(options.methods, ["plain", "active:30", "active:50", "active:70"])
+        self.assertEqual((options.limit, options.disks, options.tokens), ([1000, 2000], [300, 0], 6))
+        with self.assertRaises(SystemExit), contextlib.redirect_stderr(io.StringIO()) as said:
+            main.parse([*sparse.DEFAULTS, "m.gguf", "--task", "t", "--disk", "300"], "active")
+        self.assertIn("active needs --limit", said.getvalue())
 
 
 class Cells(unittest.TestCase):

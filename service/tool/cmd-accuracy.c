@@ -22,6 +22,8 @@ static const GOptionEntry entries[] = {
   { "split", 0, 0, G_OPTION_ARG_STRING, &split,
     N_("A call begins with each of these in the prompt (<|im_start|>user)"), N_("TEXT") },
   TOOL_MODEL_SUB_MODEL_ENTRY,
+  { "active", 0, 0, G_OPTION_ARG_INT, &tool_model_options.active,
+    N_("Tokens of answers leave out so much of the layers' weights, by the companion's thresholds"), N_("PERCENT") },
   { "turns", 0, 0, G_OPTION_ARG_STRING, &turns,
     N_("Compute calls in turn with these sub-models: 100,40,100; the last one answers"), N_("PERCENT,…") },
   TOOL_MODEL_EXACT_ENTRY,
@@ -123,7 +125,7 @@ run_task (ToolModel      *model,
       take_turn (levels, model, calls->len - i);
       if (end > seq->length
           && !llm_measure_call (model->forward, model->store, seq, tool_model_tokens (tokens), end,
-                                FALSE, 0, NULL, NULL, error))
+                                LLM_MEASURE_PROMPT, 0, NULL, NULL, error))
         return FALSE;
     }
   take_turn (levels, model, 0);

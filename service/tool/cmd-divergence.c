@@ -63,11 +63,11 @@ run_window (ToolModel     *model,
 
   for (guint first = 0; first < length; first += n_call)
     if (!llm_measure_call (model->forward, store, seq, tokens, MIN (first + n_call, length),
-                           FALSE, 0, NULL, NULL, error))
+                           LLM_MEASURE_PROMPT, 0, NULL, NULL, error))
       return FALSE;
 
   return llm_measure_call (model->forward, store, seq, tokens, length + N_COMPARED,
-                           TRUE, length, compare, comparison, error);
+                           LLM_MEASURE_ANSWER, length, compare, comparison, error);
 }
 
 /* The same ones each time. */

@@ -82,7 +82,7 @@ try_reply (ToolModel      *model,
     return TRUE;
   reply->tokens = tool_model_tokens (tokens);
   reply->n_tokens = tokens->len;
-  return llm_measure_call (model->forward, model->store, seq, reply->tokens, tokens->len, FALSE,
+  return llm_measure_call (model->forward, model->store, seq, reply->tokens, tokens->len, LLM_MEASURE_TEXT,
                            prompt->len - 1, add_token, reply, error);
 }
 

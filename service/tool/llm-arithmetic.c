@@ -137,7 +137,7 @@ run_window (LlmForward   *forward,
 {
   g_autoptr(LlmKvSeq) seq = llm_kv_seq_new (store, NULL, NULL);
 
-  return llm_measure_call (forward, store, seq, input, comparison->n_ctx, FALSE,
+  return llm_measure_call (forward, store, seq, input, comparison->n_ctx, LLM_MEASURE_TEXT,
                            comparison->n_ctx / 2, compare, comparison, error);
 }
 

@@ -36,7 +36,7 @@ llm_measure_rows (LlmForward      *forward,
                   LlmKvSeq        *seq,
                   const gint32    *tokens,
                   guint            n_tokens,
-                  gboolean         is_generated,
+                  LlmMeasureKind   kind,
                   guint            first_wanted,
                   LlmMeasureFunc   func,
                   gpointer         data,
@@ -58,10 +58,10 @@ llm_measure_rows (LlmForward      *forward,
           .position = first + i,
           .slot = first + i,
           .sub_model = llm_forward_get_sub_model (forward),
-          .sparsity = llm_forward_get_sparsity (forward),
+          .sparsity = kind != LLM_MEASURE_PROMPT ? llm_forward_get_sparsity (forward) : 0,
           .adapter = llm_forward_has_adapters (forward) ? 1 : 0,
           .wants_logits = func != NULL && first + i >= first_wanted,
-          .is_counted = is_generated || llm_row_is_sampled (first + i),
+          .is_counted = kind == LLM_MEASURE_ANSWER || llm_row_is_sampled (first + i),
         };
       if (!run_step (forward, &batch, error))
         return FALSE;
@@ -91,7 +91,7 @@ llm_measure_call (LlmForward      *forward,
                   LlmKvSeq        *seq,
                   const gint32    *tokens,
                   guint            n_tokens,
-                  gboolean         is_generated,
+                  LlmMeasureKind   kind,
                   guint            first_wanted,
                   LlmMeasureFunc   func,
                   gpointer         data,
@@ -103,7 +103,7 @@ llm_measure_call (LlmForward      *forward,
   if (!llm_kv_seq_begin_call (seq, n_tokens - seq->length, &plan, error))
     return FALSE;
 
-  is_done = llm_measure_rows (forward, seq, tokens, n_tokens, is_generated, first_wanted, func,
+  is_done = llm_measure_rows (forward, seq, tokens, n_tokens, kind, first_wanted, func,
                               data, error);
   llm_measure_end (store, seq, tokens);
   return is_done;
@@ -195,7 +195,7 @@ run_window (LlmForward               *forward,
     input[0] = rule->bos;
   for (guint first = 0; is_done && first < rule->n_ctx; first += n_call)
     is_done = llm_measure_call (forward, store, seq, input, MIN (first + n_call, rule->n_ctx),
-                                FALSE, rule->n_ctx / 2, add_score, scores, error);
+                                LLM_MEASURE_TEXT, rule->n_ctx / 2, add_score, scores, error);
   return is_done;
 }
 

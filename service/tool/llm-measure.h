@@ -16,14 +16,21 @@ typedef void (*LlmMeasureFunc) (guint        slot,
                                 const float *logits,
                                 gpointer     data);
 
+/* What rows are: of an answer all are counted for density, and of a prompt none is sparse. */
+typedef enum
+{
+  LLM_MEASURE_TEXT,
+  LLM_MEASURE_PROMPT,
+  LLM_MEASURE_ANSWER,
+} LlmMeasureKind;
+
 /* Appends rows that see all before them to @seq, which is in a call: those of @tokens, which are of
- * all slots, behind its length. @is_generated: all are counted for density. @func (nullable) gets
- * the logits from slot @first_wanted on. */
+ * all slots, behind its length. @func (nullable) gets the logits from slot @first_wanted on. */
 gboolean llm_measure_rows       (LlmForward        *forward,
                                  LlmKvSeq          *seq,
                                  const gint32      *tokens,
                                  guint              n_tokens,
-                                 gboolean           is_generated,
+                                 LlmMeasureKind     kind,
                                  guint              first_wanted,
                                  LlmMeasureFunc     func,
                                  gpointer           data,
@@ -39,7 +46,7 @@ gboolean llm_measure_call       (LlmForward        *forward,
                                  LlmKvSeq          *seq,
                                  const gint32      *tokens,
                                  guint              n_tokens,
-                                 gboolean           is_generated,
+                                 LlmMeasureKind     kind,
                                  guint              first_wanted,
                                  LlmMeasureFunc     func,
                                  gpointer           data,

@@ -103,7 +103,7 @@ llm_w8_lab_score (const LlmW8Lab  *lab,
           reference + (gsize) w * lab->n_scored * lab->hparams->n_vocab;
       if (lab->bos >= 0)
         input[0] = lab->bos;
-      if (!llm_measure_call (forward, lab->store, seq, input, lab->n_ctx, FALSE, get_first (lab),
+      if (!llm_measure_call (forward, lab->store, seq, input, lab->n_ctx, LLM_MEASURE_TEXT, get_first (lab),
                              add_score, &window, error))
         return FALSE;
     }

@@ -33,7 +33,7 @@ tool_answer (ToolModel *model,
   g_autoptr(LlmSampler) sampler = llm_sampler_new (&greedy, model->hparams->n_vocab);
   g_autoptr(LlmTextStream) stream = llm_text_stream_new (model->tokenizer, NULL, TRUE);
   Choice choice = { sampler, -1 };
-  gboolean is_generated = FALSE;
+  LlmMeasureKind kind = LLM_MEASURE_PROMPT;
   gboolean is_done = TRUE;
   LlmKvPlan plan;
 
@@ -44,14 +44,14 @@ tool_answer (ToolModel *model,
   for (guint n = 0; n < n_most; n++)
     {
       is_done = llm_measure_rows (model->forward, seq, tool_model_tokens (tokens), tokens->len,
-                                  is_generated, tokens->len - 1, choose, &choice, error);
+                                  kind, tokens->len - 1, choose, &choice, error);
       if (!is_done || choice.token < 0 ||
           llm_tokenizer_ends_answer (model->tokenizer, choice.token))
         break;
 
       llm_text_stream_push (stream, choice.token, text);
       g_array_append_val (tokens, choice.token);
-      is_generated = TRUE;
+      kind = LLM_MEASURE_ANSWER;
     }
   llm_text_stream_finish (stream, text);
   llm_measure_end (model->store, seq, tool_model_tokens (tokens));

@@ -55,7 +55,7 @@ run_window (ExecRig      *rig,
 
   for (guint first = 0; first < N_TOKENS; first += N_CALL)
     g_assert_true (llm_measure_call (rig->forward, store, seq, tokens, first + N_CALL,
-                                     FALSE, FIRST_COMPARED, compare, comparison, NULL));
+                                     LLM_MEASURE_TEXT, FIRST_COMPARED, compare, comparison, NULL));
 }
 
 static GArray *

@@ -40,16 +40,16 @@ read_tokens (ExecRig *rig)
 
 /* Generated rows are all counted. */
 static void
-find_densities (ExecRig      *rig,
-                const gint32 *tokens,
-                gboolean      is_generated,
-                guint         n_call,
-                float        *densities)
+find_densities (ExecRig        *rig,
+                const gint32   *tokens,
+                LlmMeasureKind  kind,
+                guint           n_call,
+                float          *densities)
 {
   g_autoptr(LlmKvSeq) seq = llm_kv_seq_new (rig->store, NULL, NULL);
 
   for (guint end = n_call; end <= N_TOKENS; end += n_call)
-    g_assert_true (llm_measure_rows (rig->forward, seq, tokens, end, is_generated, 0, NULL,
+    g_assert_true (llm_measure_rows (rig->forward, seq, tokens, end, kind, 0, NULL,
                                     NULL, NULL));
   for (guint i = 0; i < N_CHUNKS; i++)
     densities[i] = llm_kv_seq_get_density (seq, i);
@@ -98,9 +98,9 @@ test_sample (void)
       float all[N_CHUNKS], sampled[N_CHUNKS], cut[N_CHUNKS];
       double correlation, sum = 0;
 
-      find_densities (rig, window, TRUE, N_TOKENS, all);
-      find_densities (rig, window, FALSE, N_TOKENS, sampled);
-      find_densities (rig, window, FALSE, 64, cut);
+      find_densities (rig, window, LLM_MEASURE_ANSWER, N_TOKENS, all);
+      find_densities (rig, window, LLM_MEASURE_PROMPT, N_TOKENS, sampled);
+      find_densities (rig, window, LLM_MEASURE_PROMPT, 64, cut);
       correlation = correlate (all, sampled, N_CHUNKS);
       g_test_message ("window %u: correlation %.4f", w, correlation);
       g_assert_cmpfloat (correlation, >=, 0.95);
@@ -170,7 +170,7 @@ test_exact (gconstpointer data)
       double correlation;
 
       find_exact (rig, window, exact);
-      g_assert_true (llm_measure_rows (rig->forward, seq, window, N_NAIVE, FALSE, 0, NULL, NULL,
+      g_assert_true (llm_measure_rows (rig->forward, seq, window, N_NAIVE, LLM_MEASURE_PROMPT, 0, NULL, NULL,
                                        NULL));
       for (guint i = 0; i < N_NAIVE / 16; i++)
         found[i] = llm_kv_seq_get_density (seq, i);

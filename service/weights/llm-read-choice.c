@@ -23,8 +23,9 @@ measure (LlmReadRecord *record,
          double         us)
 {
   double *known = &record->us[record->way];
+  gboolean is_second = record->way == LLM_READ_BY_CHANNEL && record->n_passes == 2;
 
-  if (record->n_passes == first_measured[record->way])
+  if (record->n_passes == first_measured[record->way] || is_second)
     *known = us;
   else if (record->n_passes > first_measured[record->way])
     *known = (3 * *known + us) / 4;
@@ -36,13 +37,17 @@ choose (LlmReadRecord *record,
 {
   const double own = record->us[record->way];
   double other = record->us[get_other (record->way)];
-  gboolean is_due;
+  gboolean is_due, is_early;
 
   if (other <= 0 && record->way == LLM_READ_BY_CHANNEL)
     other = whole_us;
   is_due = record->n_passes > first_measured[record->way]
            && record->n_passes % (other > own * FAR ? RETRY_PASSES_FAR : RETRY_PASSES) == 0;
-  if (record->n_passes >= first_measured[record->way] && ((other > 0 && other * MARGIN < own) || is_due))
+  /* the first pass by channel waits for what was read ahead before, and knows no costs: it only tells that
+   * the other way is far better */
+  is_early = record->way == LLM_READ_BY_CHANNEL && record->n_passes == 1 && own < other * FAR;
+  if (record->n_passes >= first_measured[record->way] && !is_early
+      && ((other > 0 && other * MARGIN < own) || is_due))
     {
       record->way = get_other (record->way);
       record->n_passes = 0;

@@ -55,6 +55,7 @@ __llmsvc_tool_option accuracy tasks 'The first tasks of the file' --short-option
 __llmsvc_tool_option accuracy max-tokens 'The longest answer' --exclusive
 __llmsvc_tool_option accuracy split 'A call begins with each of these in the prompt' --exclusive
 __llmsvc_tool_option accuracy sub-model 'Compute with the sub-model of this share of the model' --exclusive
+__llmsvc_tool_option accuracy active 'Leave out so much of the weights in answers' --exclusive
 __llmsvc_tool_option accuracy turns 'Compute calls in turn with these sub-models' --exclusive
 __llmsvc_tool_option accuracy exact 'Compute in floats with the weights as the file has them'
 __llmsvc_tool_option accuracy kv 'Treat context memory between calls as this policy does' --exclusive --arguments 'llms llms-inverted'

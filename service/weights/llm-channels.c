@@ -17,9 +17,9 @@
 
 /* Of a bundle, that may be read in pieces: else all of it is used whole. */
 #define MOST_SHARE 0.95
-/* Of bundles that are used whole for that reason, one in so many is read nevertheless, as if nothing
- * were known of the storage: what is known may be wrong by now. */
-#define TRY_BUNDLES 64
+/* One bundle in so many is read in as many pieces as it has, whatever is known of the storage: where all are
+ * read alike, nothing is learned, and what is known may be wrong by now. */
+#define TRY_BUNDLES 8
 /* Of a request, in whole blocks and with what is around it. */
 #define MOST_BYTES ((gsize) LLM_DISK_MAX_BYTES - 2 * LLM_DISK_BLOCK)
 
@@ -55,8 +55,8 @@ struct _LlmChannels
   gsize held_bytes;        /* that bundles have used */
   gint64 begun_us;
   LlmReadCost cost;
-  guint n_refused;         /* bundles that were not worth it; the last one, and its active inputs */
-  const LlmRepackedBundle *refused;
+  guint n_asked;           /* bundles so far */
+  const LlmRepackedBundle *refused; /* (nullable): the last one that was not worth it, and its active inputs */
   guint n_refused_active;
   LlmStreamFigures figures;
 };
@@ -181,18 +181,14 @@ pays (LlmChannels             *self,
   *gap = 0;
   if (self->always)
     return TRUE;
-  *gap = (guint) (llm_read_cost_get_gap (&self->cost) / bundle->record_bytes);
+  if (++self->n_asked % TRY_BUNDLES != 0)
+    *gap = (guint) (llm_read_cost_get_gap (&self->cost) / bundle->record_bytes);
   for (guint i = 0; i < n_active; i = next)
     {
       next = find_run (self, bundle, i, n_active, *gap);
       n += self->active[next - 1] + 1 - self->active[i];
     }
-  if (n < MOST_SHARE * bundle->in_count)
-    return TRUE;
-  if (n_active >= MOST_SHARE * bundle->in_count || ++self->n_refused % TRY_BUNDLES != 0)
-    return FALSE;
-  *gap = 0;
-  return TRUE;
+  return n < MOST_SHARE * bundle->in_count;
 }
 
 static void

@@ -19,7 +19,7 @@
 #define MOST_SHARE 0.95
 /* One bundle in so many is read in as many pieces as it has, whatever is known of the storage: where all are
  * read alike, nothing is learned, and what is known may be wrong by now. */
-#define TRY_BUNDLES 8
+#define TRY_BUNDLES 32
 /* Of a request, in whole blocks and with what is around it. */
 #define MOST_BYTES ((gsize) LLM_DISK_MAX_BYTES - 2 * LLM_DISK_BLOCK)
 

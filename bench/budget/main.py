@@ -36,7 +36,7 @@ class Watch(threading.Thread):
 
 
 def answer(connection, options, change):
-    """The text, and when its tokens came. @change: called before each token with how many are there."""
+    """The text, and when its tokens came. @change: called with how many have come, behind each."""
     more = {"draft": bus.option("s", "off")}
     if options.active:
         more["active"] = bus.option("u", options.active)
@@ -100,6 +100,8 @@ def measure(options, group, cache):
             changed, times = answer(connection, options, change)
         finally:
             watch.end()
+    if len(marks) < 2:
+        raise bus.CallError("Ended", f"the answer ended after {len(times)} tokens")
     return {**sum_up(times, marks, watch.trace), "same-text": changed == text}
 
 

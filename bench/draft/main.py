@@ -208,7 +208,7 @@ def measure_stream(options, limit):
              options.model]
     for peer in options.peer or []:
         words += ["--peer", peer]
-    return {"model": name_of(options.model), "limit-mib": limit,
+    return {"model": name_of(options.model), "limit-mib": limit, "disk-mb": options.disk,
             "figures": json.loads(run_program(options, words, 0).stdout)}
 
 

@@ -158,7 +158,7 @@ def print_cells(cells):
 
 def print_all(report):
     for stream in report["streams"]:
-        print(f"\n{stream['model']}, plain streaming, group of {stream['limit-mib']} MiB\n\n"
+        print(f"\n{stream['model']}, plain streaming, group of {show_limit(stream)}\n\n"
               "| figure | median | least | greatest |\n|---|---|---|---|")
         for name, figure in stream["figures"].items():
             print(f"| {name} | {figure['median']:.2f} {figure['unit']} | "

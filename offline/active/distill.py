@@ -2,6 +2,7 @@
 """Trains a model's weights so that with inputs left out it says what it said without: one training for
 all sparsities. Gradients pass inputs that were left out as if they had not been (straight-through:
 Bengio, Léonard, Courville, arXiv:1308.3432)."""
+import contextlib
 import os
 
 import numpy
@@ -101,6 +102,9 @@ def run(source, options, state):
     name = f"distilled-tokens-{options.tokens}-batch-{options.batch}-seed-{options.seed}.pt"
     one = Distillation(source, kept, kinds, options, state.get_path(name))
     one.training.run(Progress("distilling", one.training.n_steps, one.training.step).report)
+    # of what the file was before: it would be refused
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(write.get_companion(options.out))
     write_model(source, one.get, options.out, options.type)
     options.model = options.out
     calibrate.run(Source(options.out), options)

@@ -37,7 +37,8 @@ def parse(arguments):
 def open_state(options):
     texts = [hash_file(path) for path in options.windows + options.text]
     run = {"model": hash_file(options.model), "texts": texts, "own": options.own,
-           "window": options.window, "context": options.context}
+           "window": options.window, "context": options.context, "calibration": options.calibration,
+           "step": options.step}
     return State(options.out.removesuffix(".gguf") + ".state", run)
 
 

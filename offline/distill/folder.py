@@ -10,9 +10,10 @@ import zipfile
 import numpy
 from modelfile.arrays import save as save_arrays
 from modelfile.partial import describe, replacing
+from modelfile.reader import GgufError
 
 
-class FolderError(Exception):
+class FolderError(GgufError):
     pass
 
 

@@ -328,6 +328,7 @@ decide_keep (LlmMemoryPolicy     *self,
   guint64 room = held->is_deaf ? G_MAXUINT64 : MIN (get_fit (machine), get_fit (group));
   guint64 fit = MIN (get_allowed_fit (held), room);
   guint64 before = self->keep;
+  gboolean is_lowered = held->allowed < self->allowed;
 
   /* who raises the budget knows that there is room: nothing is waited for */
   if (held->allowed > self->allowed && self->allowed > 0)
@@ -346,7 +347,8 @@ decide_keep (LlmMemoryPolicy     *self,
       if (self->keep > before && before < held->used)
         self->kept.grown_us = now;
     }
-  if (room < self->keep && room < held->used)
+  /* a budget that is lowered is no relapse */
+  if (fit < self->keep && fit < held->used && !is_lowered)
     note_cut (&self->kept, KEEP_CALM_US, MAX_KEEP_CALM_US, now);
   self->keep = MIN (self->keep, fit);
 }

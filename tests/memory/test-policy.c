@@ -298,11 +298,13 @@ test_pages (Fixture      *fixture,
   g_assert_cmpuint (fixture->action.grow_backed, ==, 0);
 }
 
-/* Room that comes and goes: what stays of the weights follows ever more slowly. */
+/* Room that comes and goes, in the group or beside what calls hold of the budget: what stays of the weights
+ * follows ever more slowly. */
 static void
 test_keep_relapses (Fixture      *fixture,
                     gconstpointer data)
 {
+  gboolean is_budget = GPOINTER_TO_INT (data);
   guint n_changes = 0;
   gboolean has_grown = FALSE;
   guint64 before = 0;
@@ -311,11 +313,16 @@ test_keep_relapses (Fixture      *fixture,
     .anonymous = 100 * MIB, .backed = 600 * MIB, .used = 600 * MIB, .allowed = 12 * GIB,
     .is_busy = TRUE,
   };
+  if (is_budget)
+    fixture->held.allowed = 800 * MIB;
   for (guint i = 0; i < 120 * 10; i++)
     {
       guint64 others = i / 20 % 2 == 0 ? 300 * MIB : 500 * MIB;
 
-      fixture->reading.group = (LlmGroupUsage) { 1000 * MIB, 500 * MIB + others, 500 * MIB };
+      if (is_budget)
+        fixture->held.anonymous = others;
+      else
+        fixture->reading.group = (LlmGroupUsage) { 1000 * MIB, 500 * MIB + others, 500 * MIB };
       decide_at (fixture, 1000 + 100 * i);
       if (i > 0 && fixture->action.keep_backed != before
           && has_grown != (fixture->action.keep_backed > before))
@@ -579,6 +586,7 @@ main (int    argc,
   g_test_add ("/policy/little", Fixture, NULL, set_up, test_little, tear_down);
   g_test_add ("/policy/pages", Fixture, NULL, set_up, test_pages, tear_down);
   g_test_add ("/policy/keep-relapses", Fixture, NULL, set_up, test_keep_relapses, tear_down);
+  g_test_add ("/policy/keep-relapses/budget", Fixture, GINT_TO_POINTER (TRUE), set_up, test_keep_relapses, tear_down);
   g_test_add ("/policy/growth", Fixture, NULL, set_up, test_growth, tear_down);
   g_test_add ("/policy/lowered", Fixture, NULL, set_up, test_lowered, tear_down);
   g_test_add_func ("/policy/simulations", test_simulations);

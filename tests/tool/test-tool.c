@@ -384,6 +384,52 @@ test_accuracy (void)
   llm_test_folder_remove (folder);
 }
 
+/* Answers leave weights out, and prompts do not: the first token is the whole model's, what follows is not. */
+static void
+test_sparse_answers (void)
+{
+  static const char *const prompts[] = {
+    "Once upon a time", "The weather in Paris is", "I want to", "She said that the", "My favourite food is",
+    "The train leaves",
+  };
+  static const struct
+  {
+    const char *n_tokens, *active, *expected;
+  } cases[] = {
+    { "1", "0", "exact answers: 6\n" }, { "1", "80", "exact answers: 6\n" },
+    { "6", "0", "exact answers: 6\n" }, { "6", "80", "exact answers: 0\n" },
+  };
+  g_autofree char *folder = llm_test_folder_new ();
+  g_autofree char *own = g_build_filename (folder, "model.gguf", NULL);
+  g_autofree char *companion = g_build_filename (folder, "model.llmsvc.gguf", NULL);
+  g_autofree char *shipped = g_build_filename (g_getenv ("LLM_MODEL_DIR"), "companion",
+                                               "llmsvc-demo-8M-Q8_0.llmsvc.gguf", NULL);
+  g_autofree char *path = g_build_filename (folder, "tasks", NULL);
+
+  g_assert_cmpint (symlink (model, own), ==, 0);
+  g_assert_cmpint (symlink (shipped, companion), ==, 0);
+  for (guint i = 0; i < G_N_ELEMENTS (cases); i++)
+    {
+      g_autoptr(GString) tasks = g_string_new (NULL);
+      g_auto(Run) scored = { 0 };
+
+      for (guint j = 0; j < G_N_ELEMENTS (prompts); j++)
+        {
+          g_auto(Run) answer = run_tool ("generate", "--raw", "--model", model, "--temperature", "0", "--max-tokens",
+                                         cases[i].n_tokens, prompts[j], NULL);
+          g_autofree char *escaped = g_strescape (g_strstrip (answer.out), "");
+
+          g_string_append_printf (tasks, "{\"prompt\": \"%s\", \"answer\": \"%s\"}\n", prompts[j], escaped);
+        }
+      g_assert_true (g_file_set_contents (path, tasks->str, -1, NULL));
+      scored = run_tool ("accuracy", "--model", own, "--max-tokens", cases[i].n_tokens, "--active", cases[i].active,
+                         path, NULL);
+      g_assert_cmpstr (scored.err, ==, "");
+      g_assert_true (g_str_has_suffix (scored.out, cases[i].expected));
+    }
+  llm_test_folder_remove (folder);
+}
+
 /* The same each time; every other piece from where the template lets a user begin. */
 static void
 test_draw (void)
@@ -609,6 +655,7 @@ main (int    argc,
   g_test_add_func ("/tool/packed", test_packed);
   g_test_add_func ("/tool/arithmetic", test_arithmetic);
   g_test_add_func ("/tool/accuracy", test_accuracy);
+  g_test_add_func ("/tool/sparse-answers", test_sparse_answers);
   g_test_add_func ("/tool/draw", test_draw);
   g_test_add_func ("/tool/inspect", test_inspect);
   g_test_add_func ("/tool/inspect/names", test_inspect_names);

@@ -235,6 +235,14 @@ tell_results (LlmsvcAnswer *answer)
                                   llmsvc_answer_get_sub_model (answer),
                                   llmsvc_answer_get_sub_model_quality (answer));
     }
+  if (is_verbose && llmsvc_answer_get_active (answer) > 0)
+    {
+      g_autofree char *before = g_steal_pointer (&harmless);
+
+      /* Translators: likewise; how many of the weights each token of the answer has left out */
+      harmless = g_strdup_printf (_("%s; each word without %u %% of the weights"), before,
+                                  llmsvc_answer_get_active (answer));
+    }
   if (is_verbose && llmsvc_answer_get_left_out_tokens (answer) > 0)
     {
       g_autofree char *before = g_steal_pointer (&harmless);

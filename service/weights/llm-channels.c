@@ -3,7 +3,6 @@
 #include "weights/llm-channels.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -23,28 +22,20 @@
 /* Of a request, in whole blocks and with what is around it. */
 #define MOST_BYTES ((gsize) LLM_DISK_MAX_BYTES - 2 * LLM_DISK_BLOCK)
 
-typedef struct
-{
-  LlmChannels *channels;
-  gsize needed;            /* bytes */
-} Request;
-
 struct _LlmChannels
 {
   LlmRepacked *repacked;   /* (owned): of a file */
-  int fd;                  /* (owned), past the page cache where that can be */
-  gboolean is_direct;
+  LlmWeightReader *reader; /* (owned) */
   LlmLedger *ledger;       /* (nullable) (owned) */
-  LlmWeightSource source;
-  gboolean has_source, always;
+  gboolean always;
   gboolean is_broken;      /* something could not be read: the whole weights are used */
 
   const LlmRepackedBundle *bundle;  /* (nullable): what is read, or being read */
   guint32 *codes_at;       /* (owned) [most inputs of a bundle]: by input, in memory */
   guint32 *heads_at;       /* (owned) [matrices of the plan]: those of this bundle, likewise */
   guint32 *active;         /* (owned) likewise: scratch */
-  Request *requests;       /* (owned) [most of a bundle] */
-  guint n_requests, n_reading;
+  LlmReadPiece *pieces;  /* (owned) [most of a bundle] */
+  guint n_pieces;
   guint n_leases;
   gboolean is_new;         /* arrived, and not looked at */
   int code;                /* errno of a read */
@@ -80,7 +71,7 @@ llm_channels_trim (LlmChannels *self)
 {
   guint64 freed = self->held_bytes;
 
-  if (self->memory == NULL || self->n_leases > 0 || self->n_reading > 0)
+  if (self->memory == NULL || self->n_leases > 0 || llm_weight_reader_count (self->reader) > 0)
     return 0;
   self->bundle = NULL;
   madvise (self->memory, self->held_bytes, MADV_DONTNEED);
@@ -93,20 +84,12 @@ llm_channels_trim (LlmChannels *self)
 /* --- reading --- */
 
 static void
-on_read (gssize        n,
-         const guint8 *buffer,
-         gpointer      data)
+on_read (LlmReadPiece *piece)
 {
-  Request *request = data;
-  LlmChannels *self = request->channels;
+  LlmChannels *self = piece->owner;
 
-  self->n_reading--;
-  if (n < 0)
-    self->code = (int) -n;
-  else if ((gsize) n < request->needed)
-    self->code = ENODATA;
-  self->figures.read_bytes += n > 0 ? (guint64) n : 0;
-  self->figures.channel_bytes += n > 0 ? (guint64) n : 0;
+  if (piece->code != 0)
+    self->code = piece->code;
 }
 
 /* Bytes of the matrices, counted as theirs are; where the first of them will be in memory. */
@@ -115,18 +98,13 @@ read_bytes (LlmChannels *self,
             guint64      offset,
             guint64      length)
 {
-  const guint64 from = self->repacked->plan->data_offset + offset;
-  const guint64 begin = from / LLM_DISK_SECTOR * LLM_DISK_SECTOR;
-  const gsize whole =
-    (from + length - begin + LLM_DISK_SECTOR - 1) / LLM_DISK_SECTOR * LLM_DISK_SECTOR;
+  LlmReadPiece *piece = &self->pieces[self->n_pieces++];
   const gsize place = self->used_bytes;
-  Request *request = &self->requests[self->n_requests++];
 
-  request->needed = from + length - begin;
-  self->n_reading++;
-  use_memory (self, place + whole);
-  self->source.read (self->source.data, self->fd, begin, self->memory + place, whole, on_read, request);
-  return (guint32) (place + (from - begin));
+  llm_read_piece_init (piece, self->repacked->plan->data_offset + offset, length, LLM_DISK_SECTOR, self);
+  use_memory (self, place + piece->bytes);
+  llm_weight_reader_read (self->reader, piece, self->memory + place, on_read);
+  return (guint32) (place + piece->skipped);
 }
 
 /* One behind the other in memory, so that pieces meet where blocks of the file do. */
@@ -202,7 +180,7 @@ begin_reading (LlmChannels             *self,
 
   self->bundle = bundle;
   self->code = 0;
-  self->n_requests = 0;
+  self->n_pieces = 0;
   self->used_bytes = 0;
   self->is_new = TRUE;
   self->begun_us = llm_clock_now_us ();
@@ -271,8 +249,6 @@ take_bundle (LlmChannels *self)
   const gint64 took_us = llm_clock_now_us () - self->begun_us;
 
   self->is_new = FALSE;
-  if (!self->is_direct)
-    (void) posix_fadvise (self->fd, 0, 0, POSIX_FADV_DONTNEED);
   if (self->code == ECANCELED)
     self->bundle = NULL;
   else if (self->code != 0)
@@ -282,7 +258,7 @@ take_bundle (LlmChannels *self)
       unlink (self->repacked->path);
       give_up (self, "it is damaged on the disk, and was removed");
     }
-  llm_read_cost_add (&self->cost, self->n_requests, (double) self->used_bytes, (double) took_us);
+  llm_read_cost_add (&self->cost, self->n_pieces, (double) self->used_bytes, (double) took_us);
 }
 
 /* --- what is active --- */
@@ -335,10 +311,9 @@ llm_channels_acquire (LlmChannels         *self,
   const LlmRepackedBundle *bundle;
   guint n_active;
 
-  if (matrix == NULL || !self->has_source || self->is_broken)
+  if (matrix == NULL || !llm_weight_reader_has_source (self->reader) || self->is_broken)
     return LLM_READY;
-  if (self->n_reading > 0)
-    self->source.poll (self->source.data, 0);
+  llm_weight_reader_poll (self->reader);
   bundle = &g_array_index (plan->bundles, LlmRepackedBundle, matrix->bundle);
   n_active = find_active (self, bundle, activation);
   if (!has_active (self, bundle, n_active))
@@ -348,7 +323,7 @@ llm_channels_acquire (LlmChannels         *self,
       /* whole weights are on their way: it is asked for again with each answer of the disk */
       if (self->refused == bundle && self->n_refused_active == n_active)
         return LLM_READY;
-      if (self->n_leases > 0 || self->n_reading > 0 || !pays (self, bundle, n_active, &gap))
+      if (self->n_leases > 0 || llm_weight_reader_count (self->reader) > 0 || !pays (self, bundle, n_active, &gap))
         {
           self->refused = bundle;
           self->n_refused_active = n_active;
@@ -357,7 +332,7 @@ llm_channels_acquire (LlmChannels         *self,
       begin_reading (self, bundle, n_active, gap);
     }
   self->refused = NULL;
-  if (self->n_reading > 0)
+  if (llm_weight_reader_count (self->reader) > 0)
     return LLM_PENDING;
   if (self->is_new)
     take_bundle (self);
@@ -377,7 +352,7 @@ void
 llm_channels_release (LlmChannels *self)
 {
   g_return_if_fail (self->n_leases > 0);
-  if (--self->n_leases == 0 && !self->has_source)
+  if (--self->n_leases == 0 && !llm_channels_are_used (self))
     llm_channels_trim (self);
 }
 
@@ -386,20 +361,11 @@ llm_channels_add_figures (LlmChannels      *self,
                           LlmStreamFigures *figures)
 {
   llm_stream_figures_add_counts (figures, &self->figures);
+  figures->read_bytes += llm_weight_reader_get_bytes (self->reader);
+  figures->channel_bytes += llm_weight_reader_get_bytes (self->reader);
 }
 
 /* --- making --- */
-
-/* Requests that still wait in the queue come back as cancelled. */
-static void
-stop_reading (LlmChannels *self)
-{
-  for (guint i = 0; self->n_reading > 0 && i < self->n_requests; i++)
-    self->source.cancel (self->source.data, &self->requests[i]);
-  while (self->n_reading > 0)
-    self->source.poll (self->source.data, G_USEC_PER_SEC);
-  self->bundle = NULL;
-}
 
 void
 llm_channels_set_source (LlmChannels           *self,
@@ -407,20 +373,16 @@ llm_channels_set_source (LlmChannels           *self,
                          gboolean               always)
 {
   self->always = always;
-  if (self->has_source)
-    {
-      stop_reading (self);
-      llm_channels_trim (self);
-    }
-  self->has_source = source != NULL;
-  if (source != NULL)
-    self->source = *source;
+  llm_weight_reader_stop (self->reader);
+  self->bundle = NULL;
+  llm_channels_trim (self);
+  llm_weight_reader_set_source (self->reader, source);
 }
 
 gboolean
 llm_channels_are_used (LlmChannels *self)
 {
-  return self->has_source;
+  return llm_weight_reader_has_source (self->reader);
 }
 
 gboolean
@@ -444,12 +406,12 @@ static gboolean
 make_room (LlmChannels *self)
 {
   const LlmRepackedPlan *plan = self->repacked->plan;
-  guint most = 0, most_requests = 0;
+  guint most = 0, most_pieces = 0;
 
   for (guint i = 0; i < plan->bundles->len; i++)
     {
       const LlmRepackedBundle *bundle = &g_array_index (plan->bundles, LlmRepackedBundle, i);
-      guint n_requests = bundle->in_count;
+      guint n_pieces = bundle->in_count;
       gsize bytes = (gsize) bundle->in_count * bundle->record_bytes;
 
       if (bundle->record_bytes > MOST_BYTES)
@@ -462,12 +424,12 @@ make_room (LlmChannels *self)
           if (matrix->bundle != i)
             continue;
           bytes += heads;
-          n_requests += (guint) (heads / MOST_BYTES) + 2;
+          n_pieces += (guint) (heads / MOST_BYTES) + 2;
         }
       most = MAX (most, bundle->in_count);
-      most_requests = MAX (most_requests, n_requests);
+      most_pieces = MAX (most_pieces, n_pieces);
       self->reserved_bytes =
-        MAX (self->reserved_bytes, bytes + (gsize) n_requests * 2 * LLM_DISK_SECTOR);
+        MAX (self->reserved_bytes, bytes + (gsize) n_pieces * 2 * LLM_DISK_SECTOR);
     }
   if (self->reserved_bytes >= LLK_NO_CHANNEL)
     return FALSE;
@@ -480,9 +442,7 @@ make_room (LlmChannels *self)
   self->codes_at = g_new (guint32, most);
   self->active = g_new (guint32, most + 1);
   self->heads_at = g_new (guint32, plan->matrices->len);
-  self->requests = g_new (Request, most_requests);
-  for (guint i = 0; i < most_requests; i++)
-    self->requests[i].channels = self;
+  self->pieces = g_new (LlmReadPiece, most_pieces);
   return self->memory != NULL;
 }
 
@@ -499,7 +459,6 @@ llm_channels_new (LlmGguf             *gguf,
     llm_repacked_plan_new_channels (gguf, hparams, sub_models, error);
   g_autoptr(LlmRepackedPlan) main = NULL;
   g_autoptr(LlmChannels) self = NULL;
-  g_autofree char *path = NULL;
   g_autoptr(GError) cause = NULL;
 
   if (plan == NULL)
@@ -513,18 +472,14 @@ llm_channels_new (LlmGguf             *gguf,
   /* the model's own copy matters more */
   llm_repacked_cache_spare (cache, main);
   self = g_new0 (LlmChannels, 1);
-  self->fd = -1;
   self->repacked = llm_repacked_cache_get_file (cache, plan, n_threads, &cause);
   if (self->repacked == NULL)
     return llm_fail_null (error, LLMSVC_ERROR_STORAGE,
                           "No prepared copy of the weights by channel could be kept: %s",
                           cause != NULL ? cause->message : "no folder is set for copies");
-  path = g_strdup_printf ("/proc/self/fd/%d", llm_file_map_get_fd (self->repacked->map));
-  self->fd = open (path, O_RDONLY | O_CLOEXEC | O_DIRECT);
-  self->is_direct = self->fd >= 0;
-  if (self->fd < 0)
-    self->fd = open (path, O_RDONLY | O_CLOEXEC);
-  if (self->fd < 0)
+  self->reader =
+    llm_weight_reader_new (llm_file_map_get_fd (self->repacked->map), self->repacked->path);
+  if (self->reader == NULL)
     return llm_fail_null (error, LLMSVC_ERROR_STORAGE, "“%s” can't be opened: %s",
                           self->repacked->path, g_strerror (errno));
   if (!make_room (self))
@@ -540,19 +495,17 @@ llm_channels_free (LlmChannels *self)
   if (self == NULL)
     return;
   g_return_if_fail (self->n_leases == 0);
+  if (self->reader != NULL)
+    llm_channels_set_source (self, NULL, FALSE);
+  llm_weight_reader_free (self->reader);
   if (self->repacked != NULL)
-    {
-      llm_channels_set_source (self, NULL, FALSE);
-      llm_repacked_end (self->repacked, FALSE);
-    }
+    llm_repacked_end (self->repacked, FALSE);
   if (self->memory != NULL)
     munmap (self->memory, self->reserved_bytes);
-  if (self->fd >= 0)
-    close (self->fd);
   g_clear_pointer (&self->ledger, llm_ledger_unref);
   g_free (self->codes_at);
   g_free (self->heads_at);
   g_free (self->active);
-  g_free (self->requests);
+  g_free (self->pieces);
   g_free (self);
 }

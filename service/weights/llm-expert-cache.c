@@ -3,14 +3,12 @@
 #include "weights/llm-expert-cache.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 /* As in llm-weight-stream.c. */
-#define READ_BYTES ((gsize) 512 << 10)
 #define PATIENCE 64
 #define POISON 0xa5
 /* Passes after which the weight of a use is halved. */
@@ -18,26 +16,16 @@
 
 typedef struct _Expert Expert;
 
-typedef struct
-{
-  Expert *expert;
-  guint64 offset;        /* of the first block that holds it */
-  gsize skipped;         /* bytes of that block before it */
-  gsize needed;          /* bytes from offset on */
-  gsize place;           /* in a slot */
-  guint n_reading;       /* requests that are not answered */
-  gsize n_read;
-} Part;
-
 struct _Expert
 {
   LlmExpertCache *cache;
-  Part parts[LLM_EXPERT_PARTS];
+  LlmReadPiece parts[LLM_EXPERT_PARTS];
+  gsize places[LLM_EXPERT_PARTS]; /* of the parts in a slot */
   gint slot;             /* -1: none */
   gboolean has_arrived;
   gboolean is_new;
   gboolean is_wanted;    /* chosen by a step that has not used it yet */
-  int code;              /* errno of its read, until it is reported */
+  const LlmReadPiece *failed; /* (nullable): a part that could not be read, until it is reported */
   guint n_reading;       /* parts */
   guint n_leases;
   guint n_denied;        /* acquire() calls that found no slot */
@@ -50,10 +38,8 @@ struct _Expert
 
 struct _LlmExpertCache
 {
-  LlmWeightSource source;
+  LlmWeightReader *reader; /* (owned) */
   gboolean poisons;
-  int fd;
-  char *name;
   Expert *experts;       /* (owned) [n_layers × n_experts] */
   guint n_layers, n_experts, n_used;
   guint *n_wanted;       /* (owned), by layer */
@@ -63,20 +49,12 @@ struct _LlmExpertCache
   Expert **slots;        /* (owned) (nullable) by slot: the expert in it */
   guint8 *is_held;       /* (owned), by slot: it has memory */
   guint n_held, n_limit, n_most;   /* slots; n_limit rises to n_most */
-  guint n_reading;       /* parts */
   guint64 n_choices, n_asked;
   gboolean is_ending;
 
   LlmLedger *ledger;     /* (nullable) (owned) */
   LlmStreamFigures figures;
 };
-
-static gsize
-round_up (gsize n,
-          gsize multiple)
-{
-  return (n + multiple - 1) / multiple * multiple;
-}
 
 static guint
 count_all (const LlmExpertCache *self)
@@ -206,36 +184,20 @@ shrink (LlmExpertCache *self)
 /* --- reading --- */
 
 static void
-on_read (gssize        n,
-         const guint8 *buffer,
-         gpointer      data)
+on_read (LlmReadPiece *part)
 {
-  Part *part = data;
-  Expert *expert = part->expert;
+  Expert *expert = part->owner;
   LlmExpertCache *self = expert->cache;
 
-  if (n < 0)
-    expert->code = (int) -n;
-  else
-    part->n_read += (gsize) n;
-  self->figures.read_bytes += n > 0 ? (guint64) n : 0;
-  if (--part->n_reading > 0)
-    return;
-
-  /* the file was truncated */
-  if (part->n_read < part->needed && expert->code == 0)
-    expert->code = ENODATA;
-  if ((fcntl (self->fd, F_GETFL) & O_DIRECT) == 0)
-    (void) posix_fadvise (self->fd, (off_t) part->offset,
-                          (off_t) round_up (part->needed, LLM_DISK_BLOCK), POSIX_FADV_DONTNEED);
-  self->n_reading--;
+  if (part->code != 0)
+    expert->failed = part;
   if (--expert->n_reading > 0)
     return;
-  expert->has_arrived = expert->code == 0;
+  expert->has_arrived = expert->failed == NULL;
   if (!expert->has_arrived)
     evict (self, expert);
-  if (expert->code == ECANCELED)
-    expert->code = 0;
+  if (expert->failed != NULL && expert->failed->code == ECANCELED)
+    expert->failed = NULL;
   if (!self->is_ending)
     shrink (self);
 }
@@ -253,22 +215,12 @@ begin_reading (LlmExpertCache *self,
   self->slots[slot] = expert;
   expert->slot = slot;
   expert->is_new = TRUE;
-  expert->code = 0;
+  expert->failed = NULL;
   expert->n_reading = LLM_EXPERT_PARTS;
-  self->n_reading += LLM_EXPERT_PARTS;
   self->figures.n_expert_reads++;
   for (guint p = 0; p < LLM_EXPERT_PARTS; p++)
-    {
-      Part *part = &expert->parts[p];
-      gsize size = round_up (part->needed, LLM_DISK_BLOCK);
-
-      part->n_read = 0;
-      part->n_reading = (guint) ((size + READ_BYTES - 1) / READ_BYTES);
-      for (gsize done = 0; done < size; done += READ_BYTES)
-        self->source.read (self->source.data, self->fd, part->offset + done,
-                           get_slot (self, (guint) slot) + part->place + done,
-                           MIN (READ_BYTES, size - done), on_read, part);
-    }
+    llm_weight_reader_read (self->reader, &expert->parts[p],
+                            get_slot (self, (guint) slot) + expert->places[p], on_read);
   return TRUE;
 }
 
@@ -281,7 +233,7 @@ read_wanted (LlmExpertCache *self,
     {
       Expert *expert = &self->experts[layer * self->n_experts + e];
 
-      if (expert->is_wanted && expert->slot < 0 && expert->code == 0
+      if (expert->is_wanted && expert->slot < 0 && expert->failed == NULL
           && !begin_reading (self, expert, FALSE))
         return;
     }
@@ -334,23 +286,10 @@ llm_expert_cache_choose (LlmExpertCache *self,
 void
 llm_expert_cache_poll (LlmExpertCache *self)
 {
-  if (self->n_reading > 0)
-    self->source.poll (self->source.data, 0);
+  llm_weight_reader_poll (self->reader);
 }
 
 /* --- leases --- */
-
-static LlmStatus
-fail_reading (LlmExpertCache  *self,
-              Expert          *expert,
-              GError         **error)
-{
-  int code = expert->code;
-
-  expert->code = 0;
-  expert->asked = 0;
-  return llm_weight_stream_fail (self->name, code, error);
-}
 
 LlmStatus
 llm_expert_cache_acquire (LlmExpertCache  *self,
@@ -368,8 +307,14 @@ llm_expert_cache_acquire (LlmExpertCache  *self,
     return LLM_READY;
   self->n_asked++;
   llm_expert_cache_poll (self);
-  if (expert->slot < 0 && expert->code != 0)
-    return fail_reading (self, expert, error);
+  if (expert->slot < 0 && expert->failed != NULL)
+    {
+      LlmStatus status = llm_weight_reader_fail (self->reader, expert->failed, error);
+
+      expert->failed = NULL;
+      expert->asked = 0;
+      return status;
+    }
   if (expert->slot < 0 && !begin_reading (self, expert, TRUE))
     {
       if (++expert->n_denied < PATIENCE)
@@ -387,7 +332,7 @@ llm_expert_cache_acquire (LlmExpertCache  *self,
   *is_new = expert->is_new;
   expert->is_new = FALSE;
   for (guint p = 0; p < LLM_EXPERT_PARTS; p++)
-    data[p] = get_slot (self, (guint) expert->slot) + expert->parts[p].place
+    data[p] = get_slot (self, (guint) expert->slot) + expert->places[p]
               + expert->parts[p].skipped;
   return LLM_READY;
 }
@@ -446,7 +391,7 @@ void
 llm_expert_cache_add_figures (const LlmExpertCache *self,
                               LlmStreamFigures     *figures)
 {
-  figures->read_bytes += self->figures.read_bytes;
+  figures->read_bytes += llm_weight_reader_get_bytes (self->reader);
   figures->n_mapped += self->figures.n_mapped;
   figures->expert_bytes = (guint64) self->n_held * self->slot_bytes;
   figures->n_expert_uses = self->figures.n_expert_uses;
@@ -461,6 +406,8 @@ static void
 lay_out (LlmExpertCache       *self,
          const LlmStreamRange *ranges)
 {
+  const gsize page = (gsize) sysconf (_SC_PAGESIZE);
+
   for (guint i = 0; i < count_all (self); i++)
     {
       Expert *expert = &self->experts[i];
@@ -472,25 +419,19 @@ lay_out (LlmExpertCache       *self,
       for (guint p = 0; p < LLM_EXPERT_PARTS; p++)
         {
           const LlmStreamRange *range = &ranges[i * LLM_EXPERT_PARTS + p];
-          Part *part = &expert->parts[p];
 
-          part->expert = expert;
-          part->offset = range->offset / LLM_DISK_BLOCK * LLM_DISK_BLOCK;
-          part->skipped = (gsize) (range->offset - part->offset);
-          part->needed = part->skipped + (gsize) range->length;
-          part->place = bytes;
-          bytes += round_up (part->needed, LLM_DISK_BLOCK);
+          llm_read_piece_init (&expert->parts[p], range->offset, range->length, LLM_DISK_BLOCK, expert);
+          expert->places[p] = bytes;
+          bytes += expert->parts[p].bytes;
         }
       self->slot_bytes = MAX (self->slot_bytes, bytes);
     }
-  self->slot_bytes = round_up (self->slot_bytes, (gsize) sysconf (_SC_PAGESIZE));
+  self->slot_bytes = (self->slot_bytes + page - 1) / page * page;
 }
 
 LlmExpertCache *
-llm_expert_cache_new (const LlmWeightSource *source,
+llm_expert_cache_new (LlmWeightReader       *reader,
                       const LlmStreamConfig *config,
-                      int                    fd,
-                      const char            *name,
                       const LlmStreamRange  *ranges,
                       guint                  n_layers,
                       guint                  n_experts,
@@ -500,10 +441,8 @@ llm_expert_cache_new (const LlmWeightSource *source,
   LlmExpertCache *self = g_new0 (LlmExpertCache, 1);
   gpointer memory;
 
-  self->source = *source;
+  self->reader = reader;
   self->poisons = config->poisons;
-  self->fd = fd;
-  self->name = g_strdup (name);
   self->n_layers = n_layers;
   self->n_experts = n_experts;
   self->n_used = n_used;
@@ -531,12 +470,7 @@ llm_expert_cache_free (LlmExpertCache *self)
   if (self == NULL)
     return;
   self->is_ending = TRUE;
-  for (guint i = 0; self->n_reading > 0 && i < count_all (self); i++)
-    for (guint p = 0; p < LLM_EXPERT_PARTS; p++)
-      if (self->experts[i].parts[p].n_reading > 0)
-        self->source.cancel (self->source.data, &self->experts[i].parts[p]);
-  while (self->n_reading > 0)
-    self->source.poll (self->source.data, G_USEC_PER_SEC);
+  llm_weight_reader_stop (self->reader);
   for (guint i = 0; i < count_all (self); i++)
     if (self->is_held[i])
       free_slot (self, i);
@@ -547,6 +481,6 @@ llm_expert_cache_free (LlmExpertCache *self)
   g_free (self->slots);
   g_free (self->n_wanted);
   g_free (self->experts);
-  g_free (self->name);
+  llm_weight_reader_free (self->reader);
   g_free (self);
 }

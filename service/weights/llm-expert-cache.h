@@ -23,14 +23,12 @@
 
 typedef struct _LlmExpertCache LlmExpertCache;
 
-/* @ranges: (copied) [n_layers × n_experts × LLM_EXPERT_PARTS]. @n_used: experts of a row, and the
- * least number of slots while the cache has any. @fd is not closed, and outlives the cache; @name
- * (copied) is for messages. The cache starts without slots. Slots are counted in @ledger (nullable)
- * as LLM_HOLDER_WEIGHTS. NULL where the system has no addresses for them. */
-LlmExpertCache *llm_expert_cache_new     (const LlmWeightSource *source,
+/* Takes @reader, which has a source. @ranges: (copied) [n_layers × n_experts × LLM_EXPERT_PARTS].
+ * @n_used: experts of a row, and the least number of slots while the cache has any. The cache starts
+ * without slots. Slots are counted in @ledger (nullable) as LLM_HOLDER_WEIGHTS. NULL where the system
+ * has no addresses for them. */
+LlmExpertCache *llm_expert_cache_new     (LlmWeightReader       *reader,
                                           const LlmStreamConfig *config,
-                                          int                    fd,
-                                          const char            *name,
                                           const LlmStreamRange  *ranges,
                                           guint                  n_layers,
                                           guint                  n_experts,

@@ -3,20 +3,12 @@
 #include "weights/llm-weight-stream.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <glib/gi18n.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include "base/llm-clock.h"
-#include "base/llm-fail.h"
-#include "common/llmsvc-error.h"
 #include "io/llm-file-map.h"
 
-/* Size of a request: enough for the disk to read at full speed, and for the requests under way to
- * last while a stage computes. */
-#define READ_BYTES ((gsize) 512 << 10)
 /* Calls of acquire(). A range that was PENDING and was not asked for again for so long is not
  * waited for any more: the step that needed it has ended. A range that found no buffer so often is
  * used from the mapping. */
@@ -27,8 +19,6 @@
 #define MEASURED_US (2.0 * G_USEC_PER_SEC)
 #define MAX_GAP_US  50000
 
-G_STATIC_ASSERT (READ_BYTES <= LLM_DISK_MAX_INTO);
-
 typedef enum
 {
   ABSENT,
@@ -38,15 +28,9 @@ typedef enum
 
 typedef struct
 {
-  LlmWeightStream *stream;
-  guint64 offset;        /* of the first block that holds it */
-  gsize skipped;         /* bytes of that block before it */
-  gsize needed;          /* bytes from offset on */
+  LlmReadPiece piece;  /* of the stream; with the errno of its read, until it is reported */
   gsize place;           /* of its buffer in the ring, unless absent */
   State state;
-  int code;              /* errno of its read, until it is reported */
-  guint n_reading;       /* requests that are not answered */
-  gsize n_read;          /* bytes that came so far */
   guint n_leases;
   guint n_uses;          /* leases since it was read, or since the pass began */
   guint n_denied;        /* acquire() calls that found no buffer */
@@ -59,17 +43,13 @@ typedef struct
 
 struct _LlmWeightStream
 {
-  LlmWeightSource source;
+  LlmWeightReader *reader; /* (owned) */
   LlmStreamConfig config;
-  int fd;                /* (owned) */
-  char *name;
-  gboolean is_direct;    /* bytes that are read do not stay in the page cache */
   Range *ranges;         /* (owned), in the order of a pass */
   guint n_ranges;
   guint n_streaming;
   guint n_readers;
   guint n_leases;
-  guint n_reading;       /* requests */
   guint next;            /* after the range that was asked for last: read-ahead begins there */
   guint64 n_asked;       /* calls of acquire() */
   guint64 n_granted;     /* of those, with a lease */
@@ -92,19 +72,6 @@ struct _LlmWeightStream
 };
 
 /* --- the ring's memory --- */
-
-static gsize
-round_up (gsize n,
-          gsize multiple)
-{
-  return (n + multiple - 1) / multiple * multiple;
-}
-
-static gsize
-get_size (const Range *range)
-{
-  return round_up (range->needed, LLM_DISK_BLOCK);
-}
 
 /* Pinned where that is allowed, in huge pages where possible; left out of core dumps, because it
  * can be read again. */
@@ -151,9 +118,9 @@ static void
 evict (LlmWeightStream *self,
        Range           *range)
 {
-  g_assert (range->n_leases == 0 && range->n_reading == 0);
+  g_assert (range->n_leases == 0 && range->piece.n_reading == 0);
   if (self->config.poisons)
-    memset (self->memory + range->place, POISON, get_size (range));
+    memset (self->memory + range->place, POISON, range->piece.bytes);
   g_ptr_array_remove (self->placed, range);
   range->state = ABSENT;
 }
@@ -178,7 +145,7 @@ gives_way (const LlmWeightStream *self,
            const Range           *other,
            gboolean               is_needed)
 {
-  if (range->n_leases > 0 || range->n_reading > 0
+  if (range->n_leases > 0 || range->piece.n_reading > 0
       || (range->asked > 0 && self->n_asked - range->asked < PATIENCE))
     return FALSE;
   if (range->streams && range->n_uses > 0 && range->n_uses < self->n_readers
@@ -195,13 +162,13 @@ find_place (const LlmWeightStream *self,
             gsize                  first,
             gsize                 *place)
 {
-  gsize size = get_size (range);
+  gsize size = range->piece.bytes;
 
   *place = first;
   for (guint i = 0; i < self->placed->len; i++)
     {
       const Range *other = g_ptr_array_index (self->placed, i);
-      gsize end = other->place + get_size (other);
+      gsize end = other->place + other->piece.bytes;
 
       if (other->place >= *place + size)
         break;
@@ -211,9 +178,23 @@ find_place (const LlmWeightStream *self,
   return *place + size <= self->bytes;
 }
 
-static void on_read (gssize        n,
-                     const guint8 *buffer,
-                     gpointer      data);
+static void
+on_read (LlmReadPiece *piece)
+{
+  LlmWeightStream *self = piece->owner;
+  /* the piece is its first member */
+  Range *range = (Range *) piece;
+
+  self->figures.n_rests += llm_weight_reader_count (self->reader) == 0;
+  if (piece->code == 0)
+    range->state = ARRIVED;
+  else
+    {
+      evict (self, range);
+      if (piece->code == ECANCELED)
+        piece->code = 0;
+    }
+}
 
 /* Gives @range a buffer and begins to read it. */
 static gboolean
@@ -221,7 +202,7 @@ place_range (LlmWeightStream *self,
              Range           *range,
              gboolean         is_needed)
 {
-  gsize size = get_size (range), place;
+  gsize size = range->piece.bytes, place;
   guint at = 0;
 
   if (!find_place (self, range, is_needed, self->cursor, &place)
@@ -233,7 +214,7 @@ place_range (LlmWeightStream *self,
 
       if (other->place >= place + size)
         break;
-      if (other->place + get_size (other) <= place)
+      if (other->place + other->piece.bytes <= place)
         at++;
       else
         evict (self, other);
@@ -241,15 +222,9 @@ place_range (LlmWeightStream *self,
   g_ptr_array_insert (self->placed, (gint) at, range);
   range->place = place;
   range->state = READING;
-  range->code = 0;
-  range->n_read = 0;
   range->n_uses = 0;
   self->cursor = place + size;
-  range->n_reading = (guint) ((size + READ_BYTES - 1) / READ_BYTES);
-  self->n_reading += range->n_reading;
-  for (gsize done = 0; done < size; done += READ_BYTES)
-    self->source.read (self->source.data, self->fd, range->offset + done,
-                       self->memory + place + done, MIN (READ_BYTES, size - done), on_read, range);
+  llm_weight_reader_read (self->reader, &range->piece, self->memory + place, on_read);
   return TRUE;
 }
 
@@ -263,44 +238,9 @@ read_ahead (LlmWeightStream *self)
     {
       Range *range = &self->ranges[(self->next + n) % self->n_ranges];
 
-      if (range->streams && !range->is_skipped && range->state == ABSENT && range->code == 0
-          && get_size (range) <= self->bytes && !place_range (self, range, FALSE))
+      if (range->streams && !range->is_skipped && range->state == ABSENT && range->piece.code == 0
+          && range->piece.bytes <= self->bytes && !place_range (self, range, FALSE))
         break;
-    }
-}
-
-static void
-on_read (gssize        n,
-         const guint8 *buffer,
-         gpointer      data)
-{
-  Range *range = data;
-  LlmWeightStream *self = range->stream;
-
-  self->n_reading--;
-  self->figures.n_rests += self->n_reading == 0;
-  range->n_reading--;
-  if (n < 0)
-    range->code = (int) -n;
-  else
-    range->n_read += (gsize) n;
-  self->figures.read_bytes += n > 0 ? (guint64) n : 0;
-  if (range->n_reading > 0)
-    return;
-
-  if (!self->is_direct)
-    (void) posix_fadvise (self->fd, (off_t) range->offset, (off_t) get_size (range),
-                          POSIX_FADV_DONTNEED);
-  if (range->code == 0 && range->n_read >= range->needed)
-    range->state = ARRIVED;
-  else
-    {
-      /* the file was truncated */
-      if (range->code == 0)
-        range->code = ENODATA;
-      evict (self, range);
-      if (range->code == ECANCELED)
-        range->code = 0;
     }
 }
 
@@ -309,33 +249,8 @@ on_read (gssize        n,
 void
 llm_weight_stream_poll (LlmWeightStream *self)
 {
-  if (self->n_reading > 0)
-    self->source.poll (self->source.data, 0);
+  llm_weight_reader_poll (self->reader);
   read_ahead (self);
-}
-
-LlmStatus
-llm_weight_stream_fail (const char  *name,
-                        int          code,
-                        GError     **error)
-{
-  llm_fail (error, LLMSVC_ERROR_FAILED,
-            "The model's weights can't be read from “%s”: %s. Try again; if it fails each time, "
-            "remove that file, which is made anew when the model is loaded", name,
-            code == ENODATA ? N_("the file is shorter than it was") : g_strerror (code));
-  return LLM_FAILED;
-}
-
-static LlmStatus
-fail_reading (LlmWeightStream  *self,
-              Range            *range,
-              GError          **error)
-{
-  int code = range->code;
-
-  range->code = 0;
-  range->asked = 0;
-  return llm_weight_stream_fail (self->name, code, error);
 }
 
 /* The read rate is measured only while a step waits. While a stage computes, arrived reads are not
@@ -344,12 +259,13 @@ static void
 measure (LlmWeightStream *self,
          gboolean         waits)
 {
+  const guint64 n_bytes = llm_weight_reader_get_bytes (self->reader);
   gint64 now_us = llm_clock_now_us ();
 
   if (self->waited_us > 0 && now_us - self->waited_us < MAX_GAP_US)
     {
       self->measured_us += (double) (now_us - self->waited_us);
-      self->measured_bytes += (double) (self->figures.read_bytes - self->waited_bytes);
+      self->measured_bytes += (double) (n_bytes - self->waited_bytes);
     }
   if (self->measured_us > MEASURED_US)
     {
@@ -357,7 +273,7 @@ measure (LlmWeightStream *self,
       self->measured_bytes /= 2;
     }
   self->waited_us = waits ? now_us : 0;
-  self->waited_bytes = self->figures.read_bytes;
+  self->waited_bytes = n_bytes;
 }
 
 LlmStatus
@@ -369,17 +285,22 @@ llm_weight_stream_acquire (LlmWeightStream  *self,
   Range *range = &self->ranges[number];
 
   *data = NULL;
-  if (get_size (range) > self->bytes || !make_ring (self))
+  if (range->piece.bytes > self->bytes || !make_ring (self))
     {
       self->figures.n_mapped++;
       return LLM_READY;
     }
   self->n_asked++;
   self->next = (number + 1) % self->n_ranges;
-  if (self->n_reading > 0)
-    self->source.poll (self->source.data, 0);
-  if (range->state == ABSENT && range->code != 0)
-    return fail_reading (self, range, error);
+  llm_weight_reader_poll (self->reader);
+  if (range->state == ABSENT && range->piece.code != 0)
+    {
+      LlmStatus status = llm_weight_reader_fail (self->reader, &range->piece, error);
+
+      range->piece.code = 0;
+      range->asked = 0;
+      return status;
+    }
   if (range->state == ABSENT && !place_range (self, range, TRUE))
     {
       /* steps that are behind in the same pass continue first */
@@ -400,7 +321,7 @@ llm_weight_stream_acquire (LlmWeightStream  *self,
       range->n_uses++;
       self->n_leases++;
       self->n_granted++;
-      *data = self->memory + range->place + range->skipped;
+      *data = self->memory + range->place + range->piece.skipped;
     }
   read_ahead (self);
   measure (self, range->state != ARRIVED);
@@ -445,9 +366,9 @@ llm_weight_stream_set (LlmWeightStream *self,
   if (range->streams == streams)
     return;
   range->streams = streams;
-  range->code = 0;
+  range->piece.code = 0;
   self->n_streaming += streams ? 1u : -1u;
-  self->pass_bytes += streams ? get_size (range) : -get_size (range);
+  self->pass_bytes += streams ? range->piece.bytes : -range->piece.bytes;
 }
 
 void
@@ -467,19 +388,6 @@ llm_weight_stream_set_readers (LlmWeightStream *self,
   self->n_readers = n_readers;
 }
 
-/* Requests that still wait in the queue come back as cancelled. */
-static void
-stop_reading (LlmWeightStream *self)
-{
-  self->is_ending = TRUE;
-  for (guint i = 0; i < self->n_ranges; i++)
-    if (self->ranges[i].n_reading > 0)
-      self->source.cancel (self->source.data, &self->ranges[i]);
-  while (self->n_reading > 0)
-    self->source.poll (self->source.data, G_USEC_PER_SEC);
-  self->is_ending = FALSE;
-}
-
 guint64
 llm_weight_stream_trim (LlmWeightStream *self)
 {
@@ -487,7 +395,9 @@ llm_weight_stream_trim (LlmWeightStream *self)
 
   if (self->memory == NULL || self->n_leases > 0)
     return 0;
-  stop_reading (self);
+  self->is_ending = TRUE;
+  llm_weight_reader_stop (self->reader);
+  self->is_ending = FALSE;
   while (self->placed->len > 0)
     evict (self, g_ptr_array_index (self->placed, self->placed->len - 1));
   for (guint i = 0; i < self->n_ranges; i++)
@@ -508,6 +418,7 @@ llm_weight_stream_get_figures (LlmWeightStream  *self,
                                LlmStreamFigures *figures)
 {
   *figures = self->figures;
+  figures->read_bytes = llm_weight_reader_get_bytes (self->reader);
   figures->pass_bytes = self->pass_bytes;
   if (self->measured_bytes > 0)
     figures->pass_us = (double) self->pass_bytes * self->measured_us / self->measured_bytes;
@@ -516,33 +427,24 @@ llm_weight_stream_get_figures (LlmWeightStream  *self,
 /* --- making --- */
 
 LlmWeightStream *
-llm_weight_stream_new (const LlmWeightSource *source,
+llm_weight_stream_new (LlmWeightReader       *reader,
                        const LlmStreamConfig *config,
-                       int                    fd,
-                       const char            *name,
                        const LlmStreamRange  *ranges,
                        guint                  n_ranges,
                        LlmLedger             *ledger)
 {
   LlmWeightStream *self = g_new0 (LlmWeightStream, 1);
 
-  self->source = *source;
+  self->reader = reader;
   self->config = *config;
-  self->fd = fd;
-  self->name = g_strdup (name);
-  self->is_direct = (fcntl (fd, F_GETFL) & O_DIRECT) != 0;
   self->ranges = g_new0 (Range, n_ranges);
   self->n_ranges = n_ranges;
-  self->bytes = round_up (config->bytes, LLM_DISK_BLOCK);
+  self->bytes = (config->bytes + LLM_DISK_BLOCK - 1) / LLM_DISK_BLOCK * LLM_DISK_BLOCK;
   for (guint i = 0; i < n_ranges; i++)
     {
-      Range *range = &self->ranges[i];
-
-      range->stream = self;
-      range->offset = ranges[i].offset / LLM_DISK_BLOCK * LLM_DISK_BLOCK;
-      range->skipped = (gsize) (ranges[i].offset - range->offset);
-      range->needed = range->skipped + (gsize) ranges[i].length;
-      self->bytes = MAX (self->bytes, get_size (range));
+      llm_read_piece_init (&self->ranges[i].piece, ranges[i].offset, ranges[i].length, LLM_DISK_BLOCK,
+                           self);
+      self->bytes = MAX (self->bytes, self->ranges[i].piece.bytes);
     }
   self->placed = g_ptr_array_new ();
   self->ledger = ledger != NULL ? llm_ledger_ref (ledger) : NULL;
@@ -558,8 +460,7 @@ llm_weight_stream_free (LlmWeightStream *self)
   llm_weight_stream_trim (self);
   g_clear_pointer (&self->ledger, llm_ledger_unref);
   g_ptr_array_unref (self->placed);
-  close (self->fd);
-  g_free (self->name);
+  llm_weight_reader_free (self->reader);
   g_free (self->ranges);
   g_free (self);
 }

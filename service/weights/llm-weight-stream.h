@@ -19,7 +19,7 @@
 
 #include "base/llm-status.h"
 #include "memory/llm-ledger.h"
-#include "weights/llm-weight-source.h"
+#include "weights/llm-weight-reader.h"
 
 typedef struct
 {
@@ -74,13 +74,11 @@ llm_stream_figures_add_counts (LlmStreamFigures       *sum,
 
 typedef struct _LlmWeightStream LlmWeightStream;
 
-/* @ranges: (copied): in the order of a pass. None streams at first. @fd is closed at the end, also
- * on failure; @name (copied) is for messages. The ring takes memory while some range streams, and
- * counts it in @ledger (nullable) as LLM_HOLDER_WEIGHTS. */
-LlmWeightStream *llm_weight_stream_new     (const LlmWeightSource *source,
+/* Takes @reader, which has a source. @ranges: (copied): in the order of a pass. None streams at first.
+ * The ring takes memory while some range streams, and counts it in @ledger (nullable) as
+ * LLM_HOLDER_WEIGHTS. */
+LlmWeightStream *llm_weight_stream_new     (LlmWeightReader       *reader,
                                             const LlmStreamConfig *config,
-                                            int                    fd,
-                                            const char            *name,
                                             const LlmStreamRange  *ranges,
                                             guint                  n_ranges,
                                             LlmLedger             *ledger);
@@ -122,11 +120,5 @@ void             llm_weight_stream_poll    (LlmWeightStream       *self);
 guint64          llm_weight_stream_trim    (LlmWeightStream       *self);
 void             llm_weight_stream_get_figures (LlmWeightStream   *self,
                                             LlmStreamFigures      *figures);
-
-/* Fails a read of weights of the file @name: @code is its errno, ENODATA for a truncated file.
- * Returns FAILED. */
-LlmStatus        llm_weight_stream_fail    (const char            *name,
-                                            int                    code,
-                                            GError               **error);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmWeightStream, llm_weight_stream_free)

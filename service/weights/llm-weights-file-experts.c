@@ -25,12 +25,12 @@ find_expert (const LlmFileWeights    *self,
 void
 llm_file_weights_make_experts (LlmFileWeights        *self,
                                const LlmWeightSource *source,
-                               const LlmStreamConfig *config,
-                               int                    fd)
+                               const LlmStreamConfig *config)
 {
   const LlmRepackedPlan *plan = self->repacked->plan;
   g_autofree LlmStreamRange *ranges = NULL;
   guint n_experts = self->hparams->experts.n, n = 0;
+  LlmWeightReader *reader;
 
   if (n_experts == 0)
     return;
@@ -52,8 +52,11 @@ llm_file_weights_make_experts (LlmFileWeights        *self,
           ranges[n] = find_expert (self, matrix, expert);
           ranges[n++].offset += plan->data_offset;
         }
-  self->experts = llm_expert_cache_new (source, config, fd, self->repacked->path, ranges,
-                                        self->hparams->n_layers, n_experts,
+  reader = llm_weight_reader_new (llm_file_map_get_fd (self->repacked->map), self->repacked->path);
+  if (reader == NULL)
+    return;
+  llm_weight_reader_set_source (reader, source);
+  self->experts = llm_expert_cache_new (reader, config, ranges, self->hparams->n_layers, n_experts,
                                         self->hparams->experts.n_used, self->ledger);
 }
 

@@ -84,11 +84,10 @@ LlmStatus llm_file_weights_acquire_channels  (LlmFileWeights           *self,
                                               LlmWeightView            *view);
 /* --- llm-weights-file-experts.c --- */
 
-/* Makes the cache, if experts are packed; @fd stays open as long. */
+/* Makes the cache, if experts are packed. */
 void      llm_file_weights_make_experts      (LlmFileWeights           *self,
                                               const LlmWeightSource    *source,
-                                              const LlmStreamConfig    *config,
-                                              int                       fd);
+                                              const LlmStreamConfig    *config);
 /* As the provider has them. */
 gboolean  llm_file_weights_choose_experts    (LlmWeights               *weights,
                                               guint                     layer,

@@ -3,8 +3,6 @@
 /* Weights of a file that do not fit into memory: they come through the ring of llm-weight-stream.h,
  * in the order of a pass. */
 
-#include <fcntl.h>
-
 #include "base/llm-clock.h"
 #include "common/llmsvc-error.h"
 #include "weights/llm-weights-file-private.h"
@@ -298,9 +296,8 @@ llm_weights_stream (LlmWeights            *weights,
 {
   LlmFileWeights *self = (LlmFileWeights *) weights;
   g_autoptr(GArray) list = NULL;
-  g_autofree char *path = NULL;
+  LlmWeightReader *reader;
   LlmStreamFigures figures;
-  int fd;
 
   get_dense_figures (self, &figures);
   self->ended = (LlmStreamFigures) { 0 };
@@ -311,21 +308,18 @@ llm_weights_stream (LlmWeights            *weights,
   llm_file_weights_set_staying (self);
   if (source == NULL || !llm_file_weights_has_panel_file (self))
     return FALSE;
-  path = g_strdup_printf ("/proc/self/fd/%d", llm_file_map_get_fd (self->repacked->map));
-  fd = open (path, O_RDONLY | O_CLOEXEC | O_DIRECT);
-  if (fd < 0)
-    fd = open (path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0)
+  reader = llm_weight_reader_new (llm_file_map_get_fd (self->repacked->map), self->repacked->path);
+  if (reader == NULL)
     return FALSE;
+  llm_weight_reader_set_source (reader, source);
   self->source = *source;
   self->only_channels = config->by_channel;
   list = list_pass (self);
-  self->stream = llm_weight_stream_new (source, config, fd, self->repacked->path,
-                                        (const LlmStreamRange *) list->data, list->len,
+  self->stream = llm_weight_stream_new (reader, config, (const LlmStreamRange *) list->data, list->len,
                                         self->ledger);
   if (self->repacked->checksums != NULL && self->sums == NULL)
     self->sums = llm_stream_sums_new (self->repacked->plan, self->repacked->checksums);
-  llm_file_weights_make_experts (self, source, config, fd);
+  llm_file_weights_make_experts (self, source, config);
   llm_file_weights_set_staying (self);
   return TRUE;
 }

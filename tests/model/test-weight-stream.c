@@ -66,10 +66,13 @@ begin (Fixture  *fixture,
 {
   const LlmStreamConfig config = { .bytes = bytes, .poisons = poisons };
   int fd = open (fixture->path, O_RDONLY | O_CLOEXEC);
+  LlmWeightReader *reader = llm_weight_reader_new (fd, fixture->path);
 
-  g_assert_cmpint (fd, >=, 0);
-  fixture->stream = llm_weight_stream_new (&fixture->source->source, &config, fd, fixture->path,
-                                           fixture->ranges, N_RANGES, fixture->ledger);
+  g_assert_nonnull (reader);
+  close (fd);
+  llm_weight_reader_set_source (reader, &fixture->source->source);
+  fixture->stream =
+    llm_weight_stream_new (reader, &config, fixture->ranges, N_RANGES, fixture->ledger);
   for (guint i = 0; i < N_RANGES; i++)
     llm_weight_stream_set (fixture->stream, i, TRUE);
   llm_weight_stream_settle (fixture->stream);

@@ -52,6 +52,8 @@ def parse(arguments, name):
     parser.add_flag("warm", "Measure what steps of up to 32 rows cost before the first prompt")
     parser.add("disk", int, meta="MB", action="append", help="Of a second, that the group reads from its "
                "disk, several times, in MB; 0 for what it gives (0)")
+    parser.add("tool", meta="FILE", help="llmsvc-tool, whose profile forecasts plain and active of each "
+               "group")
     parser.add("stream", int, 0, help="Rounds of plain streaming beside the disk alone (0)")
     parser.add("peer", action="append", meta="COMMAND",
                help="With the command line of llama-bench, for --stream")
@@ -157,6 +159,18 @@ def name_cell(options, draft, task, limit):
             "most-tokens": options.tokens}
 
 
+def forecast(options, limit):
+    """Milliseconds of a token by method, as llmsvc-tool forecasts them in such a group, a twentieth of which
+    is left free."""
+    if options.tool is None or not limit:
+        return {}
+    told = run_program(options, [options.tool, "profile", "--json", "--model", options.model,
+                                 "--output-dir", options.cache, "--budget", limit * 19 // 20], limit)
+    lines = json.loads(told.stdout.splitlines()[0])["forecasts"]
+    return {f"active:{line['active']}" if line["active"] else "plain": line["token-us"] / 1000
+            for line in lines}
+
+
 def play(options, book, draft, task, limit, methods, more=()):
     words = [model.find_bench(), "draft-play", "--model", options.model, "--tasks", task,
              "--cache", options.cache, "--costs", f"{options.cache}/costs-{limit}",
@@ -171,13 +185,15 @@ def play(options, book, draft, task, limit, methods, more=()):
     if limit:
         model.drop_cache(options.model, options.cache)
     lines = [json.loads(line) for line in run_program(options, words, limit).stdout.splitlines()]
+    forecasts = forecast(options, limit)
     weights = {"keep-mb": lines[0]["keep"] / 1e6, "weights-mb": lines[0]["weights"] / 1e6}
     peak = {"peak-mib": lines[-1]["peak"] / MIB, "limit-mib": limit} if limit else {}
     for line in lines[1:]:
         if "method" in line:
             if "--mapped" in more:
                 line["method"] = MAPPED
-            book.add({**name_cell(options, draft, task, limit), **line, **weights, **peak})
+            told = {"forecast-ms": forecasts[line["method"]]} if line["method"] in forecasts else {}
+            book.add({**name_cell(options, draft, task, limit), **line, **weights, **peak, **told})
 
 
 def play_peer(options, book, command, draft, task, limit):

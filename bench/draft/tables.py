@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """What answers come to: time per token by method, beside plain decoding of the same prompts."""
 import re
+import statistics
 
 from lib import figures
 
@@ -100,6 +101,9 @@ def make_cells(answers):
                 peaks = [answer["peak-mib"] for answer in methods[method] if "peak-mib" in answer]
                 if peaks:
                     cell["peak-mib"] = max(peaks)
+                forecasts = [answer["forecast-ms"] for answer in methods[method]
+                             if "forecast-ms" in answer]
+                cell["forecast-ms"] = statistics.median(forecasts) if forecasts else None
                 cells.append(cell)
     return cells
 
@@ -145,15 +149,16 @@ def print_cells(cells):
             print(f"\n{cell['model']}, {show_limit(cell)}, {cell['task']}, answers "
                   f"of at most {cell['most-tokens']} tokens{draft}\n\n"
                   "| method | prompts | ms a token | MB read a token | tokens a pass | guesses right | × plain | "
-                  "slowest prompt | × plain ÷ tokens a pass | × best chain | same text |\n"
-                  + "|---" * 11 + "|")
+                  "slowest prompt | × plain ÷ tokens a pass | × best chain | same text | forecast ms |\n"
+                  + "|---" * 12 + "|")
         chain = best.get(name_set(cell))
         beside = chain["ms-per-token"] / cell["ms-per-token"] if chain else None
         print(f"| {cell['method']} | {cell['prompts']} | {show(cell['ms-per-token'], 1)} | "
               f"{show(cell['mb-per-token'], 0)} | "
               f"{show(cell['tokens-per-pass'])} | {show(cell['accepted-share'])} | "
               f"{show(cell['times-plain'])} | {show(cell['least-times-plain'])} | "
-              f"{show(cell['of-tokens-per-pass'])} | {show(beside)} | {show(cell['same-text'])} |")
+              f"{show(cell['of-tokens-per-pass'])} | {show(beside)} | {show(cell['same-text'])} | "
+              f"{show(cell['forecast-ms'], 1)} |")
 
 
 def print_all(report):

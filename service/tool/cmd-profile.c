@@ -10,18 +10,24 @@
 #include "engine/llm-settings.h"
 #include "model/llm-catalogue.h"
 #include "model/llm-model.h"
+#include "tool/tool-forecast.h"
 #include "weights/llm-repacked-cache.h"
 
 /* A stage takes less, so this is how often it is asked whether there is more to do. */
 #define SLICE_US 100000
 
 static char *path, *folder;
+static int budget_mib, token_ms;
 static gboolean as_json;
 
 static const GOptionEntry entries[] = {
   { "model", 'm', 0, G_OPTION_ARG_FILENAME, &path, N_("The GGUF file"), N_("FILE") },
   { "output-dir", 'o', 0, G_OPTION_ARG_FILENAME, &folder,
     N_("Instead of the cache of the system, or of this user"), N_("DIR") },
+  { "budget", 0, 0, G_OPTION_ARG_INT, &budget_mib,
+    N_("Tell instead what a token takes where the model has only so much memory, and keep nothing"), "MIB" },
+  { "token-ms", 0, 0, G_OPTION_ARG_INT, &token_ms,
+    N_("With --budget: find the least that answers must leave out to take so long"), "MS" },
   { "json", 0, 0, G_OPTION_ARG_NONE, &as_json, N_("As one JSON object"), NULL },
   G_OPTION_ENTRY_NULL
 };
@@ -146,6 +152,11 @@ run (char **arguments)
   model = settings != NULL ? open_model (settings, &error) : NULL;
   if (model == NULL)
     return tool_fail (error);
+  if (budget_mib < 0 || token_ms < 0 || (token_ms > 0 && budget_mib == 0))
+    {
+      g_printerr ("%s\n", _("llmsvc-tool: --budget and --token-ms are above 0, and --token-ms needs --budget"));
+      return TOOL_USAGE;
+    }
   if (folder == NULL)
     folder = g_strdup (settings->cache_folder);
   if (g_mkdir_with_parents (folder, is_system ? 0755 : 0700) < 0)
@@ -159,13 +170,24 @@ run (char **arguments)
       ? settings->state_folder : folder;
   kernels = settings->kernels != NULL ? llk_ops_find (settings->kernels) : llk_ops_best ();
   pool = llm_worker_pool_new (settings->n_threads);
-  cache = llm_repacked_cache_new (settings->cache_folder, is_system, settings->system_cache_folder,
+  cache = llm_repacked_cache_new (budget_mib > 0 ? folder : settings->cache_folder, is_system, settings->system_cache_folder,
                                   settings->cache_limit);
   key = (LlmProfileKey) {
     .identity = llm_model_get_identity (model),
     .kernels = kernels->name,
     .n_threads = llm_worker_pool_get_n_threads (pool),
   };
+  if (budget_mib > 0)
+    {
+      const ToolForecast forecast = {
+        .budget = (guint64) budget_mib << 20,
+        .most_us = token_ms * 1000.0,
+        .as_json = as_json,
+      };
+
+      return tool_forecast_print (&forecast, model, cache, pool, kernels, &error) ? TOOL_OK
+                                                                                  : tool_fail (error);
+    }
   if (!measure (model, cache, pool, kernels, disk_folder, &profile, &error)
       || !llm_profile_save (folder, is_system, &key, &profile, &error))
     return tool_fail (error);
@@ -180,5 +202,7 @@ run (char **arguments)
 const ToolCommand tool_profile = {
   "profile", N_("Measure what bringing contexts back costs"), NULL,
   N_("Measures how long the model takes to read prompts and how fast the disk is, "
-     "and keeps the result for the service."), 0, entries, run,
+     "and keeps the result for the service.\n"
+     "With --budget: what a token takes where the model has no more memory and the rest of it comes "
+     "from the disk, whole or without what answers leave out (“active”)."), 0, entries, run,
 };

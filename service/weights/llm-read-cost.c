@@ -2,6 +2,8 @@
 
 #include "weights/llm-read-cost.h"
 
+#include <stdbool.h>
+
 /* Of what is known, with each that is added. */
 #define DECAY 0.99
 /* Before enough is known, and what is possible. */
@@ -27,17 +29,40 @@ llm_read_cost_add (LlmReadCost *self,
   self->bt = self->bt * DECAY + bytes * us;
 }
 
+/* FALSE while little is known, or all were of one size. */
+static bool
+solve (const LlmReadCost *self,
+       double            *request_us,
+       double            *byte_us)
+{
+  const double determinant = self->nn * self->bb - self->nb * self->nb;
+
+  if (self->n < LEAST_KNOWN || determinant <= 1e-3 * self->nn * self->bb)
+    return false;
+  *request_us = (self->nt * self->bb - self->bt * self->nb) / determinant;
+  *byte_us = (self->bt * self->nn - self->nt * self->nb) / determinant;
+  return true;
+}
+
+void
+llm_read_cost_get (const LlmReadCost *self,
+                   double            *request_us,
+                   double            *byte_us)
+{
+  if (solve (self, request_us, byte_us) && *request_us >= 0 && *byte_us >= 0)
+    return;
+  *request_us = 0;
+  *byte_us = self->bb > 0 ? self->bt / self->bb : 0;
+}
+
 double
 llm_read_cost_get_gap (const LlmReadCost *self)
 {
-  const double determinant = self->nn * self->bb - self->nb * self->nb;
-  const double of_request = self->nt * self->bb - self->bt * self->nb;
-  const double of_byte = self->bt * self->nn - self->nt * self->nb;
+  double request_us, byte_us;
 
-  /* little is known, or all were of one size */
-  if (self->n < LEAST_KNOWN || determinant <= 1e-3 * self->nn * self->bb)
+  if (!solve (self, &request_us, &byte_us))
     return FIRST_GAP;
-  if (of_request <= 0)
+  if (request_us <= 0)
     return 0;
-  return of_byte * MOST_GAP <= of_request ? MOST_GAP : of_request / of_byte;
+  return byte_us * MOST_GAP <= request_us ? MOST_GAP : request_us / byte_us;
 }

@@ -21,3 +21,8 @@ void   llm_read_cost_add     (LlmReadCost *self,
                               double       us);
 /* Bytes that take as long as one more request. */
 double llm_read_cost_get_gap (const LlmReadCost *self);
+/* Microseconds of one more request and of one more byte; of bytes alone where that is all that is known
+ * so far. */
+void   llm_read_cost_get     (const LlmReadCost *self,
+                              double            *request_us,
+                              double            *byte_us);

@@ -104,12 +104,18 @@ llm_weight_reader_poll (LlmWeightReader *self)
 }
 
 void
+llm_weight_reader_wait (LlmWeightReader *self)
+{
+  self->source.poll (self->source.data, G_USEC_PER_SEC);
+}
+
+void
 llm_weight_reader_stop (LlmWeightReader *self)
 {
   for (guint i = self->under_way->len; i-- > 0;)
     self->source.cancel (self->source.data, g_ptr_array_index (self->under_way, i));
   while (self->n_reading > 0)
-    self->source.poll (self->source.data, G_USEC_PER_SEC);
+    llm_weight_reader_wait (self);
 }
 
 guint

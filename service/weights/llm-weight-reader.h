@@ -38,7 +38,8 @@ struct _LlmReadPiece
   guint place;           /* among those under way */
 };
 
-/* @block: the size of blocks, LLM_DISK_BLOCK or LLM_DISK_SECTOR. */
+/* @block: the size of blocks: LLM_DISK_BLOCK; or LLM_DISK_SECTOR for small pieces, with two blocks around
+ * them not above LLM_DISK_MAX_BYTES. */
 void             llm_read_piece_init        (LlmReadPiece          *piece,
                                              guint64                offset,
                                              guint64                length,
@@ -64,6 +65,8 @@ void             llm_weight_reader_read     (LlmWeightReader       *self,
                                              LlmReadPieceDone       done);
 /* Takes what has arrived. */
 void             llm_weight_reader_poll     (LlmWeightReader       *self);
+/* Waits until something has, a second at most. */
+void             llm_weight_reader_wait     (LlmWeightReader       *self);
 /* Pieces that were not begun are done with ECANCELED; waits for the others. Their done() must begin no
  * other. */
 void             llm_weight_reader_stop     (LlmWeightReader       *self);

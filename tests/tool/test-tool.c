@@ -185,6 +185,37 @@ test_profile (void)
   llm_test_folder_remove (folder);
 }
 
+/* A model that fits into its budget reads nothing; one that can't work in it says what it needs. */
+static void
+test_profile_budget (void)
+{
+  g_autofree char *folder = llm_test_folder_new ();
+  g_auto(Run) json = run_tool ("profile", "--model", model, "-o", folder, "--budget", "100", "--json", NULL);
+  g_auto(Run) text =
+    run_tool ("profile", "--model", model, "-o", folder, "--budget", "100", "--token-ms", "60000", NULL);
+  g_auto(Run) late =
+    run_tool ("profile", "--model", model, "-o", folder, "--budget", "11", "--token-ms", "1", NULL);
+  g_auto(Run) small = run_tool ("profile", "--model", model, "-o", folder, "--budget", "1", NULL);
+  g_auto(Run) alone = run_tool ("profile", "--model", model, "-o", folder, "--token-ms", "1", NULL);
+  g_auto(Run) negative = run_tool ("profile", "--model", model, "-o", folder, "--budget=-1", NULL);
+
+  g_assert_cmpint (json.status, ==, 0);
+  g_assert_cmpstr (json.err, ==, "");
+  g_assert_nonnull (strstr (json.out, "\"read-bytes\":0"));
+  g_assert_nonnull (strstr (json.out, "\"fits\":-1"));
+  g_assert_cmpint (text.status, ==, 0);
+  g_assert_nonnull (strstr (text.out, "At most 60000 ms a token: active=0"));
+  g_assert_nonnull (strstr (text.out, "llmsvc-active finds them"));
+  /* what streams of it is too little to tell how fast the disk is */
+  g_assert_cmpint (late.status, ==, 1);
+  g_assert_nonnull (strstr (late.err, "so small"));
+  g_assert_cmpint (small.status, ==, 1);
+  g_assert_nonnull (strstr (small.err, "MiB of memory at the least"));
+  g_assert_cmpint (alone.status, ==, 2);
+  g_assert_cmpint (negative.status, ==, 2);
+  llm_test_folder_remove (folder);
+}
+
 static void
 test_tokenize (void)
 {
@@ -649,6 +680,7 @@ main (int    argc,
   g_test_add_func ("/tool/generate-exact", test_generate_exact);
   g_test_add_func ("/tool/prepare", test_prepare);
   g_test_add_func ("/tool/profile", test_profile);
+  g_test_add_func ("/tool/profile-budget", test_profile_budget);
   g_test_add_func ("/tool/tokenize", test_tokenize);
   g_test_add_func ("/tool/perplexity", test_perplexity);
   g_test_add_func ("/tool/adapter", test_adapter);

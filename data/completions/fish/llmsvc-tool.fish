@@ -121,6 +121,8 @@ __llmsvc_tool_option prepare threads 'Threads that compute' --exclusive
 __llmsvc_tool_command profile 'Measure what bringing contexts back costs'
 __llmsvc_tool_option profile model 'The GGUF file' --short-option m --require-parameter --force-files
 __llmsvc_tool_option profile output-dir 'Instead of the cache of the system, or of this user' --short-option o --require-parameter --force-files
+__llmsvc_tool_option profile budget 'Tell instead what a token takes where the model has only so much memory, and keep nothing' --require-parameter --no-files
+__llmsvc_tool_option profile token-ms 'With --budget: find the least that answers must leave out to take so long' --require-parameter --no-files
 __llmsvc_tool_option profile json 'As one JSON object'
 
 __llmsvc_tool_command options 'List the options of the calls of the service'

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #include "base/llm-clock.h"
@@ -137,6 +138,7 @@ llm_weights_probe_reads (LlmWeights            *weights,
   g_autoptr(LlmWeightReader) reader = NULL;
   g_autofree Probe *run = g_new0 (Probe, 1);
   const guint64 begin = self->repacked != NULL ? self->repacked->plan->data_offset : 0;
+  guint8 *reserved;
   guint64 small;
 
   if (channels == NULL)
@@ -153,14 +155,19 @@ llm_weights_probe_reads (LlmWeights            *weights,
     return llm_fail (error, LLMSVC_ERROR_STORAGE, "“%s” can't be read: %s", self->repacked->path,
                      g_strerror (errno));
   run->bytes = N_LARGE * (gsize) (LARGE_BYTES + 2 * LLM_DISK_BLOCK);
-  run->memory = mmap (NULL, run->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (run->memory == MAP_FAILED)
+  reserved = mmap (NULL, run->bytes + LLM_FILE_MAP_HUGE, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (reserved == MAP_FAILED)
     return llm_fail (error, LLMSVC_ERROR_NO_MEMORY, "Memory is too short to try the disk");
+  /* as the ring of the stream: in huge pages, which are there */
+  run->memory = reserved + (LLM_FILE_MAP_HUGE - (guintptr) reserved % LLM_FILE_MAP_HUGE);
+  madvise (run->memory, run->bytes, MADV_HUGEPAGE);
+  memset (run->memory, 0, run->bytes);
   llm_weight_reader_set_source (reader, source);
   run->reader = reader;
   *rates = (LlmReadRates) { 0 };
   probe (run, small, begin, begin + self->repacked->plan->bytes, rates);
-  munmap (run->memory, run->bytes);
+  munmap (reserved, run->bytes + LLM_FILE_MAP_HUGE);
   return run->code == 0
          || llm_fail (error, LLMSVC_ERROR_STORAGE, "“%s” can't be read: %s", self->repacked->path,
                       g_strerror (run->code));

@@ -96,7 +96,7 @@ class Cells(unittest.TestCase):
         cells = tables.make_cells([make_answer("plain", "a", 10), make_answer("chain:2", "a", 6),
                                    make_answer("chain:8", "a", 4), make_answer("chain:16", "a", 5),
                                    make_answer("peer chain:4", "a", 1),
-                                   make_answer("tree", "a", 2)])
+                                   make_answer("tree", "a", 2, **{"forecast-ms": 190})])
         more = tables.make_cells([make_answer("chain:1", prompt, 1) for prompt in "ab"])
         best = tables.find_best_chain(cells + more)[tables.name_set(cells[0])]
         self.assertEqual(best["method"], "chain:8")
@@ -104,7 +104,7 @@ class Cells(unittest.TestCase):
             tables.print_cells(cells)
         row = next(line for line in out.getvalue().splitlines() if line.startswith("| tree |"))
         self.assertEqual(row, "| tree | 1 | 200.0 | – | 1.00 | – | 5.00 | 5.00 | 5.00 | 2.00 | "
-                         "1.00 |")
+                         "1.00 | 190.0 |")
 
     def test_peer(self):
         found = tables.read_peer("x\ndecoded   31 tokens in    5.500 seconds, speed:    5.636 "

@@ -3,7 +3,6 @@
 /* What tokens take where weights come from storage: what is forecast to be read is what is read, and what
  * takes long follows from what reads and products take. */
 
-#include <math.h>
 #include <unistd.h>
 
 #include "common/llmsvc-error.h"

@@ -19,7 +19,7 @@
 #define MIB ((guint64) 1 << 20)
 
 static int opt_limit = 2000;
-static int opt_disk;
+static int opt_disk, opt_iops;
 static int opt_tokens = 8;
 static int opt_rounds = 6;
 static char *opt_cache;
@@ -29,6 +29,8 @@ static const GOptionEntry entries[] = {
   { "limit", 0, 0, G_OPTION_ARG_INT, &opt_limit, "Memory of the group, in MiB (2000)", "MIB" },
   { "disk", 0, 0, G_OPTION_ARG_INT, &opt_disk,
     "MB of a second that the group reads from its disk (0: what it gives)", "MB" },
+  { "iops", 0, 0, G_OPTION_ARG_INT, &opt_iops,
+    "Requests that the group's disk serves in a second (as many as come)", "N" },
   { "tokens", 0, 0, G_OPTION_ARG_INT, &opt_tokens, "Tokens in a row (8)", "N" },
   { "runs", 0, 0, G_OPTION_ARG_INT, &opt_rounds, "Samples of each figure (6)", "N" },
   { "cache", 0, 0, G_OPTION_ARG_FILENAME, &opt_cache,
@@ -125,7 +127,7 @@ make_group (const char  *path,
   g_autoptr(BenchGroup) group = bench_group_new (opt_limit * MIB, error);
 
   if (group == NULL
-      || (opt_disk > 0 && !bench_group_set_rate (group, path, (guint64) opt_disk * 1000000, error)))
+      || !bench_group_set_rate (group, path, (guint64) opt_disk * 1000000, (guint64) opt_iops, error))
     return NULL;
   return g_steal_pointer (&group);
 }
@@ -211,8 +213,8 @@ run (Bench   *bench,
 
   if (bench->argc != 2)
     return bench_fail_usage (error, "larger needs one MODEL");
-  if (opt_limit < 1 || opt_tokens < 1 || opt_rounds < 1)
-    return bench_fail_usage (error, "--limit, --tokens and --runs are 1 or more");
+  if (opt_limit < 1 || opt_tokens < 1 || opt_rounds < 1 || opt_disk < 0 || opt_iops < 0)
+    return bench_fail_usage (error, "--limit, --tokens and --runs are 1 or more, --disk and --iops 0 or more");
   peers = bench_peers_new (opt_peers, error);
   if (peers == NULL)
     return FALSE;
@@ -227,9 +229,9 @@ run (Bench   *bench,
   return is_done;
 }
 
-/* LIMIT RATE PATH COMMAND…: what it prints, run in a group of LIMIT bytes, which reads RATE bytes a
- * second from the disk of PATH, or 0: as many as come; then a JSON object with the most that the group
- * held. */
+/* LIMIT BYTES REQUESTS PATH COMMAND…: what it prints, run in a group of LIMIT bytes, which reads so many
+ * bytes and requests a second from the disk of PATH, or 0: as many as come; then a JSON object with the most
+ * that the group held. */
 int
 bench_draft_group (int    argc,
                    char **argv)
@@ -237,14 +239,14 @@ bench_draft_group (int    argc,
   g_autoptr(BenchGroup) group = NULL;
   g_autoptr(GError) error = NULL;
   g_autofree char *output = NULL;
-  guint64 rate;
 
-  if (argc < 5)
+  if (argc < 6)
     return 2;
-  rate = g_ascii_strtoull (argv[2], NULL, 10);
   group = bench_group_new (g_ascii_strtoull (argv[1], NULL, 10), &error);
-  if (group != NULL && (rate == 0 || bench_group_set_rate (group, argv[3], rate, &error)))
-    output = bench_group_run (group, argv + 4, &error);
+  if (group != NULL
+      && bench_group_set_rate (group, argv[4], g_ascii_strtoull (argv[2], NULL, 10),
+                               g_ascii_strtoull (argv[3], NULL, 10), &error))
+    output = bench_group_run (group, argv + 5, &error);
   if (output == NULL)
     {
       g_printerr ("llmsvc-bench: %s\n", error->message);

@@ -132,29 +132,48 @@ find_disk (const char *path)
 gboolean
 bench_group_set_rate (BenchGroup  *self,
                       const char  *path,
-                      guint64      rate,
+                      guint64      n_bytes,
+                      guint64      n_requests,
                       GError     **error)
 {
-  g_autofree char *disk = find_disk (path);
+  const struct
+  {
+    guint64 rate;
+    const char *name, *file;
+  } limits[] = { { n_bytes, "rbps=", "blkio.throttle.read_bps_device" },
+                 { n_requests, "riops=", "blkio.throttle.read_iops_device" } };
+  g_autofree char *disk = NULL;
   g_autofree char *own = NULL;
-  g_autofree char *text = NULL;
 
+  if (n_bytes == 0 && n_requests == 0)
+    return TRUE;
+  disk = find_disk (path);
   if (disk == NULL)
     return bench_fail_errno (error, "%s", path);
-  text = g_strdup_printf (self->is_v2 ? "%s rbps=%" G_GUINT64_FORMAT : "%s %" G_GUINT64_FORMAT, disk,
-                          rate);
-  if (self->is_v2)
-    return write_text (self->folder, "io.max", text, error);
-  own = find_own ("/sys/fs/cgroup/blkio", "blkio");
-  if (own == NULL)
+  if (!self->is_v2)
     {
-      g_set_error_literal (error, G_IO_ERROR, G_IO_ERROR_NOT_SUPPORTED,
-                           "No control groups of disks are mounted below /sys/fs/cgroup");
-      return FALSE;
+      own = find_own ("/sys/fs/cgroup/blkio", "blkio");
+      if (own == NULL)
+        {
+          g_set_error_literal (error, G_IO_ERROR, G_IO_ERROR_NOT_SUPPORTED,
+                               "No control groups of disks are mounted below /sys/fs/cgroup");
+          return FALSE;
+        }
+      self->disk_folder = make_folder (own, error);
+      if (self->disk_folder == NULL)
+        return FALSE;
     }
-  self->disk_folder = make_folder (own, error);
-  return self->disk_folder != NULL
-         && write_text (self->disk_folder, "blkio.throttle.read_bps_device", text, error);
+  for (guint i = 0; i < G_N_ELEMENTS (limits); i++)
+    {
+      g_autofree char *text = g_strdup_printf ("%s %s%" G_GUINT64_FORMAT, disk,
+                                               self->is_v2 ? limits[i].name : "", limits[i].rate);
+
+      if (limits[i].rate > 0
+          && !write_text (self->is_v2 ? self->folder : self->disk_folder,
+                          self->is_v2 ? "io.max" : limits[i].file, text, error))
+        return FALSE;
+    }
+  return TRUE;
 }
 
 static void

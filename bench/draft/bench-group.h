@@ -18,10 +18,12 @@ typedef struct _BenchGroup BenchGroup;
 BenchGroup *bench_group_new   (guint64       limit,
                                GError      **error);
 void        bench_group_free  (BenchGroup   *self);
-/* From now on it reads no more than so many bytes a second from the disk that @path lies on. */
+/* Of the disk that @path lies on it reads no more than so many bytes and requests a second from now on; 0:
+ * as many as come. Called once. */
 gboolean    bench_group_set_rate (BenchGroup *self,
                                const char   *path,
-                               guint64       rate,
+                               guint64       n_bytes,
+                               guint64       n_requests,
                                GError      **error);
 /* Runs @words in the group: what it printed (transfer full), or NULL when it failed. */
 char       *bench_group_run   (BenchGroup   *self,

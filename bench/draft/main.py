@@ -52,6 +52,7 @@ def parse(arguments, name):
     parser.add_flag("warm", "Measure what steps of up to 32 rows cost before the first prompt")
     parser.add("disk", int, meta="MB", action="append", help="Of a second, that the group reads from its "
                "disk, several times, in MB; 0 for what it gives (0)")
+    parser.add("iops", int, 0, "Requests of a second likewise; 0 for as many as it serves (0)")
     parser.add("tool", meta="FILE", help="llmsvc-tool, whose profile forecasts plain and active of each "
                "group")
     parser.add("stream", int, 0, help="Rounds of plain streaming beside the disk alone (0)")
@@ -72,16 +73,16 @@ def parse(arguments, name):
         options.chain = [int(k) for k in options.chain.split(",")]
     except ValueError:
         parser.error(f"{name} needs whole numbers, with commas between them, after --chain")
-    if min(options.first, options.prompts, options.longest, options.stream, *options.disks, *options.limit,
-           *options.chain) < 0 or options.tokens < 2 or options.runs < 1:
+    if min(options.first, options.prompts, options.longest, options.stream, options.iops,
+           *options.disks, *options.limit, *options.chain) < 0 or options.tokens < 2 or options.runs < 1:
         parser.error(f"{name} needs --tokens of 2 or more, --runs of 1 or more, and numbers that are "
                      "not negative")
     if options.prompts > 0 and (options.model is None or not (options.task or options.stream)):
         parser.error(f"{name} needs a MODEL, and --task or --stream; or --prompts 0 with --answers")
     if options.prompts == 0 and options.answers is None:
         parser.error(f"{name} needs --answers with --prompts 0")
-    if (options.stream or any(options.disks)) and not any(options.limit):
-        parser.error(f"{name} needs --limit with --stream and --disk")
+    if (options.stream or options.iops or any(options.disks)) and not any(options.limit):
+        parser.error(f"{name} needs --limit with --stream, --disk and --iops")
     if options.peer_draft and not options.draft:
         parser.error(f"{name} needs --draft with --peer-draft")
     return options
@@ -120,7 +121,7 @@ def copy_tasks(options, task, folder):
 def run_program(options, words, limit):
     """Lines that it prints, in a group of @limit MiB; the last one is the group's."""
     group = [model.find_bench(), "draft-group", limit * MIB, options.disk * 1000000,
-             options.cache] if limit else []
+             options.iops, options.cache] if limit else []
     outcome = subprocess.run([*map(str, group), *map(str, words)], stdin=subprocess.DEVNULL, text=True,
                              stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     if outcome.returncode != 0:
@@ -155,7 +156,7 @@ def name_of(path):
 
 def name_cell(options, draft, task, limit):
     return {"model": name_of(options.model), "draft": draft and name_of(draft),
-            "task": name_of(task), "limit-mib": limit, "disk-mb": options.disk,
+            "task": name_of(task), "limit-mib": limit, "disk-mb": options.disk, "iops": options.iops,
             "most-tokens": options.tokens}
 
 
@@ -219,13 +220,13 @@ def play_peer(options, book, command, draft, task, limit):
 
 
 def measure_stream(options, limit):
-    words = [model.find_bench(), "larger", "--limit", limit, "--disk", options.disk, "--tokens",
-             min(options.tokens, 8), "--runs", options.stream, "--cache", options.cache, "--json",
-             options.model]
+    words = [model.find_bench(), "larger", "--limit", limit, "--disk", options.disk, "--iops",
+             options.iops, "--tokens", min(options.tokens, 8), "--runs", options.stream, "--cache",
+             options.cache, "--json", options.model]
     for peer in options.peer or []:
         words += ["--peer", peer]
     return {"model": name_of(options.model), "limit-mib": limit, "disk-mb": options.disk,
-            "figures": json.loads(run_program(options, words, 0).stdout)}
+            "iops": options.iops, "figures": json.loads(run_program(options, words, 0).stdout)}
 
 
 def measure_task(options, book, task, limit):

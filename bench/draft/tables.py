@@ -8,7 +8,7 @@ from lib import figures
 DECODED = re.compile(r"decoded +(\d+) tokens in +([\d.]+) seconds")
 COUNTS = {"drafted": re.compile(r"n_drafted *= *(\d+)"),
           "accepted": re.compile(r"n_accept *= *(\d+)")}
-CELL = ("model", "limit-mib", "disk-mb", "task", "most-tokens", "draft")
+CELL = ("model", "limit-mib", "disk-mb", "iops", "task", "most-tokens", "draft")
 # What gives another text than plain decoding by its nature.
 LOSSY = ("active", "big-little")
 
@@ -135,6 +135,7 @@ def show(number, digits=2):
 
 def show_limit(cell):
     disk = f", a disk of {cell['disk-mb']} MB/s" if cell.get("disk-mb") else ""
+    disk += f", {cell['iops']} requests a second" if cell.get("iops") else ""
     return f"{cell['limit-mib']} MiB{disk}" if cell["limit-mib"] else "all in memory"
 
 

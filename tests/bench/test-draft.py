@@ -32,9 +32,10 @@ class Options(unittest.TestCase):
         options = main.parse([*sparse.DEFAULTS, *words, "--tokens", "6"], "active")
         self.assertEqual(options.methods, ["plain", "active:30", "active:50", "active:70"])
         self.assertEqual((options.limit, options.disks, options.tokens), ([1000, 2000], [300, 0], 6))
-        with self.assertRaises(SystemExit), contextlib.redirect_stderr(io.StringIO()) as said:
-            main.parse([*sparse.DEFAULTS, "m.gguf", "--task", "t", "--disk", "300"], "active")
-        self.assertIn("active needs --limit", said.getvalue())
+        for slow in ["--disk", "300"], ["--iops", "4000"]:
+            with self.assertRaises(SystemExit), contextlib.redirect_stderr(io.StringIO()) as said:
+                main.parse([*sparse.DEFAULTS, "m.gguf", "--task", "t", *slow], "active")
+            self.assertIn("active needs --limit", said.getvalue())
 
 
 class Cells(unittest.TestCase):

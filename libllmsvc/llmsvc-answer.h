@@ -47,6 +47,8 @@ double              llmsvc_answer_get_sub_model_quality (LlmsvcAnswer *self);
 LLMSVC_AVAILABLE_IN_0_1
 guint               llmsvc_answer_get_active        (LlmsvcAnswer *self);
 LLMSVC_AVAILABLE_IN_0_1
+double              llmsvc_answer_get_active_quality (LlmsvcAnswer *self);
+LLMSVC_AVAILABLE_IN_0_1
 guint               llmsvc_answer_get_prompt_level  (LlmsvcAnswer *self);
 LLMSVC_AVAILABLE_IN_0_1
 guint               llmsvc_answer_get_left_out_tokens (LlmsvcAnswer *self);

@@ -239,9 +239,13 @@ tell_results (LlmsvcAnswer *answer)
     {
       g_autofree char *before = g_steal_pointer (&harmless);
 
-      /* Translators: likewise; how many of the weights each token of the answer has left out */
-      harmless = g_strdup_printf (_("%s; each word without %u %% of the weights"), before,
-                                  llmsvc_answer_get_active (answer));
+      /* Translators: likewise; how many of the weights each token of the answer has left out, and how good that
+       * is beside all of them */
+      harmless = g_strdup_printf (llmsvc_answer_get_active_quality (answer) > 0
+                                    ? _("%s; each word without %u %% of the weights, %.1f %% as good")
+                                    : _("%s; each word without %u %% of the weights"), before,
+                                  llmsvc_answer_get_active (answer),
+                                  llmsvc_answer_get_active_quality (answer));
     }
   if (is_verbose && llmsvc_answer_get_left_out_tokens (answer) > 0)
     {

@@ -187,17 +187,27 @@ copy_tensor (LlmGgufWriter       *self,
   self->n_tensors++;
 }
 
+static gboolean
+has_any_prefix (const char        *name,
+                const char *const *prefixes)
+{
+  for (guint i = 0; prefixes[i] != NULL; i++)
+    if (g_str_has_prefix (name, prefixes[i]))
+      return TRUE;
+  return FALSE;
+}
+
 void
-llm_gguf_writer_copy (LlmGgufWriter *self,
-                      LlmGguf       *from,
-                      const char    *except)
+llm_gguf_writer_copy (LlmGgufWriter     *self,
+                      LlmGguf           *from,
+                      const char *const *except)
 {
   for (guint i = 0; i < from->keys->len; i++)
     {
       const LlmGgufKey *key = &g_array_index (from->keys, LlmGgufKey, i);
 
       /* what is written has the default */
-      if (!g_str_has_prefix (key->name, except) && !g_str_equal (key->name, "general.alignment"))
+      if (!has_any_prefix (key->name, except) && !g_str_equal (key->name, "general.alignment"))
         copy_key (self, from, key);
     }
   for (guint i = 0; i < from->tensors->len; i++)

@@ -28,11 +28,11 @@ void           llm_gguf_writer_add_uints  (LlmGgufWriter *self,
                                            const char    *key,
                                            const guint32 *items,
                                            gsize          n);
-/* All keys of @from but those that begin with @except, and all tensors; once. Both files have the
- * default alignment. */
+/* All keys of @from but those that begin with one of @except, which NULL ends, and all tensors; once. Both
+ * files have the default alignment. */
 void           llm_gguf_writer_copy       (LlmGgufWriter *self,
                                            LlmGguf       *from,
-                                           const char    *except);
+                                           const char *const *except);
 /* Writes it to @path, in place of what is there, which stays until all is written. */
 gboolean       llm_gguf_writer_save       (LlmGgufWriter *self,
                                            const char    *path,

@@ -217,7 +217,12 @@ read_quality (LlmCompanion  *self,
 {
   g_autoptr(GError) cause = NULL;
 
-  self->quality = llm_quality_read (self->gguf, self->sub_models->n_levels, &cause);
+  if (self->has_sub_models)
+    self->quality =
+      llm_quality_read (self->gguf, LLM_QUALITY_OF_LEVELS, self->sub_models->n_levels, &cause);
+  if (cause == NULL && self->thresholds != NULL)
+    self->sparse_quality = llm_quality_read (self->gguf, LLM_QUALITY_OF_SPARSITIES,
+                                             self->thresholds->n_sparsities + 1, &cause);
   if (cause == NULL)
     return TRUE;
   g_propagate_error (error, g_steal_pointer (&cause));
@@ -259,10 +264,11 @@ llm_companion_new_for_gguf (LlmGguf   *gguf,
     if (!llm_sub_models_measure (self->sub_models, llm_model_get_gguf (model), hparams, level,
                                  &self->costs[level], error))
       return NULL;
+  if (!read_quality (self, error))
+    return NULL;
   if (!self->has_sub_models)
     return add_adapters (self, error) ? g_steal_pointer (&self) : NULL;
   if (!read_losses (self, error)
-      || !read_quality (self, error)
       || !add_adapters (self, error)
       || !check_shares (self, "llmsvc.levels.weights", G_STRUCT_OFFSET (LlmSubModelCost, weights),
                         error)
@@ -303,6 +309,7 @@ llm_companion_unref (LlmCompanion *self)
   g_clear_pointer (&self->sub_models, llm_sub_models_free);
   g_clear_pointer (&self->quality, g_free);
   g_clear_pointer (&self->thresholds, llm_thresholds_free);
+  g_free (self->sparse_quality);
   g_clear_pointer (&self->calibration, llm_calibration_free);
   g_free (self);
 }
@@ -312,7 +319,6 @@ llm_companion_describe_level (const LlmCompanion *self,
                               guint               level)
 {
   const LlmSubModels *table = self->sub_models;
-  const LlmQuality *quality = self->quality;
   const LlmSubModelCost *own = &self->costs[level], *whole = &self->costs[table->n_levels - 1];
   GVariantDict dict;
 
@@ -322,18 +328,36 @@ llm_companion_describe_level (const LlmCompanion *self,
   g_variant_dict_insert (&dict, "operations", "d",
                          100.0 * (double) own->operations / (double) whole->operations);
   g_variant_dict_insert (&dict, "bytes", "d", 100.0 * (double) own->bytes / (double) whole->bytes);
-  if (quality != NULL)
-    {
-      g_variant_dict_insert (&dict, "quality", "d", llm_quality_get (quality, table->n_levels, level));
-      g_variant_dict_insert (&dict, "divergence", "d", quality->levels[level].divergence);
-      g_variant_dict_insert (&dict, "perplexity", "d", exp (quality->levels[level].nll));
-    }
-  if (quality != NULL && quality->n_calls > 0)
-    {
-      g_variant_dict_insert (&dict, "valid-calls", "d", 100 * quality->levels[level].valid_calls);
-      g_variant_dict_insert (&dict, "exact-calls", "d", 100 * quality->levels[level].exact_calls);
-    }
-  if (quality != NULL && quality->n_replies > 0)
-    g_variant_dict_insert (&dict, "reply-nll", "d", quality->levels[level].reply_nll);
+  if (self->quality != NULL)
+    llm_quality_describe (self->quality, level, &dict);
+  return g_variant_dict_end (&dict);
+}
+
+static guint
+find_sparse_level (const LlmCompanion *self,
+                   guint               place)
+{
+  return self->thresholds->n_sparsities - 1 - place;
+}
+
+double
+llm_companion_get_sparse_quality (const LlmCompanion *self,
+                                  guint               place)
+{
+  return llm_quality_get (self->sparse_quality, self->thresholds->n_sparsities + 1,
+                          find_sparse_level (self, place));
+}
+
+GVariant *
+llm_companion_describe_sparsity (const LlmCompanion *self,
+                                 guint               place)
+{
+  g_autoptr(GVariant) thresholds =
+    g_variant_ref_sink (llm_thresholds_describe (self->thresholds, place));
+  GVariantDict dict;
+
+  g_variant_dict_init (&dict, thresholds);
+  if (self->sparse_quality != NULL)
+    llm_quality_describe (self->sparse_quality, find_sparse_level (self, place), &dict);
   return g_variant_dict_end (&dict);
 }

@@ -33,6 +33,7 @@ typedef struct
                                             * way */
   LlmQuality *quality;                     /* (nullable) (owned), as the next: of the sub-models */
   LlmThresholds *thresholds;
+  LlmQuality *sparse_quality;              /* of their answers: the sparsest first, then of dense ones */
   LlmCalibration *calibration;
 } LlmCompanion;
 
@@ -59,5 +60,12 @@ char         *llm_companion_get_prefix (const LlmCompanion *self,
  * how good it was measured to be. */
 GVariant     *llm_companion_describe_level (const LlmCompanion *self,
                                       guint          level);
+/* (transfer floating): the same of the sparsity at @place of the thresholds. */
+GVariant     *llm_companion_describe_sparsity (const LlmCompanion *self,
+                                      guint          place);
+/* How good answers of the sparsity at @place are, as llm_quality_get() has it: 0 where that was not
+ * measured. */
+double        llm_companion_get_sparse_quality (const LlmCompanion *self,
+                                      guint          place);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmCompanion, llm_companion_unref)

@@ -2,7 +2,7 @@
 
 /*
  * How good the sub-models of a model are, as `llmsvc-tool quality` measures it and its companion has
- * it. Untrusted, as the file is. Immutable; any thread.
+ * it; and its sparse answers, as levels of their own. Untrusted, as the file is. Immutable; any thread.
  */
 
 #pragma once
@@ -10,8 +10,9 @@
 #include "gguf/llm-gguf-writer.h"
 #include "model/architectures/llm-sub-models.h"
 
-/* Of all keys in a companion. */
-#define LLM_QUALITY_PREFIX "llmsvc.quality."
+/* Of keys in a companion: of sub-models; and of sparse answers, which go with their thresholds. */
+#define LLM_QUALITY_OF_LEVELS "llmsvc.quality."
+#define LLM_QUALITY_OF_SPARSITIES "llmsvc.active.quality."
 /* Percent: what a call gets at least that leaves the choice to the service. */
 #define LLM_QUALITY_DEFAULT 95
 
@@ -35,13 +36,19 @@ typedef struct
   guint64 n_replies;
 } LlmQuality;
 
-/* (nullable): of the companion @gguf of a model with @n_levels; NULL without @error where it has none.
- * Fails with INVALID_MODEL where it is none of so many levels. */
+/* (nullable): of the companion @gguf, that with @prefix, of @n_levels; NULL without @error where it has
+ * none. Fails with INVALID_MODEL where it is none of so many levels. */
 LlmQuality *llm_quality_read  (LlmGguf           *gguf,
+                               const char        *prefix,
                                guint              n_levels,
                                GError           **error);
 void        llm_quality_write (const LlmQuality  *self,
+                               const char        *prefix,
                                LlmGgufWriter     *to);
+/* Adds what a description of @level has of it. */
+void        llm_quality_describe (const LlmQuality *self,
+                               guint              level,
+                               GVariantDict      *dict);
 
 /* Percent, 0 to 100, of the whole model: 100 without the points of valid calls that are lost, or without
  * 50 for each nat of divergence, whichever is more, and no more than any larger level has. 0 of what was

@@ -56,13 +56,18 @@ static void
 take_sparsity (LlmRequest *request)
 {
   const LlmThresholds *thresholds = request->runner->instance->plan->config.thresholds;
+  const LlmLevels *levels = request->runner->instance->weights->levels;
+  guint place;
 
   if (request->model.sparsity == 0 || thresholds == NULL)
     return;
   request->result.sparsity = llm_thresholds_choose (thresholds, request->model.sparsity);
-  if (request->result.sparsity > 0)
-    request->own_state =
-        llm_row_state_sparse (llm_thresholds_find (thresholds, request->result.sparsity));
+  if (request->result.sparsity == 0)
+    return;
+  place = llm_thresholds_find (thresholds, request->result.sparsity);
+  request->own_state = llm_row_state_sparse (place);
+  if (levels != NULL)
+    request->result.sparse_quality = llm_companion_get_sparse_quality (levels->companion, place);
 }
 
 /* Of the prompt's tokens that no earlier turn computed. @states: of all of them. */

@@ -67,6 +67,7 @@ typedef struct
   guint sub_model;       /* percent of the model that computed it; 0: nothing was computed */
   double sub_model_quality; /* percent of the whole model's, 0 where it was not measured */
   guint sparsity;        /* percent of the layers' weights that each row of its answer left out */
+  double sparse_quality; /* likewise of such an answer */
   gboolean is_w8;        /* the prompt's new tokens were computed in W8A8 */
   const char *exact_reason; /* (nullable) (unowned): why they were not; NULL where nothing was
                           * computed */

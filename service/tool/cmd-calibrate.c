@@ -154,6 +154,7 @@ static gboolean
 run_on (const char  *path,
         GError     **error)
 {
+  static const char *const prefixes[] = { LLM_CALIBRATION_PREFIX, NULL };
   g_autoptr(LlmCompanion) companion = NULL;
   g_autofree char *text = NULL;
   g_autoptr(GArray) tokens = NULL;
@@ -180,7 +181,7 @@ run_on (const char  *path,
   if (calibration == NULL)
     return FALSE;
   print (calibration);
-  writer = tool_companion_begin (model->model, companion, LLM_CALIBRATION_PREFIX);
+  writer = tool_companion_begin (model->model, companion, prefixes);
   llm_calibration_write (calibration, model->hparams, writer);
   return tool_companion_save (model->model, writer, error);
 }

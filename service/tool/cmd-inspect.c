@@ -188,13 +188,21 @@ print_thresholds (const Verdict *self)
 
   if (thresholds == NULL)
     return;
-  printf ("active: %s\n  sparsity  loss   attention  output  ffn      down\n      0 %%  %6.3f\n",
+  printf ("active: %s\n  sparsity  loss   attention  output  ffn      down     quality\n      0 %%  %6.3f\n",
           self->companion->gguf->path, (double) thresholds->dense_loss);
   for (guint i = 0; i < thresholds->n_sparsities; i++)
-    printf ("     %2u %%  %6.3f  %5.1f %%    %5.1f %%  %5.1f %%  %5.1f %%\n", thresholds->percent[i],
-            (double) thresholds->losses[i], 100 * (double) thresholds->kept[i][0],
-            100 * (double) thresholds->kept[i][1], 100 * (double) thresholds->kept[i][2],
-            100 * (double) thresholds->kept[i][3]);
+    {
+      double quality = llm_companion_get_sparse_quality (self->companion, i);
+
+      printf ("     %2u %%  %6.3f  %5.1f %%    %5.1f %%  %5.1f %%  %5.1f %%  ", thresholds->percent[i],
+              (double) thresholds->losses[i], 100 * (double) thresholds->kept[i][0],
+              100 * (double) thresholds->kept[i][1], 100 * (double) thresholds->kept[i][2],
+              100 * (double) thresholds->kept[i][3]);
+      if (self->companion->sparse_quality != NULL)
+        printf ("%5.1f %%\n", quality);
+      else
+        puts ("      –");
+    }
 }
 
 /* What prompts in W8A8 lose. */
@@ -222,16 +230,18 @@ list_calibration (const LlmCalibration *calibration)
 }
 
 static GVariant *
-list_thresholds (const LlmThresholds *thresholds)
+list_thresholds (const LlmCompanion *companion)
 {
+  const LlmThresholds *thresholds = companion->thresholds;
   GVariantBuilder sparsities;
 
   g_variant_builder_init (&sparsities, G_VARIANT_TYPE ("aa{sv}"));
   for (guint i = 0; i < thresholds->n_sparsities; i++)
     g_variant_builder_add_parsed (&sparsities,
-                                  "{'sparsity': <%u>, 'loss': <%d>, 'attention': <%d>, "
+                                  "{'sparsity': <%u>, 'loss': <%d>, 'quality': <%d>, 'attention': <%d>, "
                                   "'attention-output': <%d>, 'ffn': <%d>, 'ffn-down': <%d>}",
                                   (guint) thresholds->percent[i], (double) thresholds->losses[i],
+                                  llm_companion_get_sparse_quality (companion, i),
                                   100 * (double) thresholds->kept[i][0],
                                   100 * (double) thresholds->kept[i][1],
                                   100 * (double) thresholds->kept[i][2],
@@ -333,7 +343,7 @@ print_json (const Verdict *self)
     g_variant_builder_add (&builder, "{sv}", "sub-models", list_sub_models (self));
   if (self->companion != NULL && self->companion->thresholds != NULL)
     g_variant_builder_add (&builder, "{sv}", "active",
-                           list_thresholds (self->companion->thresholds));
+                           list_thresholds (self->companion));
   if (self->companion != NULL && self->companion->calibration != NULL)
     g_variant_builder_add (&builder, "{sv}", "prefill",
                            list_calibration (self->companion->calibration));

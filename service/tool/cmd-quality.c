@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* How good a model's sub-models are: into its companion. */
+/* How good a model's sub-models and its sparse answers are: into its companion. */
 
 #include "tool.h"
 
@@ -82,8 +82,10 @@ try_reply (ToolModel      *model,
     return TRUE;
   reply->tokens = tool_model_tokens (tokens);
   reply->n_tokens = tokens->len;
-  return llm_measure_call (model->forward, model->store, seq, reply->tokens, tokens->len, LLM_MEASURE_TEXT,
-                           prompt->len - 1, add_token, reply, error);
+  return llm_measure_call (model->forward, model->store, seq, reply->tokens, prompt->len, LLM_MEASURE_PROMPT,
+                           prompt->len - 1, add_token, reply, error)
+         && llm_measure_call (model->forward, model->store, seq, reply->tokens, tokens->len,
+                              LLM_MEASURE_ANSWER, prompt->len, add_token, reply, error);
 }
 
 static gboolean
@@ -156,47 +158,101 @@ try_text (const Trial      *trial,
 
 static ToolModel *
 open_level (guint     percent,
+            guint     active,
             GError  **error)
 {
   tool_model_options.sub_model = (int) percent;
+  tool_model_options.active = (int) active;
   return tool_model_open (error);
 }
 
+/* The level at @place of @quality. */
 static gboolean
-try_levels (Trial               *trial,
+try_level (const Trial  *trial,
+           guint         percent,
+           guint         active,
+           LlmQuality   *quality,
+           guint         place,
+           GError      **error)
+{
+  g_autoptr(ToolModel) model = open_level (percent, active, error);
+
+  if (active > 0)
+    tool_progress (_("without %u %% of the weights"), active);
+  else
+    tool_progress (_("level %u %%"), percent);
+  return model != NULL && try_text (trial, model, quality, &quality->levels[place], error)
+         && try_tasks (trial, model, quality, &quality->levels[place], error);
+}
+
+/* Each sparsity once, of the text all rows, of tasks those of answers; then the whole model. */
+static gboolean
+try_sparsities (const Trial          *trial,
+                const LlmThresholds  *thresholds,
+                LlmQuality           *quality,
+                GError              **error)
+{
+  const guint n = thresholds->n_sparsities;
+
+  quality->n_levels = n + 1;
+  for (guint i = 0; i <= n; i++)
+    if (!try_level (trial, 100, i < n ? thresholds->percent[n - 1 - i] : 0, quality, i, error))
+      return FALSE;
+  return TRUE;
+}
+
+static gboolean
+try_levels (const Trial         *trial,
             const LlmSubModels  *table,
             LlmQuality          *quality,
             GError             **error)
 {
+  quality->n_levels = table->n_levels;
   for (guint i = 0; i < table->n_levels; i++)
-    {
-      LlmLevelQuality *level = &quality->levels[i];
-      g_autoptr(ToolModel) model = open_level (table->percent[i], error);
-
-      tool_progress (_("level %u %%"), (guint) table->percent[i]);
-      if (model == NULL || !try_text (trial, model, quality, level, error)
-          || !try_tasks (trial, model, quality, level, error))
-        return FALSE;
-    }
-  tool_progress (NULL);
+    if (!try_level (trial, table->percent[i], 0, quality, i, error))
+      return FALSE;
   return TRUE;
+}
+
+static void
+print_counts (const LlmQuality *quality)
+{
+  printf ("tokens scored: %u\ncalls: %u\nreplies: %u\n", (guint) quality->n_scored,
+          (guint) quality->n_calls, (guint) quality->n_replies);
+}
+
+static void
+print_level (const LlmQuality *quality,
+             guint             i,
+             guint             percent)
+{
+  const LlmLevelQuality *level = &quality->levels[i];
+
+  printf ("%4u %%  %5.1f %%    %8.5f  %10.4f  %9.1f %%  %9.1f %%  %12.4f\n", percent,
+          llm_quality_get (quality, quality->n_levels, i), level->divergence, exp (level->nll),
+          100 * level->valid_calls, 100 * level->exact_calls, level->reply_nll);
 }
 
 static void
 print_quality (const LlmQuality   *quality,
                const LlmSubModels *table)
 {
-  printf ("tokens scored: %u\ncalls: %u\nreplies: %u\n", (guint) quality->n_scored,
-          (guint) quality->n_calls, (guint) quality->n_replies);
+  print_counts (quality);
   printf ("level  quality  divergence  perplexity  valid calls  exact calls  replies' nll\n");
   for (guint i = 0; i < table->n_levels; i++)
-    {
-      const LlmLevelQuality *level = &quality->levels[i];
+    print_level (quality, i, table->percent[i]);
+}
 
-      printf ("%4u %%  %5.1f %%    %8.5f  %10.4f  %9.1f %%  %9.1f %%  %12.4f\n", (guint) table->percent[i],
-              llm_quality_get (quality, table->n_levels, i), level->divergence, exp (level->nll),
-              100 * level->valid_calls, 100 * level->exact_calls, level->reply_nll);
-    }
+static void
+print_sparse_quality (const LlmQuality    *quality,
+                      const LlmThresholds *thresholds,
+                      gboolean             is_alone)
+{
+  if (is_alone)
+    print_counts (quality);
+  printf ("active quality  divergence  perplexity  valid calls  exact calls  replies' nll\n");
+  for (guint i = 0; i < thresholds->n_sparsities; i++)
+    print_level (quality, thresholds->n_sparsities - 1 - i, thresholds->percent[i]);
 }
 
 /* --- the command --- */
@@ -263,33 +319,44 @@ run_on (char   **paths,
   g_autoptr(GArray) tokens = NULL;
   g_autoptr(ToolModel) whole = NULL;
   g_autoptr(LlmGgufWriter) writer = NULL;
-  LlmQuality quality = { 0 };
+  static const char *const prefixes[] = { LLM_QUALITY_OF_LEVELS, LLM_QUALITY_OF_SPARSITIES, NULL };
+  LlmQuality quality = { 0 }, sparse = { 0 };
   Trial trial;
 
   if (!tool_companion_open (&companion, error) || (tasks = read_tasks (paths, error)) == NULL)
     return FALSE;
-  if (companion == NULL || !companion->has_sub_models)
+  if (companion == NULL || (!companion->has_sub_models && companion->thresholds == NULL))
     return llm_fail (error, LLMSVC_ERROR_UNSUPPORTED,
-                     "%s has no sub-models in a companion beside it; make them with llmsvc-elastic",
-                     tool_model_options.path);
+                     "%s has no sub-models and no thresholds in a companion beside it; make them with "
+                     "llmsvc-elastic, or with llmsvc-active", tool_model_options.path);
   if (text_path == NULL)
     tokens = tool_draw ((guint) n_windows, N_CTX, error);
   else if ((text = tool_read (text_path, error)) == NULL)
     return FALSE;
   if (text == NULL && tokens == NULL)
     return FALSE;
-  whole = open_level (100, error);
+  whole = open_level (100, 0, error);
   if (whole == NULL || !leave_out_long (tasks, whole, error))
     return FALSE;
   if (tokens == NULL)
     tokens = tool_model_encode (whole, text, TRUE);
   trial = (Trial) { tokens, tasks, whole };
-  quality.n_levels = companion->sub_models->n_levels;
-  if (!try_levels (&trial, companion->sub_models, &quality, error))
+  if ((companion->has_sub_models && !try_levels (&trial, companion->sub_models, &quality, error))
+      || (companion->thresholds != NULL
+          && !try_sparsities (&trial, companion->thresholds, &sparse, error)))
     return FALSE;
-  print_quality (&quality, companion->sub_models);
-  writer = tool_companion_begin (whole->model, companion, LLM_QUALITY_PREFIX);
-  llm_quality_write (&quality, writer);
+  tool_progress (NULL);
+  writer = tool_companion_begin (whole->model, companion, prefixes);
+  if (companion->has_sub_models)
+    {
+      print_quality (&quality, companion->sub_models);
+      llm_quality_write (&quality, LLM_QUALITY_OF_LEVELS, writer);
+    }
+  if (companion->thresholds != NULL)
+    {
+      print_sparse_quality (&sparse, companion->thresholds, !companion->has_sub_models);
+      llm_quality_write (&sparse, LLM_QUALITY_OF_SPARSITIES, writer);
+    }
   return tool_companion_save (whole->model, writer, error);
 }
 
@@ -307,9 +374,9 @@ run (char **arguments)
 }
 
 const ToolCommand tool_quality = {
-  "quality", N_("Measure how good a model's sub-models are"), N_("[TASKS…]"),
-  N_("Measures of each sub-model how far it is from the whole model, and how many tasks it solves, and writes "
-     "that into the model's companion: when memory or time is short the service takes only those that are "
-     "good enough. TASKS are files with lines of JSON with “prompt” and “answer”: calls of tools, or text."),
+  "quality", N_("Measure how good a model's sub-models and sparse answers are"), N_("[TASKS…]"),
+  N_("Measures of each sub-model, and of answers that leave out weights (“active”), how far they are from the "
+     "whole model and how many tasks they solve, and writes that into the model's companion: when memory or "
+     "time is short the service takes only sub-models that are good enough. TASKS are files with lines of JSON with “prompt” and “answer”: calls of tools, or text."),
   TOOL_ANY, entries, run,
 };

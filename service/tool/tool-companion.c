@@ -33,15 +33,15 @@ tool_companion_open (LlmCompanion **made,
 }
 
 LlmGgufWriter *
-tool_companion_begin (LlmModel     *model,
-                      LlmCompanion *companion,
-                      const char   *prefix)
+tool_companion_begin (LlmModel          *model,
+                      LlmCompanion      *companion,
+                      const char *const *prefixes)
 {
   LlmGgufWriter *writer = llm_gguf_writer_new ();
 
   if (companion != NULL)
     {
-      llm_gguf_writer_copy (writer, companion->gguf, prefix);
+      llm_gguf_writer_copy (writer, companion->gguf, prefixes);
       return writer;
     }
   llm_gguf_writer_add_string (writer, "general.type", "companion");

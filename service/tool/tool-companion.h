@@ -12,10 +12,10 @@
 gboolean       tool_companion_open  (LlmCompanion  **made,
                                      GError        **error);
 /* (transfer full): what the companion is written anew with: what it has (@companion: (nullable)), but for
- * keys that begin with @prefix. */
+ * keys that begin with one of @prefixes. */
 LlmGgufWriter *tool_companion_begin (LlmModel       *model,
                                      LlmCompanion   *companion,
-                                     const char     *prefix);
+                                     const char *const *prefixes);
 /* Writes it beside the model's file, and prints where that is. */
 gboolean       tool_companion_save  (LlmModel       *model,
                                      LlmGgufWriter  *writer,

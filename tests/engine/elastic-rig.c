@@ -145,6 +145,8 @@ add_thresholds (LlmTestGguf      *gguf,
   static const float inputs[][LLM_N_INPUTS] = { { 0.2f, 0.04f, 0.3f, 0.03f },
                                                 { 0.4f, 0.08f, 0.5f, 0.08f } };
   const float kept[2 * LLM_N_INPUTS] = { 0 }, losses[] = { 2, 2.1f, 2.3f };
+  /* the high sparsity first, then the other one: 90 and 98 percent as good */
+  const float divergences[] = { 0.2f, 0.04f, 0 };
   guint n = hparams->n_layers * LLM_N_INPUTS;
   g_autofree float *values = g_new (float, 2 * n);
 
@@ -154,6 +156,11 @@ add_thresholds (LlmTestGguf      *gguf,
   llm_test_gguf_add_floats (gguf, "llmsvc.active.thresholds", LLM_GGUF_FLOAT32, values, 2 * n);
   llm_test_gguf_add_floats (gguf, "llmsvc.active.kept", LLM_GGUF_FLOAT32, kept, 2 * LLM_N_INPUTS);
   llm_test_gguf_add_floats (gguf, "llmsvc.active.losses", LLM_GGUF_FLOAT32, losses, 3);
+  llm_test_gguf_add_int (gguf, "llmsvc.active.quality.scored", LLM_GGUF_UINT32, 1000);
+  llm_test_gguf_add_int (gguf, "llmsvc.active.quality.calls", LLM_GGUF_UINT32, 0);
+  llm_test_gguf_add_int (gguf, "llmsvc.active.quality.replies", LLM_GGUF_UINT32, 0);
+  llm_test_gguf_add_floats (gguf, "llmsvc.active.quality.divergences", LLM_GGUF_FLOAT32, divergences, 3);
+  llm_test_gguf_add_floats (gguf, "llmsvc.active.quality.nlls", LLM_GGUF_FLOAT32, losses, 3);
 }
 
 /* Scales that leave some activations to shadows, a hot channel at each site, and a loss. */

@@ -20,9 +20,14 @@ static char *
 describe (Answer *answer,
           guint   wanted)
 {
+  double quality = 0;
+
   WAIT_FOR (answer->is_finished);
   g_assert_no_error (answer->error);
   g_assert_cmpuint (result_uint (answer, "active"), ==, wanted);
+  g_variant_lookup (answer->results, "active-quality", "d", &quality);
+  g_assert_cmpfloat_with_epsilon (
+    quality, wanted == 0 ? 0 : wanted == ELASTIC_SPARSITY ? 98 : 90, 1e-4);
   g_assert_cmpuint (result_uint (answer, "sub-model"), ==, 100);
   return g_strdup_printf ("%s %s", answer->text, result_string (answer, "logprobs"));
 }

@@ -9,7 +9,7 @@
 #include "fake-service.h"
 
 #define HELLO "{\"t\":\"Hello\"}\n"
-#define DONE "{\"done\":{\"finish-reason\":\"stop\",\"revision\":2,\"kept-tokens\":9,\"drafted-tokens\":7,\"accepted-tokens\":5,\"passes\":3,\"sub-model\":40,\"sub-model-quality\":96.5,\"active\":50,\"prompt-level\":64,\"left-out-tokens\":20,\"kv-bits\":3.5,\"prefill\":\"w8a8\",\"shared-quantized\":true}}\n"
+#define DONE "{\"done\":{\"finish-reason\":\"stop\",\"revision\":2,\"kept-tokens\":9,\"drafted-tokens\":7,\"accepted-tokens\":5,\"passes\":3,\"sub-model\":40,\"sub-model-quality\":96.5,\"active\":50,\"active-quality\":95.5,\"prompt-level\":64,\"left-out-tokens\":20,\"kv-bits\":3.5,\"prefill\":\"w8a8\",\"shared-quantized\":true}}\n"
 
 typedef struct
 {
@@ -767,6 +767,7 @@ test_sent (Fixture       *fixture,
   g_assert_cmpuint (llmsvc_answer_get_sub_model (answer), ==, 40);
   g_assert_cmpfloat (llmsvc_answer_get_sub_model_quality (answer), ==, 96.5);
   g_assert_cmpuint (llmsvc_answer_get_active (answer), ==, 50);
+  g_assert_cmpfloat (llmsvc_answer_get_active_quality (answer), ==, 95.5);
   g_assert_cmpuint (llmsvc_answer_get_prompt_level (answer), ==, 64);
   g_assert_cmpuint (llmsvc_answer_get_left_out_tokens (answer), ==, 20);
   g_assert_cmpfloat (llmsvc_answer_get_kv_bits (answer), ==, 3.5);

@@ -73,7 +73,7 @@ write_companion (LlmModel             *model,
   g_autoptr(GError) error = NULL;
 
   if (from != NULL)
-    llm_gguf_writer_copy (writer, from, LLM_CALIBRATION_PREFIX);
+    llm_gguf_writer_copy (writer, from, (const char *const[]) { LLM_CALIBRATION_PREFIX, NULL });
   else
     {
       llm_gguf_writer_add_string (writer, "general.type", "companion");
@@ -154,7 +154,7 @@ test_copy (void)
   g_autoptr(LlmModel) copy = NULL;
   LlmGguf *to;
 
-  llm_gguf_writer_copy (writer, from, "general.name");
+  llm_gguf_writer_copy (writer, from, (const char *const[]) { "general.name", NULL });
   llm_gguf_writer_add_string (writer, "general.name", "a copy");
   g_assert_true (llm_gguf_writer_save (writer, path, &error));
   copy = llm_model_open (path, &error);

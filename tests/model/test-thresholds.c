@@ -94,6 +94,48 @@ test_right (void)
   g_assert_cmpuint (llm_thresholds_choose (thresholds, 100), ==, 80);
   g_assert_cmpuint (llm_thresholds_find (thresholds, 50), ==, 1);
   g_assert_cmpuint (llm_thresholds_find (thresholds, 51), ==, N);
+  g_assert_cmpfloat (llm_companion_get_sparse_quality (companion, 0), ==, 0);
+}
+
+/* How good sparse answers are: the sparsest first in the file, and dense ones last. */
+static void
+test_quality (void)
+{
+  static const float divergences[] = { 0.5f, 0.1f, 0.02f, 0, 0 }, ones[] = { 1, 1, 1, 1, 1 };
+
+  for (guint n = N; n <= N + 2; n++)
+    {
+      g_autoptr(LlmModel) model = make_model ();
+      g_autoptr(LlmTestGguf) gguf = llm_test_gguf_new (3);
+      g_autoptr(GError) error = NULL;
+      g_autoptr(GBytes) bytes = NULL;
+      g_autoptr(LlmCompanion) companion = NULL;
+      g_autoptr(GVariant) described = NULL;
+      double quality;
+
+      llm_test_gguf_add_int (gguf, "llmsvc.active.quality.scored", LLM_GGUF_UINT32, 1000);
+      llm_test_gguf_add_int (gguf, "llmsvc.active.quality.calls", LLM_GGUF_UINT32, 0);
+      llm_test_gguf_add_int (gguf, "llmsvc.active.quality.replies", LLM_GGUF_UINT32, 0);
+      llm_test_gguf_add_floats (gguf, "llmsvc.active.quality.divergences", LLM_GGUF_FLOAT32, divergences, n);
+      llm_test_gguf_add_floats (gguf, "llmsvc.active.quality.nlls", LLM_GGUF_FLOAT32, ones, n);
+      bytes = finish (gguf, model);
+      companion = open_bytes (bytes, model, &error);
+      if (n != N + 1)
+        {
+          g_assert_error (error, LLMSVC_ERROR, INVALID);
+          g_assert_nonnull (strstr (error->message, "4 are needed"));
+          continue;
+        }
+      g_assert_no_error (error);
+      g_assert_null (companion->quality);
+      g_assert_cmpfloat_with_epsilon (llm_companion_get_sparse_quality (companion, 0), 99, 1e-4);
+      g_assert_cmpfloat_with_epsilon (llm_companion_get_sparse_quality (companion, 1), 95, 1e-4);
+      g_assert_cmpfloat_with_epsilon (llm_companion_get_sparse_quality (companion, 2), 75, 1e-4);
+      described = g_variant_ref_sink (llm_companion_describe_sparsity (companion, 1));
+      g_assert_true (g_variant_lookup (described, "quality", "d", &quality));
+      g_assert_cmpfloat_with_epsilon (quality, 95, 1e-4);
+      g_assert_true (g_variant_lookup (described, "attention", "d", NULL));
+    }
 }
 
 typedef struct
@@ -228,6 +270,7 @@ main (int   argc,
 {
   g_test_init (&argc, &argv, NULL);
   g_test_add_func ("/thresholds/right", test_right);
+  g_test_add_func ("/thresholds/quality", test_quality);
   for (guint i = 0; i < G_N_ELEMENTS (wrongs); i++)
     {
       g_autofree char *name = g_strdup_printf ("/thresholds/wrong/%s-%u", wrongs[i].key, i);

@@ -461,6 +461,43 @@ test_sparse_answers (void)
   llm_test_folder_remove (folder);
 }
 
+/* How good sparse answers are goes into the companion beside what sub-models are; the same each time. */
+static void
+test_sparse_quality (void)
+{
+  g_autofree char *folder = llm_test_folder_new ();
+  g_autofree char *own = g_build_filename (folder, "model.gguf", NULL);
+  g_autofree char *companion = g_build_filename (folder, "model.llmsvc.gguf", NULL);
+  g_autofree char *shipped = g_build_filename (g_getenv ("LLM_MODEL_DIR"), "companion",
+                                               "llmsvc-demo-8M-Q8_0.llmsvc.gguf", NULL);
+  g_autofree char *path = g_build_filename (folder, "tasks", NULL);
+  g_autofree char *bytes[2] = { NULL };
+  gsize sizes[2];
+  g_auto(Run) shown = { 0 };
+
+  g_assert_cmpint (symlink (model, own), ==, 0);
+  g_assert_true (g_file_get_contents (shipped, &bytes[0], &sizes[0], NULL));
+  g_assert_true (g_file_set_contents (companion, bytes[0], (gssize) sizes[0], NULL));
+  g_assert_true (g_file_set_contents (path, "{\"prompt\": \"Once upon\", \"answer\": \" a time\"}\n", -1, NULL));
+  for (guint i = 0; i < 2; i++)
+    {
+      g_auto(Run) measured = run_tool ("quality", "--model", own, "--windows", "1", "--max-tokens", "4", path, NULL);
+
+      g_clear_pointer (&bytes[i], g_free);
+      g_assert_cmpstr (measured.err, ==, "");
+      g_assert_cmpint (measured.status, ==, 0);
+      g_assert_nonnull (strstr (measured.out, "\nactive quality"));
+      g_assert_true (g_file_get_contents (companion, &bytes[i], &sizes[i], NULL));
+    }
+  g_assert_cmpmem (bytes[0], sizes[0], bytes[1], sizes[1]);
+  g_clear_pointer (&bytes[0], g_free);
+  g_clear_pointer (&bytes[1], g_free);
+  shown = run_tool ("inspect", own, NULL);
+  g_assert_nonnull (strstr (shown.out, "down     quality\n"));
+  g_assert_null (strstr (shown.out, "  –\n"));
+  llm_test_folder_remove (folder);
+}
+
 /* The same each time; every other piece from where the template lets a user begin. */
 static void
 test_draw (void)
@@ -688,6 +725,7 @@ main (int    argc,
   g_test_add_func ("/tool/arithmetic", test_arithmetic);
   g_test_add_func ("/tool/accuracy", test_accuracy);
   g_test_add_func ("/tool/sparse-answers", test_sparse_answers);
+  g_test_add_func ("/tool/sparse-quality", test_sparse_quality);
   g_test_add_func ("/tool/draw", test_draw);
   g_test_add_func ("/tool/inspect", test_inspect);
   g_test_add_func ("/tool/inspect/names", test_inspect_names);

@@ -62,7 +62,7 @@ __llmsvc_tool_option accuracy kv 'Treat context memory between calls as this pol
 __llmsvc_tool_option accuracy kv-ratio 'Percent of what it takes with 8 bits' --exclusive
 __llmsvc_tool_option accuracy kv-bits '8, 4, 3 or 2 bits for all of it' --exclusive --arguments '8 4 3 2'
 
-__llmsvc_tool_command quality "Measure how good a model's sub-models are"
+__llmsvc_tool_command quality "Measure how good a model's sub-models and sparse answers are"
 __llmsvc_tool_option quality model 'The GGUF file' --short-option m --require-parameter --force-files
 __llmsvc_tool_option quality threads 'Threads that compute' --exclusive
 __llmsvc_tool_option quality text 'What the divergence is measured on' --require-parameter --force-files

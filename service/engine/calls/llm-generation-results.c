@@ -143,6 +143,8 @@ make_results (LlmGeneration          *self,
   if (result->sub_model < 100 && result->sub_model_quality > 0)
     g_variant_dict_insert (&dict, "sub-model-quality", "d", result->sub_model_quality);
   g_variant_dict_insert (&dict, "active", "u", result->sparsity);
+  if (result->sparse_quality > 0)
+    g_variant_dict_insert (&dict, "active-quality", "d", result->sparse_quality);
   g_variant_dict_insert (&dict, "prompt-level", "u", get_prompt_level (self->call));
   if (call->n_left_out > 0)
     g_variant_dict_insert (&dict, "left-out-tokens", "u", call->n_left_out);

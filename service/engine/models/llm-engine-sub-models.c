@@ -61,13 +61,13 @@ GVariant *
 llm_engine_describe_sparsities (LlmEngine          *self,
                                 const LlmModelInfo *info)
 {
-  const LlmThresholds *thresholds =
-    info == self->use.active && self->use.companion != NULL ? self->use.companion->thresholds : NULL;
+  const LlmCompanion *companion = info == self->use.active ? self->use.companion : NULL;
+  const LlmThresholds *thresholds = companion != NULL ? companion->thresholds : NULL;
   GVariantBuilder builder;
 
   g_variant_builder_init (&builder, G_VARIANT_TYPE ("aa{sv}"));
   for (guint i = 0; thresholds != NULL && i < thresholds->n_sparsities; i++)
-    g_variant_builder_add_value (&builder, llm_thresholds_describe (thresholds, i));
+    g_variant_builder_add_value (&builder, llm_companion_describe_sparsity (companion, i));
   return g_variant_builder_end (&builder);
 }
 

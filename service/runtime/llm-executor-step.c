@@ -718,6 +718,9 @@ run_queue (LlmRunner   *self,
         return end;
       if (llm_weights_are_streaming (self->instance->weights))
         begin_others (self);
+      /* one of these took the memory of a request in this step, which ended it */
+      if (!self->steps[queue].is_active)
+        return LLM_TURN_RAN;
     }
   return advance (self, queue) ? LLM_TURN_RAN : LLM_TURN_WAITS;
 }

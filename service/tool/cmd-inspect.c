@@ -237,15 +237,17 @@ list_thresholds (const LlmCompanion *companion)
 
   g_variant_builder_init (&sparsities, G_VARIANT_TYPE ("aa{sv}"));
   for (guint i = 0; i < thresholds->n_sparsities; i++)
-    g_variant_builder_add_parsed (&sparsities,
-                                  "{'sparsity': <%u>, 'loss': <%d>, 'quality': <%d>, 'attention': <%d>, "
-                                  "'attention-output': <%d>, 'ffn': <%d>, 'ffn-down': <%d>}",
-                                  (guint) thresholds->percent[i], (double) thresholds->losses[i],
-                                  llm_companion_get_sparse_quality (companion, i),
-                                  100 * (double) thresholds->kept[i][0],
-                                  100 * (double) thresholds->kept[i][1],
-                                  100 * (double) thresholds->kept[i][2],
-                                  100 * (double) thresholds->kept[i][3]);
+    {
+      g_autoptr(GVariant) described =
+        g_variant_ref_sink (llm_companion_describe_sparsity (companion, i));
+      GVariantDict dict;
+
+      g_variant_dict_init (&dict, described);
+      g_variant_dict_remove (&dict, "active");
+      g_variant_dict_insert (&dict, "sparsity", "u", (guint) thresholds->percent[i]);
+      g_variant_dict_insert (&dict, "loss", "d", (double) thresholds->losses[i]);
+      g_variant_builder_add_value (&sparsities, g_variant_dict_end (&dict));
+    }
   return g_variant_builder_end (&sparsities);
 }
 

@@ -69,6 +69,15 @@ time_products (LlmModel      *model,
   return TRUE;
 }
 
+typedef struct
+{
+  guint64 bytes, staying;            /* of weights */
+  LlmReadRates rates;
+  const LlmThresholds *thresholds;   /* (nullable) */
+  LlmReadForecast forecasts[1 + LLM_MAX_SPARSITIES];
+  guint n;
+} Found;
+
 /* In the way that is faster. */
 static double
 get_us (const LlmReadForecast *forecast)
@@ -84,88 +93,78 @@ goes_by_channel (const LlmReadForecast *forecast)
 
 /* The one that leaves out least of those that are fast enough; NULL: none is, or none is looked for. */
 static const LlmReadForecast *
-find_fitting (const ToolForecast    *self,
-              const LlmReadForecast *forecasts,
-              guint                  n)
+find_fitting (const ToolForecast *self,
+              const Found        *found)
 {
-  for (guint i = 0; i < n; i++)
-    if (get_us (&forecasts[i]) <= self->most_us)
-      return &forecasts[i];
+  for (guint i = 0; i < found->n; i++)
+    if (get_us (&found->forecasts[i]) <= self->most_us)
+      return &found->forecasts[i];
   return NULL;
 }
 
 static double
-get_growth (const LlmThresholds *thresholds,
-            guint                i)
+get_growth (const Found *found,
+            guint        i)
 {
   return i == 0 ? 0
-         : 100 * expm1 ((double) (thresholds->losses[i - 1] - thresholds->dense_loss));
+         : 100 * expm1 ((double) (found->thresholds->losses[i - 1] - found->thresholds->dense_loss));
 }
 
 static void
-print_json (const ToolForecast    *self,
-            guint64                staying,
-            guint64                bytes,
-            const LlmReadRates    *rates,
-            const LlmReadForecast *forecasts,
-            const LlmThresholds   *thresholds,
-            guint                  n)
+print_json (const ToolForecast *self,
+            const Found        *found)
 {
-  const LlmReadForecast *fitting = find_fitting (self, forecasts, n);
+  const LlmReadForecast *fitting = find_fitting (self, found);
   GVariantBuilder lines;
   double request_us, byte_us;
 
-  llm_read_cost_get (&rates->cost, &request_us, &byte_us);
+  llm_read_cost_get (&found->rates.cost, &request_us, &byte_us);
   g_variant_builder_init (&lines, G_VARIANT_TYPE ("aa{sv}"));
-  for (guint i = 0; i < n; i++)
+  for (guint i = 0; i < found->n; i++)
     g_variant_builder_add_value (
       &lines,
       g_variant_new_parsed ("{'active': <%u>, 'token-us': <%d>, 'by-channel': <%b>, 'read-bytes': <%t>, "
                             "'requests': <%t>, 'whole-us': <%d>, 'channel-us': <%d>, 'growth': <%d>}",
-                            forecasts[i].percent, get_us (&forecasts[i]), goes_by_channel (&forecasts[i]),
-                            goes_by_channel (&forecasts[i]) ? forecasts[i].channel_bytes
-                                                            : forecasts[i].whole_bytes,
-                            forecasts[i].n_requests, forecasts[i].whole_us, forecasts[i].channel_us,
-                            get_growth (thresholds, i)));
+                            found->forecasts[i].percent, get_us (&found->forecasts[i]), goes_by_channel (&found->forecasts[i]),
+                            goes_by_channel (&found->forecasts[i]) ? found->forecasts[i].channel_bytes
+                                                            : found->forecasts[i].whole_bytes,
+                            found->forecasts[i].n_requests, found->forecasts[i].whole_us, found->forecasts[i].channel_us,
+                            get_growth (found, i)));
   tool_print_json (
     g_variant_new_parsed ("{'version': <%u>, 'budget': <%t>, 'bytes': <%t>, 'stays': <%t>, "
                           "'request-us': <%d>, 'read-bytes-per-us': <%d>, 'product-bytes-per-us': <%d>, "
                           "'forecasts': <%@aa{sv}>, 'fits': <%i>}",
-                          (guint) TOOL_JSON_VERSION, self->budget, bytes, staying, request_us,
-                          rates->stream_us > 0 ? 1 / rates->stream_us : 0, 1 / rates->product_us,
+                          (guint) TOOL_JSON_VERSION, self->budget, found->bytes, found->staying, request_us,
+                          found->rates.stream_us > 0 ? 1 / found->rates.stream_us : 0, 1 / found->rates.product_us,
                           g_variant_builder_end (&lines), fitting != NULL ? (gint) fitting->percent : -1),
     FALSE);
 }
 
 static void
-print_text (const ToolForecast    *self,
-            guint64                staying,
-            guint64                bytes,
-            const LlmReadRates    *rates,
-            const LlmReadForecast *forecasts,
-            const LlmThresholds   *thresholds,
-            guint                  n)
+print_text (const ToolForecast *self,
+            const Found        *found)
 {
-  const LlmReadForecast *fitting = find_fitting (self, forecasts, n);
+  const LlmReadForecast *fitting = find_fitting (self, found);
   double request_us, byte_us;
 
-  llm_read_cost_get (&rates->cost, &request_us, &byte_us);
-  g_print (_("Of %.0f MB of weights %.0f MB stay in memory\n"), (double) bytes / 1e6,
-           (double) staying / 1e6);
-  g_print (_("The disk: %.0f MB/s, and %.1f µs for each request; products: %.1f GB/s\n"),
-           rates->stream_us > 0 ? 1 / rates->stream_us : 0, request_us, 1e-3 / rates->product_us);
+  llm_read_cost_get (&found->rates.cost, &request_us, &byte_us);
+  g_print (_("Of %.0f MB of weights %.0f MB stay in memory\n"), (double) found->bytes / 1e6,
+           (double) found->staying / 1e6);
+  if (found->rates.stream_us > 0)
+    g_print (_("The disk: %.0f MB/s, and %.1f µs for each request; products: %.1f GB/s\n"),
+             1 / found->rates.stream_us, request_us, 1e-3 / found->rates.product_us);
   /* Translators: the heads of a table, in columns of these widths */
   g_print ("%s\n", _("  active    read MB  requests   ms a token  perplexity"));
-  for (guint i = 0; i < n; i++)
+  for (guint i = 0; i < found->n; i++)
     {
-      const LlmReadForecast *f = &forecasts[i];
+      const LlmReadForecast *f = &found->forecasts[i];
       gboolean by_channel = goes_by_channel (f);
 
       g_print ("  %4u %%  %9.0f  %8" G_GUINT64_FORMAT "  %11.1f  %+9.1f %%\n", f->percent,
                (double) (by_channel ? f->channel_bytes : f->whole_bytes) / 1e6,
-               by_channel ? f->n_requests : (guint64) 0, get_us (f) / 1000, get_growth (thresholds, i));
+               by_channel ? f->n_requests : (guint64) 0, get_us (f) / 1000, get_growth (found, i));
     }
-  if (n == 1)
+  if (found->n == 1)
     g_print (_("It has no thresholds for sparse answers in a companion: llmsvc-active finds them\n"));
   if (fitting != NULL)
     g_print (_("At most %.0f ms a token: active=%u\n"), self->most_us / 1000, fitting->percent);
@@ -186,14 +185,10 @@ tool_forecast_print (const ToolForecast *self,
   const LlmFootprint footprint = llm_footprint_find (gguf, hparams);
   g_autoptr(GError) cause = NULL;
   g_autoptr(LlmLevels) levels = llm_levels_open (model, NULL, &cause);
-  const LlmThresholds *thresholds = llm_levels_get_thresholds (levels);
+  Found found = { .thresholds = llm_levels_get_thresholds (levels) };
   g_autoptr(LlmWeights) weights = NULL;
   g_autoptr(LlmDisk) disk = NULL;
-  LlmReadForecast forecasts[1 + LLM_MAX_SPARSITIES];
-  LlmReadRates rates = { 0 };
   LlmWeightSource source;
-  guint64 staying;
-  guint n;
 
   if (cause != NULL)
     g_printerr (_("The companion is not used: %s\n"), cause->message);
@@ -206,18 +201,20 @@ tool_forecast_print (const ToolForecast *self,
   disk = weights != NULL ? llm_disk_new (NULL, error) : NULL;
   if (disk == NULL)
     return FALSE;
-  staying = MIN (self->budget - footprint.work, weights->bytes);
+  found.bytes = weights->bytes;
+  found.staying = MIN (self->budget - footprint.work, weights->bytes);
   source = llm_weight_source_of_disk (disk);
   /* or the copy would be read into memory beside the probe */
   llm_weights_keep (weights, 0);
-  if (staying < weights->bytes && !llm_weights_probe_reads (weights, &source, &rates, error))
+  if (found.staying < found.bytes && !llm_weights_probe_reads (weights, &source, &found.rates, error))
     return FALSE;
   llm_weights_keep (weights, G_MAXUINT64);
-  if (!time_products (model, weights, pool, kernels, &rates.product_us, error))
+  if (!time_products (model, weights, pool, kernels, &found.rates.product_us, error))
     return FALSE;
-  n = llm_weights_forecast_reads (weights, thresholds, staying, &rates, forecasts, error);
-  if (n == 0)
+  found.n = llm_weights_forecast_reads (weights, found.thresholds, found.staying, &found.rates,
+                                        found.forecasts, error);
+  if (found.n == 0)
     return FALSE;
-  (self->as_json ? print_json : print_text) (self, staying, weights->bytes, &rates, forecasts, thresholds, n);
+  (self->as_json ? print_json : print_text) (self, &found);
   return TRUE;
 }

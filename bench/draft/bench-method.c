@@ -29,7 +29,7 @@ parse_numbers (const char *text,
 
       numbers[i] = g_ascii_strtod (words[i], &end);
       if (end == words[i] || *end != '\0'
-          || !(numbers[i] >= 0 && numbers[i] <= MAX (LLM_DRAFT_MAX_NODES, LLM_MAX_SPARSITY)))
+          || !(numbers[i] >= 0 && numbers[i] <= MAX (LLM_DRAFT_MAX_NODES, 100)))
         return -1;
     }
   return n > 0 && n <= n_max ? (int) n : -1;
@@ -80,6 +80,11 @@ bench_method_parse (const char   *name,
       method->kind = BENCH_ACTIVE;
       method->sparsity = (guint) numbers[0];
     }
+  else if (strcmp (kind, "target") == 0 && n == 1 && numbers[0] >= 1 && numbers[0] < 100)
+    {
+      method->kind = BENCH_TARGET;
+      method->share = numbers[0] / 100;
+    }
   else if (strcmp (kind, "lookup") == 0 && n == 0)
     method->kind = BENCH_LOOKUP;
   else if (strcmp (kind, "own") == 0 && n == 0)
@@ -111,7 +116,7 @@ bench_method_parse (const char   *name,
     is_known = FALSE;
   if (!is_known)
     g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
-                 "unknown method “%s”: plain, active:PERCENT, lookup, own, tree, tree:N, pipeline, paper, chain:N, "
+                 "unknown method “%s”: plain, active:PERCENT, target:PERCENT, lookup, own, tree, tree:N, pipeline, paper, chain:N, "
                  "fixed:A,B,…, big-little and big-little:FALLBACK,ROLLBACK", name);
   return is_known;
 }

@@ -19,6 +19,7 @@ typedef enum
   BENCH_MODEL,       /* guesses of a draft model, the text is plain's */
   BENCH_LOOKUP,      /* guesses of the context's own text, likewise */
   BENCH_ACTIVE,      /* plain, with a part of the weights left out: another text */
+  BENCH_TARGET,      /* plain, with as much left out as meets a target: likewise */
   BENCH_OWN,         /* guesses of the model's smallest sub-model, likewise */
   BENCH_BIG_LITTLE,  /* see draft/bench-big-little.h: another text */
 } BenchMethodKind;
@@ -30,9 +31,10 @@ typedef struct
   double fallback;   /* BIG_LITTLE */
   double rollback;
   guint sparsity;    /* ACTIVE: percent */
+  double share;      /* TARGET: of the whole model's time of a token */
 } BenchMethod;
 
-/* "plain", "active:PERCENT" (that it leaves out), "lookup", "own" (as the service does: the tree by cost, and drafting goes on while weights
+/* "plain", "active:PERCENT" (that it leaves out), "target:PERCENT" (of the whole model's time of a token), "lookup", "own" (as the service does: the tree by cost, and drafting goes on while weights
  * are read); of a draft model: "tree" (by cost), "tree:N" (of N guesses at most),
  * "pipeline" (the tree, and drafting goes on while weights are read), "paper" (threshold, pacer, α),
  * "chain:N", "fixed:A,B,…" (A children of the root, B of each of them, …),

@@ -83,7 +83,7 @@ typedef struct
   char *text;                    /* (owned) */
   double ttft_ms, seconds;       /* the latter from the first token on */
   double cpu_seconds;            /* of all threads, from the first text on; before: until then */
-  guint n_reused, n_drafted, n_accepted, n_kept, n_passes;
+  guint n_reused, n_drafted, n_accepted, n_kept, n_passes, sparsity;
   guint64 n_read;                /* bytes of weights */
   GError *error;                 /* (nullable) (owned) */
   gboolean is_done;
@@ -274,7 +274,7 @@ make_decoder (Player            *self,
   LlmDraftSource *source;
 
   *own = NULL;
-  if (method->kind == BENCH_PLAIN || method->kind == BENCH_ACTIVE)
+  if (method->kind == BENCH_PLAIN || method->kind == BENCH_ACTIVE || method->kind == BENCH_TARGET)
     return llm_decoder_new_plain (&sampler, n_vocab);
   source = make_source (self, method->kind);
   *own = method->kind == BENCH_OWN ? source : NULL;
@@ -325,6 +325,7 @@ on_done (LlmRequest             *request,
   answer->n_accepted = result->n_accepted;
   answer->n_kept = result->n_kept;
   answer->n_passes = result->n_passes;
+  answer->sparsity = result->sparsity;
   answer->error = result->error != NULL ? g_error_copy (result->error) : NULL;
   answer->is_done = TRUE;
 }
@@ -347,6 +348,8 @@ ask (Player            *self,
   llm_executor_get_figures (self->executor, &figures);
   *answer = (Answer) { .n_read = figures.stream.read_bytes };
   request->model.sparsity = method->sparsity;
+  request->target.tpot_share = method->share;
+  request->model.most_sparsity = method->kind == BENCH_TARGET ? LLM_MAX_SPARSITY : 0;
   llm_tokenizer_encode (llm_model_get_tokenizer (self->model), &part, 1, TRUE, request->prompt);
   /* what the prompt left is used by all of its answers */
   request->memory.session_id = 1;
@@ -381,7 +384,7 @@ print_answer (const BenchTask *task,
     { "run", run }, { "tokens", answer->tokens->len }, { "reused", answer->n_reused },
     { "passes", answer->n_passes }, { "drafted", answer->n_drafted },
     { "accepted", answer->n_accepted }, { "kept", answer->n_kept },
-    { "read", (double) answer->n_read },
+    { "read", (double) answer->n_read }, { "active", answer->sparsity },
   };
 
   json_builder_begin_object (builder);
@@ -506,7 +509,7 @@ run (GError **error)
         return FALSE;
       if (opt_draft == NULL && (methods[i].kind == BENCH_MODEL || methods[i].kind == BENCH_BIG_LITTLE))
         return bench_fail_usage (error, "That method needs --draft");
-      n_active += methods[i].kind == BENCH_ACTIVE;
+      n_active += methods[i].kind == BENCH_ACTIVE || methods[i].kind == BENCH_TARGET;
     }
   tasks = bench_tasks_read (opt_tasks, (guint) opt_first, (guint) opt_prompts, error);
   if (tasks == NULL || !load (&player, n_active, error))

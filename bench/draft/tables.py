@@ -10,7 +10,7 @@ COUNTS = {"drafted": re.compile(r"n_drafted *= *(\d+)"),
           "accepted": re.compile(r"n_accept *= *(\d+)")}
 CELL = ("model", "limit-mib", "disk-mb", "iops", "task", "most-tokens", "draft")
 # What gives another text than plain decoding by its nature.
-LOSSY = ("active", "big-little")
+LOSSY = ("active", "target", "big-little")
 
 
 def read_peer(text):
@@ -44,6 +44,7 @@ def sum_up(answers):
                      "accepted": figures.median([answer.get("accepted", 0) for answer in same]),
                      "read": figures.median([answer["read"] for answer in same])
                              if all("read" in answer for answer in same) else None,
+                     "active": figures.median([answer.get("active", 0) for answer in same]),
                      "texts": {answer.get("text") for answer in same}, "n": len(same)}
             for prompt, same in prompts.items() if same[0]["tokens"] > 1}
 
@@ -60,7 +61,8 @@ def make_cell(key, method, mine, plain):
             "mb-per-token": None,
             "tokens-per-pass": tokens / passes if passes else None,
             "accepted-share": None, "times-plain": None, "least-times-plain": None,
-            "of-tokens-per-pass": None, "same-text": None}
+            "of-tokens-per-pass": None, "same-text": None,
+            "active": figures.median([one["active"] for one in mine.values()])}
     if all(one["read"] is not None for one in mine.values()):
         cell["mb-per-token"] = sum(one["read"] for one in mine.values()) / tokens / 1e6
     drafted = sum(one["drafted"] for one in mine.values())
@@ -154,12 +156,18 @@ def print_cells(cells):
                   + "|---" * 12 + "|")
         chain = best.get(name_set(cell))
         beside = chain["ms-per-token"] / cell["ms-per-token"] if chain else None
-        print(f"| {cell['method']} | {cell['prompts']} | {show(cell['ms-per-token'], 1)} | "
+        print(f"| {show_method(cell)} | {cell['prompts']} | {show(cell['ms-per-token'], 1)} | "
               f"{show(cell['mb-per-token'], 0)} | "
               f"{show(cell['tokens-per-pass'])} | {show(cell['accepted-share'])} | "
               f"{show(cell['times-plain'])} | {show(cell['least-times-plain'])} | "
               f"{show(cell['of-tokens-per-pass'])} | {show(beside)} | {show(cell['same-text'])} | "
               f"{show(cell['forecast-ms'], 1)} |")
+
+
+def show_method(cell):
+    if name_kind(cell["method"]) != "target":
+        return cell["method"]
+    return f"{cell['method']}, {cell['active']:.0f} % left out"
 
 
 def print_all(report):

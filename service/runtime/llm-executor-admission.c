@@ -179,26 +179,25 @@ look_up (LlmRequest *request)
     .arrived_us = request->arrived_us,
     .n_prompt = request->prompt->len - MIN (request->n_known, request->prompt->len),
     .depth = request->n_known,
-    .lacking = llm_row_state_get_lacking (request->own_state),
   };
+  llm_request_set_state (request, request->own_state);
 }
 
 /* The cached part of the prompt may be of another level: if the rest would then be late, a smaller
- * level is chosen (E7). @is_new: the session had nothing before. */
+ * level is chosen (E7), and after that no larger one. @is_new: the session had nothing before. */
 static void
 choose_level (LlmRequest *request,
               gboolean    is_new)
 {
   LlmSession *session = request->session;
   gboolean is_first = TRUE;
-  guint lacking;
+  guint8 state;
 
-  while ((lacking = llm_request_choose_lacking (request, is_new && session->id != 0))
-           != request->entry.lacking
-         && (is_first || lacking > request->entry.lacking))
+  while ((state = llm_request_choose_state (request, is_new && session->id != 0)) != request->own_state
+         && (is_first || llm_row_state_get_lacking (state) > request->entry.lacking))
     {
       is_first = FALSE;
-      llm_request_set_lacking (request, lacking);
+      llm_request_set_state (request, state);
       look_up (request);
       if (!is_new || session->id == 0 || session->tokens->len > 0)
         continue;
@@ -376,14 +375,10 @@ llm_executor_begin_request (LlmExecutor *self,
     llm_fail (&error, LLMSVC_ERROR_NO_MODEL, "The model was unloaded before the call began");
   else
     {
-      const LlmSubModels *table = runner->instance->weights->sub_models;
-
       request->runner = runner;
       request->states = find_states (request);
       llm_request_choose_prefill (request);
-      llm_request_set_lacking (request,
-                               table->n_levels - 1
-                                 - llm_sub_models_find_level (table, request->model.sub_model));
+      llm_request_set_state (request, llm_request_get_named (request));
       join_runners (runner);
     }
   if (runner == NULL || !check_prompt (request, &error))

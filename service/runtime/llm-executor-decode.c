@@ -37,7 +37,6 @@ find_costs (LlmRequest    *request,
   guint n_max = find_measured_rows (&model->curves[LLM_COST_DECODE]);
   double depth = 0;
   guint n_others = 0;
-  LlmStreamFigures figures;
 
   if (model->curves[LLM_COST_DECODE].n_steps < N_MEASURED)
     return FALSE;
@@ -48,9 +47,11 @@ find_costs (LlmRequest    *request,
         depth += other->entry.depth;
         n_others++;
       }
-  llm_weights_get_stream_figures (request->runner->instance->weights, &figures);
-  request->runner->scheduler->read_us = figures.pass_us;
-  *costs = (LlmDraftCosts) { .read_us = figures.pass_us, .n_others = n_others };
+  llm_runner_take_reads (request->runner);
+  *costs = (LlmDraftCosts) {
+    .read_us = request->runner->scheduler->reads.whole_us,
+    .n_others = n_others,
+  };
   for (guint n = 1; n <= LLM_DRAFT_MAX_NODES; n++)
     costs->verify_us[n] =
       n == 1 || n_others + n <= n_max

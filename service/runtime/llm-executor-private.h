@@ -55,6 +55,8 @@ struct _LlmRunner
   guint64 ahead_end;        /* where the weights end */
   guint64 n_moved;          /* how often weights were dropped or restored */
   guint64 given_tail_bytes; /* of weights behind the level in use, being released now */
+  double channel_parts[LLM_MAX_SPARSITIES]; /* of the bytes of whole rows that sparse ones read, by
+                             * place */
   gboolean is_backed;       /* the kernel may reclaim the memory of its weights */
   gboolean is_measured;     /* the cost of restoring is known for this machine */
   gint64 measure_us;        /* time of the next try after a failure; 0: none failed */

@@ -55,20 +55,28 @@ void        llm_runner_abandon_steps (LlmRunner     *self);
 /* Has its decoder give back what it uses of the session. */
 void        llm_request_release      (LlmRequest    *request);
 
-/* --- llm-executor-strategy.c: which level computes a request --- */
+/* --- llm-executor-reads.c: what steps wait for storage --- */
+
+/* Finds how much less is read for sparse rows. */
+void        llm_runner_load_channels (LlmRunner     *self);
+/* Tells the scheduler what a step reads now. */
+void        llm_runner_take_reads    (LlmRunner     *self);
+
+/* --- llm-executor-strategy.c: what computes a request --- */
 
 /* Tells the scheduler the model's levels, and their estimated costs. */
 void        llm_runner_load_levels   (LlmRunner     *self);
-/* Sets how many levels of the whole model its answer, and its prompt after earlier turns, go
- * without. */
-void        llm_request_set_lacking  (LlmRequest    *request,
-                                      guint          lacking);
-/* Whether a smaller sub-model than the requested one may compute it, to meet its targets. */
+/* The state of rows that the caller named, or the configuration for it. */
+guint8      llm_request_get_named    (const LlmRequest *request);
+/* Sets the state of its answer's rows, and the level of its prompt after earlier turns. */
+void        llm_request_set_state    (LlmRequest    *request,
+                                      guint8         state);
+/* Whether less than what was named may compute it, to meet its targets. */
 gboolean    llm_request_has_choice   (const LlmRequest *request);
-/* Chooses the sub-model for a request with this entry, which the scheduler does not know yet.
+/* Chooses the state of rows for a request with this entry, which the scheduler does not know yet.
  * @may_share: its session, if it has nothing of the prompt, may begin with a shared prefix. */
-guint       llm_request_choose_lacking (LlmRequest  *request,
-                                        gboolean     may_share);
+guint8      llm_request_choose_state (LlmRequest    *request,
+                                      gboolean       may_share);
 /* Time that the whole model takes for the whole prompt, alone, with nothing cached: fractions are
  * of that. */
 void        llm_request_price_whole  (const LlmRequest *request,

@@ -303,6 +303,7 @@ llm_runner_load_costs (LlmRunner *self)
   LlmKvProfile profile;
 
   llm_runner_load_levels (self);
+  llm_runner_load_channels (self);
   if (file == NULL)
     file = llm_machine_file_load (executor->config.system_cache_folder, COSTS_PREFIX, COSTS_VERSION,
                                   &key);

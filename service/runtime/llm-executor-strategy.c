@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Which sub-model computes a request (E1, E7, E9). It is decided at admission, from the cached part
- * of its prompt and the queue, and again before its first row, from the time that has passed. Only
- * a request with latency targets of its own has a choice. */
+/* Which sub-model computes a request, or how much of the weights its answer's rows leave out (E1, E7, E9,
+ * A6). It is decided at admission, from the cached part of its prompt and the queue, and again before its
+ * first row, from the time that has passed. Only a request with latency targets of its own has a choice.
+ * What it gets is named by the state of its rows, see llm_row_state(). */
 
 #define G_LOG_DOMAIN "llm-engine"
 
@@ -31,6 +32,12 @@ find_lacking (const LlmRequest *request,
   return table->n_levels - 1 - llm_sub_models_find_level (table, percent);
 }
 
+static const LlmThresholds *
+get_thresholds (const LlmRunner *self)
+{
+  return self->instance->plan->config.thresholds;
+}
+
 void
 llm_runner_load_levels (LlmRunner *self)
 {
@@ -53,21 +60,17 @@ llm_runner_load_levels (LlmRunner *self)
 
 /* Decode is sparse; prefill is not. */
 static void
-take_sparsity (LlmRequest *request)
+take_sparsity (LlmRequest *request,
+               guint8      state)
 {
-  const LlmThresholds *thresholds = request->runner->instance->plan->config.thresholds;
+  const LlmThresholds *thresholds = get_thresholds (request->runner);
   const LlmLevels *levels = request->runner->instance->weights->levels;
-  guint place;
+  gboolean is_sparse = llm_row_state_is_sparse (state);
+  guint place = is_sparse ? llm_row_state_get_place (state) : 0;
 
-  if (request->model.sparsity == 0 || thresholds == NULL)
-    return;
-  request->result.sparsity = llm_thresholds_choose (thresholds, request->model.sparsity);
-  if (request->result.sparsity == 0)
-    return;
-  place = llm_thresholds_find (thresholds, request->result.sparsity);
-  request->own_state = llm_row_state_sparse (place);
-  if (levels != NULL)
-    request->result.sparse_quality = llm_companion_get_sparse_quality (levels->companion, place);
+  request->result.sparsity = is_sparse ? thresholds->percent[place] : 0;
+  request->result.sparse_quality =
+    is_sparse && levels != NULL ? llm_companion_get_sparse_quality (levels->companion, place) : 0;
 }
 
 /* Of the prompt's tokens that no earlier turn computed. @states: of all of them. */
@@ -87,25 +90,48 @@ set_states (const LlmRequest *request,
           MIN (n_w8, states->len - first));
 }
 
+guint8
+llm_request_get_named (const LlmRequest *request)
+{
+  const LlmThresholds *thresholds = get_thresholds (request->runner);
+  guint sparsity = thresholds != NULL ? llm_thresholds_choose (thresholds, request->model.sparsity) : 0;
+
+  return sparsity > 0 ? llm_row_state_sparse (llm_thresholds_find (thresholds, sparsity))
+                      : llm_row_state (find_lacking (request, request->model.sub_model));
+}
+
+/* What of its answer's rows is not read. */
+static guint
+find_sparse (const LlmRequest *request,
+             guint8            state)
+{
+  return llm_row_state_is_sparse (state) && llm_weights_are_by_channel (request->runner->instance->weights)
+           ? 1 + llm_row_state_get_place (state) : 0;
+}
+
 void
-llm_request_set_lacking (LlmRequest *request,
-                         guint       lacking)
+llm_request_set_state (LlmRequest *request,
+                       guint8      state)
 {
   const LlmSubModels *table = get_table (request);
   const LlmLevels *levels = request->runner->instance->weights->levels;
+  guint lacking = llm_row_state_get_lacking (state);
 
-  request->own_state = llm_row_state (lacking);
+  request->own_state = state;
   request->model.level = table->n_levels - 1 - lacking;
   set_states (request, request->states, lacking);
   request->result.sub_model = table->percent[request->model.level];
   request->result.sub_model_quality =
     llm_quality_get (levels != NULL ? levels->companion->quality : NULL, table->n_levels,
                      request->model.level);
-  take_sparsity (request);
+  take_sparsity (request, state);
   if (request->entry.scheduler != NULL)
-    llm_sched_entry_set_lacking (&request->entry, lacking);
+    llm_sched_entry_set_level (&request->entry, lacking, find_sparse (request, state));
   else
-    request->entry.lacking = lacking;
+    {
+      request->entry.lacking = lacking;
+      request->entry.sparse = find_sparse (request, state);
+    }
 }
 
 /* A target of all of the whole model's time allows no smaller model, though the shortest wait makes
@@ -122,8 +148,9 @@ llm_request_has_choice (const LlmRequest *request)
   return (is_part (request->target.ttft_share) || is_part (request->target.tpot_share)
           || is_part (request->target.call_share) || request->target.names_ttft
             || request->target.names_tpot)
-         && find_lacking (request, request->model.least_sub_model)
-              > find_lacking (request, request->model.sub_model);
+         && (find_lacking (request, request->model.least_sub_model)
+               > find_lacking (request, request->model.sub_model)
+             || request->model.most_sparsity > 0);
 }
 
 static void
@@ -193,6 +220,7 @@ llm_request_price_whole (const LlmRequest *request,
     .n_prompt = request->prompt->len - llm_request_get_n_slid (request, request->prompt->len),
   };
 
+  llm_runner_take_reads (request->runner);
   llm_scheduler_price (request->runner->scheduler, &whole, 0, first_us, token_us);
 }
 
@@ -212,33 +240,97 @@ count_known (LlmRequest *request,
   return n == 0 && may_share ? llm_request_count_shareable (request, states, n_max) : n;
 }
 
-/* Fills in the levels that the request allows, each with the tokens that would be cached for it. */
+/* What answers lose by what they go without. Where both are to be compared, it is what they lose of the
+ * whole model's quality, and else of the likelihood of text, which tells small losses apart. */
+typedef struct
+{
+  double levels[LLM_MAX_LEVELS];
+  double sparsities[LLM_MAX_SPARSITIES];
+} Losses;
+
+static void
+find_losses (const LlmRequest *request,
+             Losses           *losses)
+{
+  const LlmSubModels *table = get_table (request);
+  const LlmLevels *levels = request->runner->instance->weights->levels;
+  const LlmThresholds *thresholds = get_thresholds (request->runner);
+
+  *losses = (Losses) { 0 };
+  if (levels == NULL)
+    return;
+  if (request->model.most_sparsity == 0)
+    memcpy (losses->levels, levels->companion->losses, sizeof losses->levels);
+  else
+    for (guint level = 0; level < table->n_levels; level++)
+      losses->levels[level] =
+        100 - llm_quality_get (levels->companion->quality, table->n_levels, level);
+  llm_strategy_sort_losses (losses->levels, table->n_levels);
+  if (request->model.most_sparsity == 0)
+    return;
+  losses->levels[table->n_levels - 1] = 0;
+  for (guint place = 0; place < thresholds->n_sparsities; place++)
+    losses->sparsities[place] = 100 - llm_companion_get_sparse_quality (levels->companion, place);
+}
+
+/* Those of the whole model in which each of the answer's words goes without a part of the weights: only of
+ * what is read less for it. */
 static guint
+add_sparse (const LlmRequest  *request,
+            const LlmStrategy *whole,
+            const Losses      *losses,
+            LlmStrategy       *strategies,
+            guint8            *states)
+{
+  const LlmThresholds *thresholds = get_thresholds (request->runner);
+  LlmScheduler *scheduler = request->runner->scheduler;
+  LlmSchedEntry like = request->entry;
+  guint n = 0;
+
+  if (thresholds == NULL || !llm_weights_are_by_channel (request->runner->instance->weights))
+    return 0;
+  for (guint place = 0; place < thresholds->n_sparsities
+                        && thresholds->percent[place] <= request->model.most_sparsity; place++)
+    {
+      double alone_us;
+
+      states[n] = llm_row_state_sparse (place);
+      strategies[n] = *whole;
+      strategies[n].sparsity = thresholds->percent[place];
+      strategies[n].loss = losses->sparsities[place];
+      like.sparse = place + 1;
+      llm_scheduler_price (scheduler, &like, 0, &alone_us, &strategies[n].token_us);
+      n++;
+    }
+  return n;
+}
+
+/* Fills in what the request allows, each with the tokens that would be cached for it. */
+static guint8
 choose (LlmRequest *request,
         gboolean    is_queued,
         gboolean    may_share)
 {
   const LlmSchedEntry *entry = &request->entry;
   const LlmSubModels *table = get_table (request);
-  const LlmLevels *levels = request->runner->instance->weights->levels;
   LlmScheduler *scheduler = request->runner->scheduler;
+  guint least = find_lacking (request, request->model.sub_model);
   guint most = find_lacking (request, request->model.least_sub_model);
-  double losses[LLM_MAX_LEVELS] = { 0 };
-  LlmStrategy strategies[LLM_MAX_LEVELS];
+  LlmStrategy strategies[LLM_MAX_LEVELS + LLM_MAX_SPARSITIES];
+  guint8 states[G_N_ELEMENTS (strategies)];
+  Losses losses;
   LlmStrategyLimits limits;
   double whole_us, whole_token_us;
   guint n = 0;
 
   llm_request_price_whole (request, &whole_us, &whole_token_us);
   find_limits (request, whole_us, whole_token_us, &limits);
-  if (levels != NULL)
-    memcpy (losses, levels->companion->losses, sizeof losses);
-  llm_strategy_sort_losses (losses, table->n_levels);
-  for (guint lacking = find_lacking (request, request->model.sub_model); lacking <= most; lacking++)
+  find_losses (request, &losses);
+  for (guint lacking = least; lacking <= most; lacking++)
     {
       guint level = table->n_levels - 1 - lacking;
       LlmSchedEntry like = *entry;
-      LlmStrategy *strategy = &strategies[n++];
+      LlmStrategy *strategy = &strategies[n];
 
       /* after the window slid, or while rows wait, the level does not change */
       if (lacking != entry->lacking && !is_queued
@@ -249,20 +341,24 @@ choose (LlmRequest *request,
           like.restore_bytes = 0;
         }
       like.lacking = lacking;
+      like.sparse = 0;
+      states[n++] = llm_row_state (lacking);
       *strategy = (LlmStrategy) {
         .prompt_level = 100,
         .sub_model = table->percent[level],
-        .loss = losses[level],
+        .loss = losses.levels[level],
         .wait_us = find_wait (request, &like, is_queued),
       };
       llm_scheduler_price (scheduler, &like, lacking, &strategy->alone_us, &strategy->token_us);
     }
-  return find_lacking (request, strategies[llm_strategy_choose (strategies, n, &limits)].sub_model);
+  if (least == 0)
+    n += add_sparse (request, &strategies[0], &losses, &strategies[n], &states[n]);
+  return states[llm_strategy_choose (strategies, n, &limits)];
 }
 
-guint
-llm_request_choose_lacking (LlmRequest *request,
-                            gboolean    may_share)
+guint8
+llm_request_choose_state (LlmRequest *request,
+                          gboolean    may_share)
 {
   return choose (request, FALSE, may_share);
 }
@@ -275,5 +371,5 @@ llm_request_review_level (LlmRequest *request)
   /* cached tokens of the turn keep the level that computed them */
   if (request->times.started_us == 0 && request->entry.n_prompt > 0
       && request->session->tokens->len <= n_settled && llm_request_has_choice (request))
-    llm_request_set_lacking (request, choose (request, TRUE, FALSE));
+    llm_request_set_state (request, choose (request, TRUE, FALSE));
 }

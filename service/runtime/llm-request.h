@@ -135,6 +135,8 @@ typedef struct
   guint sparsity;        /* percent of the layers' weights that each row of its answer leaves out,
                           * as the model has thresholds for; the prompt's rows leave out none. 0:
                           * none; else it is of the whole model and has no drafts */
+  guint most_sparsity;   /* likewise: it may leave out so much where that is sooner, and it has no
+                          * drafts; 0: nothing */
   guint level;           /* the largest in the table that its rows had so far */
   GArray *levels;        /* (nullable) (owned) (element-type guint16): of the prompt's first tokens,
                           * which earlier turns computed: percent of the model, or LLM_LEVEL_SPARSE

@@ -36,6 +36,8 @@ typedef struct
   guint depth;              /* positions before the next row */
   guint lacking;            /* levels of the model's table that its sub-model lacks: 0 for the whole
                              * model; see llm-level-costs.h */
+  guint sparse;             /* number of the sparsity with which its answer's rows are read; 0: they
+                             * are read whole */
   guint64 restore_bytes;    /* being read from storage */
 
   /*< private >: the scheduler's */
@@ -68,9 +70,10 @@ void llm_sched_entry_set_n_prompt  (LlmSchedEntry *self,
 /* How many rows it would have in its next step of decode; at least 1. */
 void llm_sched_entry_set_n_decode  (LlmSchedEntry *self,
                                     guint          n_decode);
-/* Its next rows are of this sub-model. */
-void llm_sched_entry_set_lacking   (LlmSchedEntry *self,
-                                    guint          lacking);
+/* Its next rows are of this sub-model, and so sparse. */
+void llm_sched_entry_set_level     (LlmSchedEntry *self,
+                                    guint          lacking,
+                                    guint          sparse);
 /* Of the rows of its last decode step, @n were not kept. */
 void llm_sched_entry_take_back     (LlmSchedEntry *self,
                                     guint          n);

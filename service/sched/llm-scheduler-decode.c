@@ -48,7 +48,7 @@ find_decode_rows (LlmScheduler *self,
   if (least_us < G_MAXDOUBLE)
     budget_us = least_us * (has_prefills ? DECODE_PART : DECODE_ONLY_PART);
   /* when a step can't be in time even with one request, it takes all of them */
-  if (MAX (row_us, self->read_us) > budget_us)
+  if (MAX (row_us, self->reads.whole_us) > budget_us)
     return self->max_rows;
   return MIN (llm_cost_model_find_rows (&self->costs, LLM_COST_DECODE, budget_us, mean_depth),
               self->max_rows);

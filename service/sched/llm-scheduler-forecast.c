@@ -234,6 +234,7 @@ llm_scheduler_forecast (LlmScheduler        *self,
     .n_prompt = MAX (like->n_prompt, 1),
     .depth = like->depth,
     .lacking = like->lacking,
+    .sparse = like->sparse,
     .restore_bytes = like->restore_bytes,
     .arrival = self->n_arrived,
     .last_turn = self->n_steps,
@@ -253,6 +254,22 @@ llm_scheduler_forecast (LlmScheduler        *self,
   forecast->first_us = find_wait (self, &entry, known_app, known_user, FALSE, now_us) + restore_us;
   forecast->latest_us = find_wait (self, &entry, known_app, known_user, TRUE, now_us) + restore_us;
   llm_scheduler_price (self, &entry, entry.lacking, &forecast->alone_us, &forecast->token_us);
+  /* what others wait for storage is not known */
+  forecast->first_us = MAX (forecast->first_us, forecast->alone_us);
+  forecast->latest_us = MAX (forecast->latest_us, forecast->alone_us);
+}
+
+/* What a step waits for storage. A smaller level reads its part of the bytes, or less, as what it has of
+ * them stays first. */
+static double
+get_read_us (const LlmScheduler *self,
+             guint               lacking,
+             guint               sparse)
+{
+  g_assert (sparse <= LLM_READ_TIMES_MAX);
+  return sparse > 0 && self->reads.whole_us > 0
+           ? self->reads.sparse_us[sparse - 1]
+           : self->reads.whole_us * self->levels.guesses[LLM_COST_DECODE][lacking];
 }
 
 void
@@ -264,12 +281,15 @@ llm_scheduler_price (LlmScheduler        *self,
 {
   const LlmLevelCosts *levels = &self->levels;
   guint n_prompt = MAX (entry->n_prompt, 1);
+  guint n_steps = (n_prompt + self->max_rows - 1) / self->max_rows;
+  double prompt_us = llm_level_costs_get_ratio (levels, LLM_COST_PREFILL, lacking)
+                     * llm_cost_model_predict_prompt (&self->costs, n_prompt, entry->depth,
+                                                      self->max_rows);
 
-  *alone_us = llm_level_costs_get_ratio (levels, LLM_COST_PREFILL, lacking)
-                  * llm_cost_model_predict_prompt (&self->costs, n_prompt, entry->depth,
-                                                   self->max_rows)
+  *alone_us = MAX (prompt_us, n_steps * get_read_us (self, lacking, 0))
               + llm_cost_model_predict_restore (&self->costs, entry->restore_bytes);
   *token_us = llm_level_costs_get_ratio (levels, LLM_COST_DECODE, lacking)
               * llm_cost_model_predict (&self->costs, LLM_COST_DECODE, 1,
                                         entry->depth + n_prompt);
+  *token_us = MAX (*token_us, get_read_us (self, lacking, entry->sparse));
 }

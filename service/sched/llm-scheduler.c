@@ -93,11 +93,13 @@ llm_sched_entry_set_n_decode (LlmSchedEntry *entry,
 }
 
 void
-llm_sched_entry_set_lacking (LlmSchedEntry *entry,
-                             guint          lacking)
+llm_sched_entry_set_level (LlmSchedEntry *entry,
+                           guint          lacking,
+                           guint          sparse)
 {
   entry->scheduler->is_dirty = entry->scheduler->is_dirty || entry->lacking != lacking;
   entry->lacking = lacking;
+  entry->sparse = sparse;
 }
 
 void
@@ -213,6 +215,7 @@ llm_scheduler_begin_step (LlmScheduler       *self,
       step->depth += n * (entry->depth + n / 2.0);
       step->is_mixed = step->is_mixed || entry->lacking != step->lacking;
       step->lacking = MIN (step->lacking, entry->lacking);
+      step->is_sparse = step->is_sparse || (queue == LLM_QUEUE_DECODE && entry->sparse > 0);
       ratios += n * llm_level_costs_get_ratio (&self->levels, LLM_COST_PREFILL, entry->lacking);
       if (entry->slo.class < LLM_SLO_BACKGROUND)
         step->is_background = FALSE;
@@ -297,7 +300,7 @@ llm_scheduler_end_step (LlmScheduler       *self,
   g_assert (step->is_active);
   step->is_active = FALSE;
   self->n_steps++;
-  if (teaches && !step->is_mixed)
+  if (teaches && !step->is_mixed && !step->is_sparse)
     llm_level_costs_observe (&self->levels, &self->costs, get_kind (queue), step->lacking,
                              step->n_rows, step->depth, step->spent_us);
   for (guint i = 0; i < n_budgets; i++)

@@ -79,17 +79,28 @@ typedef struct
   guint n_rows;
   double depth;
   guint lacking;          /* of its rows, as in LlmSchedEntry; with several levels, the largest */
+  gboolean is_sparse;     /* it has rows of decode that leave out weights */
   gboolean is_mixed;      /* it has rows of several levels */
   double expected_us;
   double spent_us;
 } LlmSchedulerStep;
+
+#define LLM_READ_TIMES_MAX 16
+
+/* What a step waits for storage, beside which it computes; all zero where weights do not stream. */
+typedef struct
+{
+  double whole_us;        /* for all that streams of the whole model */
+  double sparse_us[LLM_READ_TIMES_MAX]; /* for what rows of decode do not leave out, by the entry's
+                           * “sparse” less 1 */
+} LlmReadTimes;
 
 /* Others read what is above "private". */
 struct _LlmScheduler
 {
   LlmCostModel costs;     /* step costs of the whole model: the owner loads and saves them */
   LlmLevelCosts levels;   /* and of its sub-models: likewise; the owner adds these */
-  double read_us;         /* time that a step reads, where weights stream: set by the owner */
+  LlmReadTimes reads;     /* of a step, where weights stream: set by the owner */
   GPtrArray *entries;     /* (element-type LlmSchedEntry): (unowned) */
   gint64 wake_us;         /* when no queue ran: time of the next turn, 0 for when something
                            * changes */
@@ -137,7 +148,7 @@ void          llm_scheduler_forecast     (LlmScheduler        *self,
                                           LlmForecast         *forecast);
 
 /* µs that @entry takes until its first token, and then for each further one, if it ran alone with
- * the sub-model that lacks @lacking levels. */
+ * the sub-model that lacks @lacking levels, as sparse as @entry. */
 void          llm_scheduler_price        (LlmScheduler        *self,
                                           const LlmSchedEntry *entry,
                                           guint                lacking,

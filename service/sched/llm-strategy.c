@@ -13,7 +13,9 @@ is_better (const LlmStrategy *a,
     return a->loss < b->loss;
   if (a->sub_model != b->sub_model)
     return a->sub_model > b->sub_model;
-  return a->prompt_level > b->prompt_level;
+  if (a->prompt_level != b->prompt_level)
+    return a->prompt_level > b->prompt_level;
+  return a->sparsity < b->sparsity;
 }
 
 /* Over 1: the factor by which the worst of its limits is missed. */

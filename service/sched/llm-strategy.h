@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * How a call is computed (E1, E9): which sub-model answers, and how much of the prompt it sees. Of
- * the strategies that a call allows, the one with the best quality that is in time is chosen; the
+ * How a call is computed (E1, E9, A6): which sub-model answers, how much of the prompt it sees, and how
+ * much of the weights each word of the answer goes without. Of the strategies that a call allows, the one with the best quality that is in time is chosen; the
  * same costs give the same choice. Knows numbers only. Plain data.
  */
 
@@ -20,6 +20,7 @@ typedef struct
   double wait_us;       /* until its first row, queued behind others */
   double alone_us;      /* from there to its first token */
   double token_us;      /* each further token */
+  guint sparsity;       /* percent of the layers' weights that each of these goes without */
 } LlmStrategy;
 
 /* µs, 0: no limit. */
@@ -31,7 +32,8 @@ typedef struct
   guint n_further;      /* limit of their number */
 } LlmStrategyLimits;
 
-/* The first that is in time: of equal losses the one with more of the model, then of the prompt.
+/* The first that is in time: of equal losses the one with more of the model, then of the prompt,
+ * then of the weights.
  * When the queue makes all of them late, one that would be in time without it: a smaller one would
  * be late as well. When none would be, the one that is late by the least; a smaller model must be
  * less late by a fiftieth. @n: at least 1. */

@@ -78,3 +78,13 @@ llm_read_choice_take (LlmReadChoice *self,
   self->layer = layer;
   return record->way;
 }
+
+double
+llm_read_choice_get_us (const LlmReadChoice *self,
+                        guint                sparsity)
+{
+  const double *us = self->records[MIN (sparsity, LLM_MAX_SPARSITY)].us;
+  const double by_channel = us[LLM_READ_BY_CHANNEL], whole = us[LLM_READ_WHOLE];
+
+  return by_channel > 0 && whole > 0 ? MIN (by_channel, whole) : MAX (by_channel, whole);
+}

@@ -40,3 +40,6 @@ LlmRead llm_read_choice_take (LlmReadChoice *self,
                               guint          n_layers,
                               double         whole_us,
                               gint64         now_us);
+/* What a pass takes in the faster way; 0: not measured. */
+double  llm_read_choice_get_us (const LlmReadChoice *self,
+                                guint                sparsity);

@@ -61,6 +61,7 @@ struct _LlmWeightStream
   GPtrArray *placed;     /* (element-type Range): those with a buffer, by place */
   gboolean is_ending;    /* nothing more is read ahead */
 
+  guint n_skipped;       /* ranges */
   gint64 waited_us;      /* when a step last had to wait; 0: the last did not */
   guint64 waited_bytes;  /* bytes read until then */
   double measured_us;    /* sums of the time waited, and the bytes read in it; both decay */
@@ -254,7 +255,7 @@ llm_weight_stream_poll (LlmWeightStream *self)
 }
 
 /* The read rate is measured only while a step waits. While a stage computes, arrived reads are not
- * taken, and the disk may be idle. */
+ * taken, and the disk may be idle; and where ranges are skipped, it has others to serve. */
 static void
 measure (LlmWeightStream *self,
          gboolean         waits)
@@ -272,7 +273,7 @@ measure (LlmWeightStream *self,
       self->measured_us /= 2;
       self->measured_bytes /= 2;
     }
-  self->waited_us = waits ? now_us : 0;
+  self->waited_us = waits && self->n_skipped == 0 ? now_us : 0;
   self->waited_bytes = n_bytes;
 }
 
@@ -376,7 +377,12 @@ llm_weight_stream_skip (LlmWeightStream *self,
                         guint            number,
                         gboolean         skips)
 {
-  self->ranges[number].is_skipped = skips;
+  gboolean *is_skipped = &self->ranges[number].is_skipped;
+
+  if (*is_skipped == skips)
+    return;
+  *is_skipped = skips;
+  self->n_skipped += skips ? 1u : -1u;
 }
 
 void

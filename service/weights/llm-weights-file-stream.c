@@ -68,6 +68,22 @@ llm_weights_are_streaming (LlmWeights *weights)
   return self->stream != NULL && self->ranges.staying < self->ranges.bytes;
 }
 
+gboolean
+llm_weights_are_by_channel (LlmWeights *weights)
+{
+  LlmFileWeights *self = (LlmFileWeights *) weights;
+
+  return llm_weights_are_streaming (weights) && self->channels != NULL
+         && llm_channels_are_used (self->channels) && !llm_channels_are_broken (self->channels);
+}
+
+double
+llm_weights_get_sparse_us (LlmWeights *weights,
+                           guint       sparsity)
+{
+  return llm_read_choice_get_us (&((LlmFileWeights *) weights)->choice, sparsity);
+}
+
 void
 llm_weights_set_readers (LlmWeights *weights,
                          guint       n_readers)

@@ -236,6 +236,11 @@ gboolean    llm_weights_are_streaming (LlmWeights  *self);
  * whose model, sub-models and cache it is of; ignored if there are some already. */
 void        llm_weights_set_channels (LlmWeights   *self,
                                      LlmChannels    *channels);
+/* Whether what sparse rows leave out is not read: their weights stream, and there are channels. */
+gboolean    llm_weights_are_by_channel (LlmWeights *self);
+/* What a pass of rows of such a sparsity takes; 0 before there were enough of them to tell. */
+double      llm_weights_get_sparse_us (LlmWeights  *self,
+                                     guint          sparsity);
 /* How many steps share a pass: see llm_weight_stream_set_readers(). */
 void        llm_weights_set_readers (LlmWeights    *self,
                                      guint          n_readers);

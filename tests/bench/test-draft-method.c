@@ -30,6 +30,9 @@ test_methods (void)
 
   g_assert_cmpint (parse ("plain").kind, ==, BENCH_PLAIN);
   g_assert_cmpint (parse ("lookup").kind, ==, BENCH_LOOKUP);
+  g_assert_cmpuint (parse ("active:50").sparsity, ==, 50);
+  g_assert_cmpfloat (parse ("target:90").share, ==, 0.9);
+  g_assert_cmpuint (parse ("target:90").sparsity, ==, 0);
   g_assert_cmpint (parse ("lookup").growth.by_cost, ==, TRUE);
   g_assert_cmpint (parse ("tree").kind, ==, BENCH_MODEL);
   g_assert_cmpint (parse ("tree").growth.by_cost, ==, TRUE);
@@ -57,7 +60,7 @@ test_no_methods (void)
 {
   static const char *const names[] = {
     "", "luck", "plain:1", "chain", "chain:", "chain:0", "chain:64", "chain:1.5", "chain:x",
-    "chain:-1", "chain:1,2", "chain:nan", "tree:", "tree:99", "fixed", "fixed:",
+    "active", "active:0", "active:90", "target:100", "chain:-1", "chain:1,2", "chain:nan", "tree:", "tree:99", "fixed", "fixed:",
     "fixed:9", "fixed:2,0",
     "fixed:1,1,1,1,1,1,1,1,1", "big-little:2,1", "big-little:0.5", "paper:1", ":1",
   };

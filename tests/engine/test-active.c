@@ -311,6 +311,50 @@ test_channels (Elastic       *self,
   g_assert_cmpuint (get_figures (self).channel_bytes, ==, before.channel_bytes);
 }
 
+/* A call with a target for its tokens is answered so where that is forecast to be sooner, and good enough; not
+ * before there is something to read less of, and not where the caller has said otherwise. */
+static void
+test_target (Elastic       *self,
+             gconstpointer  data)
+{
+  static const char *const never[] = {
+    "'tpot-share': <0.01>, 'least-quality': <uint32 99>",
+    "'tpot-share': <0.01>, 'least-quality': <uint32 95>, 'active': <uint32 0>",
+    "'tpot-share': <0.01>, 'least-sub-model': <uint32 100>",
+    "'tpot-share': <0.01>, 'least-quality': <uint32 95>, 'draft': <'lookup'>",
+    "'ttft-share': <0.01>, 'least-quality': <uint32 95>",
+    "'tpot-share': <1.0>, 'least-quality': <uint32 95>",
+    "'tpot-share': <0.01>, 'response-format': <'json'>",
+  };
+  g_autofree char *expected = complete_active (self, ELASTIC_SPARSITY, ELASTIC_SPARSITY);
+  g_autofree char *whole = complete_active (self, 0, 0);
+  guint active = 0;
+
+  for (guint n = 0; active == 0 && n < 200; n++)
+    {
+      g_autoptr(Answer) answer = NULL;
+      g_autofree char *found = NULL;
+
+      llm_executor_keep_weights (self->fixture.engine->executor, 1 << 20);
+      answer = begin_complete (&self->fixture, PROMPT,
+                               "{" QUIET ", 'tpot-share': <0.01>, 'least-quality': <uint32 95>}");
+      WAIT_FOR (answer->is_finished);
+      active = result_uint (answer, "active");
+      found = describe (answer, active);
+      g_assert_cmpstr (found, ==, active > 0 ? expected : whole);
+    }
+  g_assert_cmpuint (active, ==, ELASTIC_SPARSITY);
+  for (guint i = 0; i < G_N_ELEMENTS (never); i++)
+    {
+      g_autofree char *options = g_strdup_printf ("{" QUIET ", %s}", never[i]);
+      g_autoptr(Answer) answer = NULL;
+
+      llm_executor_keep_weights (self->fixture.engine->executor, 1 << 20);
+      answer = begin_complete (&self->fixture, PROMPT, options);
+      g_free (describe (answer, 0));
+    }
+}
+
 int
 main (int   argc,
       char *argv[])
@@ -328,6 +372,7 @@ main (int   argc,
   ADD ("alone", "active", test_sub_models);
   ADD ("both", "both", test_sub_models);
   g_test_add ("/active/channels", Elastic, "both", set_up_channels, test_channels, tear_down_elastic);
+  g_test_add ("/active/target", Elastic, "active", set_up_channels, test_target, tear_down_elastic);
   ADD ("none", "none", test_without);
   ADD ("sub-models-alone", NULL, test_without);
   ADD ("other-weights", "0123456789abcdef", test_without);

@@ -358,6 +358,35 @@ test_steps (Rig          *rig,
                                   0.03);
 }
 
+/* Where steps wait for storage, that is what they take: of a smaller level by its bytes, of an answer that is
+ * read by channel as it was measured. */
+static void
+test_reads (Rig          *rig,
+            gconstpointer data)
+{
+  LlmSchedEntry entry = make_entry (rig, 0);
+  double alone_us, token_us, read_us[3], sparse_us;
+
+  llm_scheduler_price (rig->scheduler, &entry, 0, &alone_us, &token_us);
+  rig->scheduler->reads = (LlmReadTimes) { .whole_us = 100 * alone_us, .sparse_us = { 0, 40 * alone_us } };
+  for (guint lacking = 0; lacking < 3; lacking++)
+    {
+      double first_us;
+
+      llm_scheduler_price (rig->scheduler, &entry, lacking, &first_us, &read_us[lacking]);
+      g_assert_cmpfloat_with_epsilon (first_us, read_us[lacking], 1);
+    }
+  g_assert_cmpfloat_with_epsilon (read_us[0], 100 * alone_us, 1);
+  g_assert_cmpfloat_with_epsilon (read_us[2], 60 * alone_us, 1);
+  entry.sparse = 2;
+  llm_scheduler_price (rig->scheduler, &entry, 0, &alone_us, &sparse_us);
+  g_assert_cmpfloat_with_epsilon (sparse_us, 0.4 * read_us[0], 1);
+  g_assert_cmpfloat_with_epsilon (alone_us, read_us[0], 1);
+  rig->scheduler->reads = (LlmReadTimes) { 0 };
+  llm_scheduler_price (rig->scheduler, &entry, 0, &alone_us, &sparse_us);
+  g_assert_cmpfloat_with_epsilon (sparse_us, token_us, 1);
+}
+
 /* --- the choice --- */
 
 static const LlmStrategy table[] = {
@@ -430,15 +459,17 @@ test_near (void)
   g_assert_cmpuint (llm_strategy_choose (strategies, 2, &soon), ==, 1);
 }
 
-/* Of equal losses the one with more of the model, then of the prompt. */
+/* Of equal losses the one with more of the model, then of the prompt, then of the weights. */
 static void
 test_equal (void)
 {
   static const LlmStrategy strategies[] = {
     { 100, 70, 2, 0, 10, 1 }, { 50, 80, 2, 0, 10, 1 }, { 60, 80, 2, 0, 10, 1 },
   };
+  static const LlmStrategy sparse[] = { { 100, 100, 2, 0, 10, 1, 50 }, { 100, 100, 2, 0, 10, 1, 30 } };
   const LlmStrategyLimits none = { 0, 0 }, tight = { 1, 0 };
 
+  g_assert_cmpuint (llm_strategy_choose (sparse, 2, &none), ==, 1);
   g_assert_cmpuint (llm_strategy_choose (strategies, 3, &none), ==, 2);
   g_assert_cmpuint (llm_strategy_choose (strategies, 3, &tight), ==, 2);
 }
@@ -469,6 +500,7 @@ main (int    argc,
   g_test_add_func ("/levels/kept", test_kept);
   g_test_add ("/levels/forecast", Rig, NULL, set_up, test_forecast, tear_down);
   g_test_add ("/levels/steps", Rig, NULL, set_up, test_steps, tear_down);
+  g_test_add ("/levels/reads", Rig, NULL, set_up, test_reads, tear_down);
   g_test_add_func ("/strategy/choice", test_choice);
   g_test_add_func ("/strategy/near", test_near);
   g_test_add_func ("/strategy/equal", test_equal);

@@ -498,9 +498,9 @@ test_rows_of_trees (Rig          *rig,
   curve->n_steps = 1000;
   llm_sched_entry_set_n_decode (writer, 40);
   g_assert_cmpuint (write_row (rig, writer), <, 20);
-  rig->scheduler->read_us = 100000;
+  rig->scheduler->reads.whole_us = 100000;
   g_assert_cmpuint (write_row (rig, writer), <, 20);
-  rig->scheduler->read_us = 600000;
+  rig->scheduler->reads.whole_us = 600000;
   g_assert_cmpuint (write_row (rig, writer), ==, 40);
 }
 

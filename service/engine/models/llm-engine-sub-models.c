@@ -116,6 +116,15 @@ get_least_quality (const LlmEngine  *self,
   return g_str_equal (format, "text") ? self->settings->least_quality[request->slo.class] : 100;
 }
 
+static guint
+get_least_quality_of (const LlmEngine  *self,
+                      const LlmRequest *request,
+                      LlmCallOptions   *options)
+{
+  return (guint) llm_call_options_get_uint (options, LLMSVC_OPTION_LEAST_QUALITY,
+                                            get_least_quality (self, request, options));
+}
+
 /* The smallest share of the model that may answer. A call that names one takes it as it is. */
 static guint
 get_least_sub_model (const LlmEngine  *self,
@@ -126,9 +135,7 @@ get_least_sub_model (const LlmEngine  *self,
 
   if (least != 0 && !llm_call_options_has (options, LLMSVC_OPTION_LEAST_QUALITY))
     return least;
-  return MAX (least, find_good (self, (guint) llm_call_options_get_uint (
-                                        options, LLMSVC_OPTION_LEAST_QUALITY,
-                                        get_least_quality (self, request, options))));
+  return MAX (least, find_good (self, get_least_quality_of (self, request, options)));
 }
 
 static gboolean
@@ -264,6 +271,39 @@ get_configured_sparsity (const LlmEngine *self,
   return (guint) g_ascii_strtoull (percent, NULL, 10);
 }
 
+/* What a call may leave out where that meets its targets: as much as was measured to be good enough. A call
+ * that says what else may be given up gets no more than that. */
+static guint
+find_most_sparsity (const LlmEngine  *self,
+                    const LlmRequest *request,
+                    LlmCallOptions   *options)
+{
+  static const LlmsvcOption others[] = {
+    LLMSVC_OPTION_ACTIVE, LLMSVC_OPTION_SUB_MODEL, LLMSVC_OPTION_LEAST_SUB_MODEL,
+  };
+  const LlmCompanion *companion = self->use.companion;
+  guint least = get_least_quality_of (self, request, options);
+  guint most = 0;
+
+  if (companion == NULL || companion->thresholds == NULL || request->model.sub_model != 100
+      || !g_str_equal (llm_call_options_get_string (options, LLMSVC_OPTION_DRAFT, "off"), "off"))
+    return 0;
+  for (guint i = 0; i < G_N_ELEMENTS (others); i++)
+    if (llm_call_options_has (options, others[i]))
+      return 0;
+  for (guint i = 0; i < companion->thresholds->n_sparsities
+                    && llm_companion_get_sparse_quality (companion, i) >= least; i++)
+    most = companion->thresholds->percent[i];
+  return most;
+}
+
+/* What waits for tokens may have them sooner by less reading. */
+static gboolean
+wants_tokens_sooner (const LlmRequest *request)
+{
+  return request->target.tpot_share > 0 || request->target.call_share > 0 || request->target.names_tpot;
+}
+
 gboolean
 llm_engine_choose_sparsity (LlmEngine       *self,
                             LlmRequest      *request,
@@ -275,8 +315,16 @@ llm_engine_choose_sparsity (LlmEngine       *self,
                     : get_configured_sparsity (self, options);
   guint sub_model = (guint) llm_call_options_get_uint (options, LLMSVC_OPTION_SUB_MODEL, 0);
 
-  if (percent == 0 || self->settings->script != NULL)
+  if (self->settings->script != NULL)
     return TRUE;
+  if (percent == 0)
+    {
+      if (wants_tokens_sooner (request))
+        request->model.most_sparsity = find_most_sparsity (self, request, options);
+      if (request->model.most_sparsity > 0)
+        llm_engine_prepare_channels (self);
+      return TRUE;
+    }
   if ((sub_model != 0 && sub_model != 100)
       || llm_call_options_get_uint (options, LLMSVC_OPTION_LEAST_SUB_MODEL, 100) != 100)
     return llm_fail (error, LLMSVC_ERROR_INVALID_OPTION,

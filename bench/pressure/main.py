@@ -185,7 +185,7 @@ def main(arguments):
     parser.add("daemon", meta="FILE", help="The llmsvcd to measure, with --trim and --ladder")
     parser.add("model", meta="FILE", help="Its GGUF file")
     parser.add("contexts", int, 16, help="Contexts that it holds (16)")
-    parser.add("words", int, 400, help="Words of the prompt that it reads meanwhile (400)")
+    parser.add("words", int, 250, help="Words of the prompt that it reads meanwhile (250)")
     parser.add("runs", int, 5, help="Trims (5)")
     parser.add("step", int, 256, meta="KIB", help="Asked for at once, with --ladder (256)")
     parser.add("steps", int, 100, help="So often at most, once chunks go (100)")

@@ -295,7 +295,8 @@ static const LlmsvcOptionInfo table[] = {
     .min = 0, .max = MAX_UINT,
     .summary = N_("How many calls of all applications of a user may be under way at a time."),
     .since = 4 },
-  { .id = LLMSVC_OPTION_UID, .key = "uid", .type = "u", .calls = LLMSVC_CALL_SET_QUOTA,
+  { .id = LLMSVC_OPTION_UID, .key = "uid", .type = "u",
+    .calls = LLMSVC_CALL_SET_QUOTA | LLMSVC_CALL_REGISTER,
     .min = 0, .max = MAX_UINT,
     .summary = N_("The user whose application it is, for the administrator."), .since = 4 },
 };

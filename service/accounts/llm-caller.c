@@ -13,7 +13,8 @@ llm_caller_new (guint32       uid,
   self->app = llm_app_intern (uid, app_id);
   self->connection = g_strdup (connection);
   self->kind = kind;
-  self->is_sandboxed = kind == LLM_CALLER_FLATPAK || kind == LLM_CALLER_SNAP;
+  self->is_sandboxed =
+    kind == LLM_CALLER_FLATPAK || kind == LLM_CALLER_SNAP || kind == LLM_CALLER_DELEGATED;
   self->is_known = kind != LLM_CALLER_UNKNOWN;
   return self;
 }
@@ -40,8 +41,8 @@ llm_caller_unref (LlmCaller *self)
 const char *
 llm_caller_kind_to_string (LlmCallerKind kind)
 {
-  static const char *const names[] = { "unknown", "host",    "registered",
-                                       "unit",    "flatpak", "snap" };
+  static const char *const names[] = { "unknown",  "host",      "registered", "unit",
+                                       "endpoint", "delegated", "flatpak",    "snap" };
 
   G_STATIC_ASSERT (G_N_ELEMENTS (names) == LLM_N_CALLER_KINDS);
   g_assert (kind < LLM_N_CALLER_KINDS);

@@ -21,6 +21,9 @@ typedef enum
   LLM_CALLER_HOST,        /* outside a sandbox, no application known */
   LLM_CALLER_REGISTERED,  /* outside a sandbox, as it named itself */
   LLM_CALLER_UNIT,        /* outside a sandbox, a systemd unit named after a desktop file */
+  LLM_CALLER_ENDPOINT,    /* the system's HTTP endpoint, which calls for others */
+  LLM_CALLER_DELEGATED,   /* the endpoint, as the caller that it named: with the rights of an
+                           * application in a sandbox */
   LLM_CALLER_FLATPAK,
   LLM_CALLER_SNAP,
   LLM_N_CALLER_KINDS
@@ -41,7 +44,7 @@ LlmCaller  *llm_caller_new      (guint32        uid,
                                  LlmCallerKind  kind);
 LlmCaller  *llm_caller_ref      (LlmCaller     *self);
 void        llm_caller_unref    (LlmCaller     *self);
-/* "flatpak", "snap", "unit", "registered", "host" or "unknown". */
+/* "flatpak", "snap", "unit", "registered", "endpoint", "delegated", "host" or "unknown". */
 const char *llm_caller_kind_to_string (LlmCallerKind kind);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmCaller, llm_caller_unref)

@@ -100,6 +100,15 @@ static const Case cgroup_cases[] = {
   { "0::/app.slice/app-org.gnome.TextEditor-1.scope/tab-1.scope\n",
     LLM_CALLER_UNIT, "org.gnome.TextEditor" },
 
+  /* the system's endpoint, and what a user can make of its name */
+  { "0::/system.slice/llmsvc-http.service\n", LLM_CALLER_ENDPOINT, NULL },
+  { "1:name=systemd:/system.slice/llmsvc-http.service\n0::/\n", LLM_CALLER_ENDPOINT, NULL },
+  { "0::/system.slice/llmsvc-http.service/inner\n", LLM_CALLER_HOST, NULL },
+  { "0::/llmsvc-http.service\n", LLM_CALLER_HOST, NULL },
+  { "0::/user.slice/user-1000.slice/user@1000.service/system.slice/llmsvc-http.service\n",
+    LLM_CALLER_HOST, NULL },
+  { "7:cpu:/system.slice/llmsvc-http.service\n0::/user.slice\n", LLM_CALLER_HOST, NULL },
+
   /* no desktop file, no id; other units */
   { "0::/app.slice/app-gnome-org.example.Invented-4711.scope\n", LLM_CALLER_HOST, NULL },
   { "0::/app.slice/app-..\\x2f..\\x2fetc-1.scope\n", LLM_CALLER_HOST, NULL },

@@ -243,6 +243,24 @@ test_register (Fixture      *fixture,
   bus_assert_error (error, "Conflict");
 }
 
+/* Only the system's endpoint calls for others; each calls for itself. */
+static void
+test_register_others (Fixture      *fixture,
+                      gconstpointer data)
+{
+  g_autoptr(GDBusConnection) app = bus_rig_connect (fixture->rig);
+  g_autofree char *own = g_strdup_printf ("{'uid': <uint32 %u>}", getuid ());
+  g_autofree char *other = g_strdup_printf ("{'uid': <uint32 %u>}", getuid () + 1);
+  g_autoptr(GVariant) registered = NULL;
+  g_autoptr(GError) error = NULL;
+
+  g_assert_null (bus_call (app, NULL, "", "Register",
+                           g_variant_new ("(s@a{sv})", "org.example.A", bus_options (other)), &error));
+  bus_assert_error (error, "NotAuthorized");
+  registered = bus_call_ok (app, NULL, "", "Register",
+                            g_variant_new ("(s@a{sv})", "org.example.A", bus_options (own)));
+}
+
 /* --- leaving --- */
 
 typedef struct
@@ -690,6 +708,7 @@ main (int   argc,
     { "/bus/callers/apart", test_apart },
     { "/bus/callers/generation-apart", test_generation_apart },
     { "/bus/callers/register", test_register },
+    { "/bus/callers/register-others", test_register_others },
     { "/bus/callers/leave-contexts", test_leave_contexts },
     { "/bus/callers/leave-generation", test_leave_generation },
     { "/bus/callers/leave-complete", test_leave_complete },

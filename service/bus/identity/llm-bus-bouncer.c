@@ -46,6 +46,7 @@ llm_bus_bouncer_may_keep (LlmCaller *caller,
 
 gboolean
 llm_bus_bouncer_may_register (LlmCaller *caller,
+                              guint32    uid,
                               GError   **error)
 {
   if (!caller->is_known)
@@ -57,7 +58,10 @@ llm_bus_bouncer_may_register (LlmCaller *caller,
                      "The caller is known as the sandboxed application “%s” and can't take "
                      "another name", caller->app->id);
 
-  return TRUE;
+  return uid == caller->app->uid || caller->kind == LLM_CALLER_ENDPOINT
+         || llm_fail (error, LLMSVC_ERROR_NOT_AUTHORIZED,
+                      "Only the unit llmsvc-http.service of the system calls for other users; leave "
+                      "the option uid out");
 }
 
 gboolean

@@ -38,8 +38,10 @@ gboolean llm_bus_bouncer_may_keep         (LlmCaller            *caller,
                                            GError              **error)
                                            G_GNUC_WARN_UNUSED_RESULT;
 
-/* Whether @caller may register an application id: not from a sandbox. */
+/* Whether @caller may register an application id of the user @uid: not from a sandbox; of another user
+ * only the endpoint. */
 gboolean llm_bus_bouncer_may_register     (LlmCaller            *caller,
+                                           guint32               uid,
                                            GError              **error)
                                            G_GNUC_WARN_UNUSED_RESULT;
 

@@ -440,6 +440,7 @@ llm_bus_callers_settle (LlmBusCallers *self,
 
 static gboolean
 check_registration (Entry       *entry,
+                    guint32      uid,
                     const char  *app_id,
                     GError     **error)
 {
@@ -453,7 +454,8 @@ check_registration (Entry       *entry,
     return llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
                      "“%s” begins like the name of an application in a sandbox, which nobody else "
                      "may have", app_id);
-  if (entry->is_registered && g_str_equal (entry->caller->app->id, app_id))
+  if (entry->is_registered && entry->caller->app->uid == uid
+      && g_str_equal (entry->caller->app->id, app_id))
     return TRUE;
   return (!entry->is_settled && !entry->is_registered) ||
          llm_fail (error, LLMSVC_ERROR_CONFLICT,
@@ -463,6 +465,7 @@ check_registration (Entry       *entry,
 gboolean
 llm_bus_callers_register (LlmBusCallers  *self,
                           const char     *sender,
+                          guint32         uid,
                           const char     *app_id,
                           const char     *locale,
                           GError        **error)
@@ -471,11 +474,13 @@ llm_bus_callers_register (LlmBusCallers  *self,
   LlmCaller *old;
 
   entry = g_hash_table_lookup (self->entries, sender);
-  if (!check_registration (entry, app_id, error))
+  if (!check_registration (entry, uid, app_id, error))
     return FALSE;
 
   old = entry->caller;
-  entry->caller = llm_caller_new (old->app->uid, app_id, sender, LLM_CALLER_REGISTERED);
+  entry->caller = llm_caller_new (uid, app_id, sender,
+                                  old->kind == LLM_CALLER_ENDPOINT ? LLM_CALLER_DELEGATED
+                                                                   : LLM_CALLER_REGISTERED);
   entry->is_registered = TRUE;
   llm_caller_unref (old);
   g_free (entry->locale);

@@ -49,10 +49,11 @@ void           llm_bus_callers_settle     (LlmBusCallers     *self,
                                            const char        *sender);
 
 /* Registers the id that a caller claims, after the bouncer has admitted it: once, and before its
- * first other call. It must have been resolved. @locale: (nullable): the language of its
- * messages */
+ * first other call. It must have been resolved. @uid: its own, or that of the user for whom the
+ * endpoint calls. @locale: (nullable): the language of its messages */
 gboolean       llm_bus_callers_register   (LlmBusCallers     *self,
                                            const char        *sender,
+                                           guint32            uid,
                                            const char        *app_id,
                                            const char        *locale,
                                            GError           **error);

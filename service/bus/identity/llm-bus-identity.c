@@ -18,6 +18,8 @@
 #define SNAP_PREFIX "snap."
 #define FLATPAK_PREFIX "app-flatpak-"
 #define UNIT_PREFIX "app-"
+/* Only root makes groups there. */
+#define ENDPOINT_GROUP "/system.slice/llmsvc-http.service"
 /* In a user's own systemd any program of the user gets the group name it asks for. */
 #define USER_MANAGER "/user@"
 
@@ -190,6 +192,8 @@ parse_path (const char         *path,
     kind = llm_bus_identity_parse_label (parts[i], app_id);
   for (guint i = g_strv_length (parts); kind == LLM_CALLER_HOST && i > 0; i--)
     kind = parse_unit (parts[i - 1], desktop_folders, app_id);
+  if (kind == LLM_CALLER_HOST && g_str_equal (path, ENDPOINT_GROUP))
+    kind = LLM_CALLER_ENDPOINT;
 
   return kind;
 }

@@ -165,8 +165,11 @@ static gboolean
 handle_register (LlmBusCall *call,
                  GError    **error)
 {
-  if (!llm_bus_bouncer_may_register (call->caller, error) ||
-      !llm_bus_callers_register (call->bus->callers, call->caller->connection, call->text,
+  guint32 uid = (guint32) llm_call_options_get_uint (call->options, LLMSVC_OPTION_UID,
+                                                     call->caller->app->uid);
+
+  if (!llm_bus_bouncer_may_register (call->caller, uid, error) ||
+      !llm_bus_callers_register (call->bus->callers, call->caller->connection, uid, call->text,
                                  llm_call_options_get_locale (call->options), error))
     return FALSE;
 

@@ -7,7 +7,7 @@
 # The service, the library in C and the command line.
 BUILD_PACKAGES="gcc libc6-dev meson ninja-build pkg-config gettext dbus-daemon dbus-bin
   libglib2.0-bin libglib2.0-dev libjson-glib-dev libncurses-dev libreadline-dev libpcre2-dev
-  libsqlite3-dev libsystemd-dev liburing-dev libxxhash-dev"
+  libsoup-3.0-dev libsqlite3-dev libsystemd-dev liburing-dev libxxhash-dev"
 # Bindings, man pages and the documentation: what a distribution builds, too.
 BINDING_PACKAGES="gobject-introspection libgirepository1.0-dev valac gi-docgen lowdown"
 TEST_PACKAGES="python3 python3-gi python3-jsonschema python3-matplotlib python3-numpy python3-torch libopenblas0 systemd libxml2-utils g++ gjs

@@ -9,7 +9,6 @@
 #include <sys/socket.h>
 
 #include "common/llmsvc-error.h"
-#include "http-answer.h"
 #include "http-error.h"
 
 /* A comment keeps programs in between from closing a connection on which nothing comes. */
@@ -26,7 +25,6 @@ typedef struct
   LlmsvcGeneration *generation;    /* (nullable) (owned) */
   HttpAnswer *answer;              /* (owned) */
   GString *pending;                /* events that are not sent yet */
-  guint n_calls;
   gboolean has_begun;              /* the head of the reply is fixed */
   gboolean is_writing;             /* a piece is on its way to the client */
   gboolean has_ended;              /* nothing follows what is pending */
@@ -129,7 +127,8 @@ begin_stream (HttpCall *self)
   soup_message_headers_replace (headers, "Cache-Control", "no-cache");
   soup_message_body_set_accumulate (soup_server_message_get_response_body (self->message), FALSE);
   self->has_begun = TRUE;
-  http_answer_append_role (self->answer, self->pending);
+  if (self->answer->dialect->begin != NULL)
+    self->answer->dialect->begin (self->answer, self->pending);
 }
 
 static gboolean
@@ -193,9 +192,7 @@ fail (HttpCall *self,
     return;
   if (self->has_begun)
     {
-      g_autofree char *json = http_error_to_json (owned);
-
-      g_string_append_printf (self->pending, "data: %s\n\ndata: [DONE]\n\n", json);
+      self->answer->dialect->fail (self->answer, self->pending, owned);
       self->has_ended = TRUE;
       flush (self);
       return;
@@ -205,21 +202,20 @@ fail (HttpCall *self,
 }
 
 static void
-succeed (HttpCall *self)
+succeed (HttpCall     *self,
+         LlmsvcAnswer *answer)
 {
-  LlmsvcAnswer *answer = llmsvc_generation_get_answer (self->generation);
-
   end (self, answer);
   if (self->is_gone)
     return;
   if (self->request->streams)
     {
-      http_answer_append_end (self->answer, self->pending, answer, self->request->tells_usage);
+      self->answer->dialect->end (self->answer, self->pending, answer);
       self->has_ended = TRUE;
       flush (self);
       return;
     }
-  http_reply_json (self->message, SOUP_STATUS_OK, http_answer_write_whole (self->answer, answer));
+  http_reply_json (self->message, SOUP_STATUS_OK, self->answer->dialect->write (self->answer, answer));
   soup_server_message_unpause (self->message);
 }
 
@@ -228,7 +224,7 @@ on_reasoning (LlmsvcGeneration *generation,
               const char       *text,
               HttpCall         *self)
 {
-  http_answer_append_text (self->answer, self->pending, "reasoning_content", text);
+  self->answer->dialect->add_reasoning (self->answer, self->pending, text);
   flush (self);
 }
 
@@ -237,7 +233,7 @@ on_tool_call (LlmsvcGeneration *generation,
               const char       *call,
               HttpCall         *self)
 {
-  http_answer_append_call (self->answer, self->pending, call, self->n_calls++);
+  self->answer->dialect->add_call (self->answer, self->pending, call);
   flush (self);
 }
 
@@ -255,10 +251,10 @@ on_piece (GObject      *source,
       if (error != NULL)
         fail (self, error);
       else
-        succeed (self);
+        succeed (self, llmsvc_generation_get_answer (self->generation));
       return;
     }
-  http_answer_append_text (self->answer, self->pending, "content", text);
+  self->answer->dialect->add_text (self->answer, self->pending, text);
   flush (self);
   /* the next one when the client has taken this one */
   if (!self->is_writing)
@@ -292,7 +288,26 @@ on_whole (GObject      *source,
   if (answer == NULL)
     fail (self, error);
   else
-    succeed (self);
+    succeed (self, answer);
+}
+
+static void
+on_completed (GObject      *source,
+              GAsyncResult *result,
+              gpointer      data)
+{
+  g_autoptr(HttpCall) self = data;
+  GError *error = NULL;
+  g_autoptr(LlmsvcAnswer) answer = llmsvc_client_complete_finish (LLMSVC_CLIENT (source), result, &error);
+
+  if (answer == NULL)
+    {
+      fail (self, error);
+      return;
+    }
+  if (self->request->streams && !self->is_gone)
+    begin_stream (self);
+  succeed (self, answer);
 }
 
 /* --- asking --- */
@@ -428,6 +443,7 @@ void
 http_call_start (SoupServerMessage *message,
                  GSocket           *socket,
                  HttpCaller        *caller,
+                 const HttpDialect *dialect,
                  HttpRequest       *request,
                  const char        *name)
 {
@@ -440,9 +456,14 @@ http_call_start (SoupServerMessage *message,
   self->name = g_strdup (name);
   self->cancellable = g_cancellable_new ();
   self->pending = g_string_new (NULL);
-  self->answer = http_answer_new (model != NULL ? llmsvc_model_get_id (model) : request->model);
+  self->answer = http_answer_new (dialect, model != NULL ? llmsvc_model_get_id (model) : request->model,
+                                  request->tells_usage);
   g_signal_connect (message, "wrote-chunk", G_CALLBACK (on_wrote_chunk), self);
   g_signal_connect (message, "finished", G_CALLBACK (on_finished), self);
   watch_client (self, socket);
-  take (self);
+  if (request->prompt != NULL)
+    llmsvc_client_complete_async (caller->client, request->prompt, request->options, self->cancellable,
+                                  on_completed, http_call_ref (self));
+  else
+    take (self);
 }

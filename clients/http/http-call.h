@@ -10,7 +10,7 @@
 #include <libsoup/soup.h>
 
 #include "http-caller.h"
-#include "http-request.h"
+#include "http-dialect.h"
 
 G_BEGIN_DECLS
 
@@ -19,6 +19,7 @@ G_BEGIN_DECLS
 void http_call_start     (SoupServerMessage *message,
                           GSocket           *socket,
                           HttpCaller        *caller,
+                          const HttpDialect *dialect,
                           HttpRequest       *request,
                           const char        *name);
 

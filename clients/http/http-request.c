@@ -14,10 +14,21 @@
 #define UNSUPPORTED "unsupported_parameter"
 #define MAX_STOPS 16
 
+HttpRequest *
+http_request_new (void)
+{
+  HttpRequest *self = g_new0 (HttpRequest, 1);
+
+  self->messages = g_ptr_array_new_with_free_func (g_object_unref);
+  self->options = llmsvc_options_new ();
+  return self;
+}
+
 void
 http_request_free (HttpRequest *self)
 {
   g_free (self->model);
+  g_free (self->prompt);
   g_clear_pointer (&self->messages, g_ptr_array_unref);
   g_clear_object (&self->options);
   g_free (self);
@@ -25,10 +36,9 @@ http_request_free (HttpRequest *self)
 
 /* --- members --- */
 
-/* (nullable): NULL where there is none, or null. */
-static JsonNode *
-get_member (JsonObject *object,
-            const char *key)
+JsonNode *
+http_request_get_member (JsonObject *object,
+                         const char *key)
 {
   JsonNode *node = json_object_get_member (object, key);
 
@@ -49,27 +59,26 @@ is_number (JsonNode *node)
              || json_node_get_value_type (node) == G_TYPE_DOUBLE);
 }
 
-/* FALSE: it is there, and no string. @text: (out): NULL where there is none. */
-static gboolean
-read_string (JsonObject  *object,
-             const char  *key,
-             const char **text,
-             GError     **error)
+gboolean
+http_request_read_string (JsonObject  *object,
+                          const char  *key,
+                          const char **text,
+                          GError     **error)
 {
-  JsonNode *node = get_member (object, key);
+  JsonNode *node = http_request_get_member (object, key);
 
   *text = node != NULL && is_string (node) ? json_node_get_string (node) : NULL;
   return node == NULL || *text != NULL
          || http_fail (error, BAD, key, WRONG_TYPE, "“%s” has to be a string", key);
 }
 
-static gboolean
-read_boolean (JsonObject  *object,
-              const char  *key,
-              gboolean    *value,
-              GError     **error)
+gboolean
+http_request_read_boolean (JsonObject  *object,
+                           const char  *key,
+                           gboolean    *value,
+                           GError     **error)
 {
-  JsonNode *node = get_member (object, key);
+  JsonNode *node = http_request_get_member (object, key);
 
   if (node == NULL)
     return TRUE;
@@ -135,7 +144,7 @@ read_numbers (HttpRequest  *self,
   for (guint i = 0; i < G_N_ELEMENTS (numbers); i++)
     {
       const char *key = numbers[i].key;
-      JsonNode *node = get_member (object, key);
+      JsonNode *node = http_request_get_member (object, key);
       gboolean is_whole = node != NULL && JSON_NODE_HOLDS_VALUE (node)
                           && json_node_get_value_type (node) == G_TYPE_INT64;
       GVariant *value;
@@ -164,7 +173,7 @@ read_stop (HttpRequest  *self,
            JsonObject   *object,
            GError      **error)
 {
-  JsonNode *node = get_member (object, "stop");
+  JsonNode *node = http_request_get_member (object, "stop");
   g_autoptr(GStrvBuilder) builder = g_strv_builder_new ();
   g_auto(GStrv) texts = NULL;
   guint n;
@@ -200,7 +209,7 @@ read_logit_bias (HttpRequest  *self,
                  JsonObject   *object,
                  GError      **error)
 {
-  JsonNode *node = get_member (object, "logit_bias");
+  JsonNode *node = http_request_get_member (object, "logit_bias");
   GVariantBuilder builder;
   JsonObjectIter iter;
   const char *key;
@@ -234,15 +243,16 @@ read_logprobs (HttpRequest  *self,
                JsonObject   *object,
                GError      **error)
 {
-  JsonNode *top = get_member (object, "top_logprobs");
+  JsonNode *top = http_request_get_member (object, "top_logprobs");
+  gboolean has_logprobs = FALSE;
 
-  if (!read_boolean (object, "logprobs", &self->has_logprobs, error))
+  if (!http_request_read_boolean (object, "logprobs", &has_logprobs, error))
     return FALSE;
   if (top != NULL && (!is_number (top) || json_node_get_int (top) < 0 || json_node_get_int (top) > 20))
     return http_fail (error, BAD, "top_logprobs", WRONG_VALUE, "“top_logprobs” has to be from 0 to 20");
-  if (top != NULL && !self->has_logprobs && json_node_get_int (top) > 0)
+  if (top != NULL && !has_logprobs && json_node_get_int (top) > 0)
     return http_fail (error, BAD, "top_logprobs", WRONG_VALUE, "“top_logprobs” needs “logprobs”: true");
-  return !self->has_logprobs
+  return !has_logprobs
          || set_option (self, "logprobs",
                         g_variant_new_uint32 (top != NULL ? (guint32) json_node_get_int (top) : 0),
                         "logprobs", error);
@@ -253,7 +263,7 @@ read_format (HttpRequest  *self,
              JsonObject   *object,
              GError      **error)
 {
-  JsonNode *node = get_member (object, "response_format");
+  JsonNode *node = http_request_get_member (object, "response_format");
   JsonNode *inner, *schema;
   g_autofree char *text = NULL;
   const char *type;
@@ -262,7 +272,7 @@ read_format (HttpRequest  *self,
     return TRUE;
   if (!JSON_NODE_HOLDS_OBJECT (node))
     return http_fail (error, BAD, "response_format", WRONG_TYPE, "“response_format” has to be an object");
-  if (!read_string (json_node_get_object (node), "type", &type, error))
+  if (!http_request_read_string (json_node_get_object (node), "type", &type, error))
     return FALSE;
   if (g_strcmp0 (type, "text") == 0)
     return TRUE;
@@ -271,9 +281,9 @@ read_format (HttpRequest  *self,
   if (g_strcmp0 (type, "json_schema") != 0)
     return http_fail (error, BAD, "response_format", WRONG_VALUE,
                       "“response_format” has to have a type: text, json_object or json_schema");
-  inner = get_member (json_node_get_object (node), "json_schema");
+  inner = http_request_get_member (json_node_get_object (node), "json_schema");
   schema = inner != NULL && JSON_NODE_HOLDS_OBJECT (inner)
-             ? get_member (json_node_get_object (inner), "schema") : NULL;
+             ? http_request_get_member (json_node_get_object (inner), "schema") : NULL;
   if (schema == NULL || !JSON_NODE_HOLDS_OBJECT (schema))
     return http_fail (error, BAD, "response_format", WRONG_VALUE,
                       "“response_format” of type json_schema needs an object “json_schema” with an "
@@ -290,7 +300,7 @@ read_tool_choice (HttpRequest  *self,
                   JsonObject   *object,
                   GError      **error)
 {
-  JsonNode *node = get_member (object, "tool_choice");
+  JsonNode *node = http_request_get_member (object, "tool_choice");
   JsonNode *function;
   const char *name = NULL;
 
@@ -300,9 +310,9 @@ read_tool_choice (HttpRequest  *self,
     name = json_node_get_string (node);
   else if (JSON_NODE_HOLDS_OBJECT (node))
     {
-      function = get_member (json_node_get_object (node), "function");
+      function = http_request_get_member (json_node_get_object (node), "function");
       if (function != NULL && JSON_NODE_HOLDS_OBJECT (function)
-          && !read_string (json_node_get_object (function), "name", &name, error))
+          && !http_request_read_string (json_node_get_object (function), "name", &name, error))
         return FALSE;
     }
   if (name == NULL)
@@ -317,7 +327,7 @@ read_tools (HttpRequest  *self,
             JsonObject   *object,
             GError      **error)
 {
-  JsonNode *node = get_member (object, "tools");
+  JsonNode *node = http_request_get_member (object, "tools");
   gboolean parallel = TRUE;
   g_autofree char *text = NULL;
 
@@ -328,7 +338,7 @@ read_tools (HttpRequest  *self,
   if (json_array_get_length (json_node_get_array (node)) == 0)
     return TRUE;
   text = to_text (node);
-  if (!read_boolean (object, "parallel_tool_calls", &parallel, error)
+  if (!http_request_read_boolean (object, "parallel_tool_calls", &parallel, error)
       || !set_option (self, "tools", g_variant_new_string (text), "tools", error)
       || (!parallel && !set_option (self, "parallel-tools", g_variant_new_boolean (FALSE),
                                     "parallel_tool_calls", error)))
@@ -347,7 +357,7 @@ read_effort (HttpRequest  *self,
   };
   const char *effort;
 
-  if (!read_string (object, "reasoning_effort", &effort, error))
+  if (!http_request_read_string (object, "reasoning_effort", &effort, error))
     return FALSE;
   if (effort == NULL)
     return TRUE;
@@ -364,15 +374,15 @@ read_stream (HttpRequest  *self,
              JsonObject   *object,
              GError      **error)
 {
-  JsonNode *options = get_member (object, "stream_options");
+  JsonNode *options = http_request_get_member (object, "stream_options");
 
-  if (!read_boolean (object, "stream", &self->streams, error))
+  if (!http_request_read_boolean (object, "stream", &self->streams, error))
     return FALSE;
   if (options == NULL)
     return TRUE;
   if (!JSON_NODE_HOLDS_OBJECT (options))
     return http_fail (error, BAD, "stream_options", WRONG_TYPE, "“stream_options” has to be an object");
-  return read_boolean (json_node_get_object (options), "include_usage", &self->tells_usage, error);
+  return http_request_read_boolean (json_node_get_object (options), "include_usage", &self->tells_usage, error);
 }
 
 /* Known, and more than there is here. */
@@ -383,10 +393,10 @@ check_refused (JsonObject  *object,
   static const char *const refused[] = {
     "audio", "web_search_options", "functions", "function_call",
   };
-  JsonNode *n = get_member (object, "n"), *modalities = get_member (object, "modalities");
+  JsonNode *n = http_request_get_member (object, "n"), *modalities = http_request_get_member (object, "modalities");
 
   for (guint i = 0; i < G_N_ELEMENTS (refused); i++)
-    if (get_member (object, refused[i]) != NULL)
+    if (http_request_get_member (object, refused[i]) != NULL)
       return http_fail (error, BAD, refused[i], UNSUPPORTED, "“%s” is not supported here%s", refused[i],
                         g_str_has_prefix (refused[i], "function") ? "; use “tools”" : "");
   if (n != NULL && (!is_number (n) || json_node_get_int (n) != 1))
@@ -416,7 +426,7 @@ read_content (JsonObject  *message,
               GString     *text,
               GError     **error)
 {
-  JsonNode *node = get_member (message, "content");
+  JsonNode *node = http_request_get_member (message, "content");
   JsonArray *parts;
 
   if (node == NULL)
@@ -438,13 +448,13 @@ read_content (JsonObject  *message,
       if (!JSON_NODE_HOLDS_OBJECT (part))
         return http_fail (error, BAD, where, WRONG_TYPE, "%s: part %u of “content” has to be an object",
                           where, i);
-      if (!read_string (json_node_get_object (part), "type", &type, error))
+      if (!http_request_read_string (json_node_get_object (part), "type", &type, error))
         return FALSE;
       if (type == NULL || !(g_str_equal (type, "text") || g_str_equal (type, "refusal")))
         return http_fail (error, BAD, where, UNSUPPORTED,
                           "%s: part %u of “content” is “%s”, and only text is read here", where, i,
                           type != NULL ? type : "");
-      if (!read_string (json_node_get_object (part), type, &piece, error))
+      if (!http_request_read_string (json_node_get_object (part), type, &piece, error))
         return FALSE;
       g_string_append (text, piece != NULL ? piece : "");
     }
@@ -461,13 +471,13 @@ find_call (JsonArray  *messages,
     {
       JsonNode *node = json_array_get_element (messages, i);
       JsonNode *calls = JSON_NODE_HOLDS_OBJECT (node)
-                          ? get_member (json_node_get_object (node), "tool_calls") : NULL;
+                          ? http_request_get_member (json_node_get_object (node), "tool_calls") : NULL;
 
       for (guint j = 0; calls != NULL && JSON_NODE_HOLDS_ARRAY (calls)
                         && j < json_array_get_length (json_node_get_array (calls)); j++)
         {
           JsonNode *call = json_array_get_element (json_node_get_array (calls), j);
-          JsonNode *found = JSON_NODE_HOLDS_OBJECT (call) ? get_member (json_node_get_object (call), "id")
+          JsonNode *found = JSON_NODE_HOLDS_OBJECT (call) ? http_request_get_member (json_node_get_object (call), "id")
                                                           : NULL;
 
           if (found != NULL && is_string (found) && g_str_equal (json_node_get_string (found), id))
@@ -491,7 +501,7 @@ make_result (JsonArray   *messages,
   const char *id;
   JsonNode *call;
 
-  if (!read_string (message, "tool_call_id", &id, error))
+  if (!http_request_read_string (message, "tool_call_id", &id, error))
     return NULL;
   call = id != NULL ? find_call (messages, number, id) : NULL;
   if (call == NULL)
@@ -524,7 +534,7 @@ make_message (JsonArray   *messages,
       http_fail (error, BAD, where, WRONG_TYPE, "%s has to be an object", where);
       return NULL;
     }
-  if (!read_string (json_node_get_object (node), "role", &name, error)
+  if (!http_request_read_string (json_node_get_object (node), "role", &name, error)
       || !read_content (json_node_get_object (node), where, text, error))
     return NULL;
   for (guint i = 0; name != NULL && i < G_N_ELEMENTS (roles); i++)
@@ -538,7 +548,7 @@ make_message (JsonArray   *messages,
     }
   if (g_str_equal (role, LLMSVC_ROLE_TOOL))
     return make_result (messages, number, json_node_get_object (node), where, text->str, error);
-  calls = get_member (json_node_get_object (node), "tool_calls");
+  calls = http_request_get_member (json_node_get_object (node), "tool_calls");
   if (calls != NULL && JSON_NODE_HOLDS_ARRAY (calls)
       && json_array_get_length (json_node_get_array (calls)) > 0)
     {
@@ -554,7 +564,7 @@ read_messages (HttpRequest  *self,
                JsonObject   *object,
                GError      **error)
 {
-  JsonNode *node = get_member (object, "messages");
+  JsonNode *node = http_request_get_member (object, "messages");
   JsonArray *messages;
 
   if (node == NULL || !JSON_NODE_HOLDS_ARRAY (node)
@@ -573,39 +583,53 @@ read_messages (HttpRequest  *self,
   return TRUE;
 }
 
-HttpRequest *
-http_request_new_chat (const char  *body,
-                       gsize        length,
-                       GError     **error)
+/* --- requests --- */
+
+JsonNode *
+http_request_parse (const char  *body,
+                    gsize        length,
+                    GError     **error)
 {
-  g_autoptr(HttpRequest) self = g_new0 (HttpRequest, 1);
   g_autoptr(GError) cause = NULL;
   g_autoptr(JsonNode) root = NULL;
-  JsonObject *object;
-  const char *model;
 
-  self->messages = g_ptr_array_new_with_free_func (g_object_unref);
-  self->options = llmsvc_options_new ();
   if (!g_utf8_validate_len (body, length, NULL))
     {
       http_fail (error, BAD, NULL, WRONG_VALUE, "The body has to be JSON in UTF-8");
       return NULL;
     }
   root = llmsvc_json_parse (body, length, &cause);
-  if (root == NULL || !JSON_NODE_HOLDS_OBJECT (root))
-    {
-      http_fail (error, BAD, NULL, WRONG_VALUE, "The body has to be a JSON object: %s",
-                 cause != NULL ? cause->message : "this is another value");
-      return NULL;
-    }
-  object = json_node_get_object (root);
-  if (!check_refused (object, error) || !read_string (object, "model", &model, error)
-      || !read_messages (self, object, error) || !read_numbers (self, object, error)
-      || !read_stop (self, object, error) || !read_logit_bias (self, object, error)
-      || !read_logprobs (self, object, error) || !read_format (self, object, error)
-      || !read_tools (self, object, error) || !read_effort (self, object, error)
-      || !read_stream (self, object, error))
-    return NULL;
+  if (root != NULL && JSON_NODE_HOLDS_OBJECT (root))
+    return g_steal_pointer (&root);
+  http_fail (error, BAD, NULL, WRONG_VALUE, "The body has to be a JSON object: %s",
+             cause != NULL ? cause->message : "this is another value");
+  return NULL;
+}
+
+gboolean
+http_request_read_common (HttpRequest  *self,
+                          JsonObject   *object,
+                          GError      **error)
+{
+  const char *model;
+
+  if (!check_refused (object, error) || !http_request_read_string (object, "model", &model, error)
+      || !read_numbers (self, object, error) || !read_stop (self, object, error)
+      || !read_logit_bias (self, object, error) || !read_stream (self, object, error))
+    return FALSE;
   self->model = g_strdup (model);
+  return TRUE;
+}
+
+HttpRequest *
+http_request_read_chat (JsonObject  *object,
+                        GError     **error)
+{
+  g_autoptr(HttpRequest) self = http_request_new ();
+
+  if (!read_messages (self, object, error) || !http_request_read_common (self, object, error)
+      || !read_logprobs (self, object, error) || !read_format (self, object, error)
+      || !read_tools (self, object, error) || !read_effort (self, object, error))
+    return NULL;
   return g_steal_pointer (&self);
 }

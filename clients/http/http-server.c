@@ -238,7 +238,8 @@ typedef struct
 {
   HttpServer *server;          /* (unowned) */
   SoupServerMessage *message;  /* (owned) */
-  HttpRequest *request;        /* (nullable) (owned): NULL for what has no body */
+  const HttpDialect *dialect;  /* (nullable): NULL for what has no body */
+  HttpRequest *request;        /* (nullable) (owned): likewise */
   char *path;                  /* (owned) */
 } Pending;
 
@@ -260,7 +261,7 @@ on_caller (GObject      *source,
     http_models_reply (pending->message, caller->client, pending->path);
   else if (http_models_check (caller->client, pending->request->model, &error))
     http_call_start (pending->message, find_connection (pending->server, pending->message)->socket, caller,
-                     g_steal_pointer (&pending->request),
+                     pending->dialect, g_steal_pointer (&pending->request),
                      soup_message_headers_get_one (headers, CONTEXT_HEADER));
   else
     http_reply_error (pending->message, error);
@@ -283,22 +284,35 @@ check_method (SoupServerMessage  *message,
                        "%s takes %s requests", soup_server_message_get_method (message), method);
 }
 
-/* Reads what is asked for. */
+static const HttpDialect *
+find_dialect (const char *path)
+{
+  static const HttpDialect *const all[] = { &http_chat, &http_completions, &http_responses };
+
+  for (guint i = 0; i < G_N_ELEMENTS (all); i++)
+    if (g_str_equal (path, all[i]->path))
+      return all[i];
+  return NULL;
+}
+
+/* Reads what is asked for. @dialect: of it, or NULL */
 static gboolean
 read_request (SoupServerMessage  *message,
               const char         *path,
+              const HttpDialect  *dialect,
               HttpRequest       **request,
               GError            **error)
 {
-  SoupMessageBody *body = soup_server_message_get_request_body (message);
-  g_autoptr(GBytes) bytes = NULL;
-
-  if (g_str_equal (path, "/v1/chat/completions"))
+  if (dialect != NULL)
     {
+      g_autoptr(GBytes) bytes = NULL;
+      g_autoptr(JsonNode) root = NULL;
+
       if (!check_method (message, "POST", error))
         return FALSE;
-      bytes = soup_message_body_flatten (body);
-      *request = http_request_new_chat (g_bytes_get_data (bytes, NULL), g_bytes_get_size (bytes), error);
+      bytes = soup_message_body_flatten (soup_server_message_get_request_body (message));
+      root = http_request_parse (g_bytes_get_data (bytes, NULL), g_bytes_get_size (bytes), error);
+      *request = root != NULL ? dialect->read (json_node_get_object (root), error) : NULL;
       return *request != NULL;
     }
   if (g_str_equal (path, "/v1/models") || g_str_has_prefix (path, "/v1/models/")
@@ -309,7 +323,8 @@ read_request (SoupServerMessage  *message,
     return http_fail (error, SOUP_STATUS_NOT_FOUND, NULL, "unsupported",
                       "This endpoint answers with text alone: no embeddings, images or audio");
   return http_fail (error, SOUP_STATUS_NOT_FOUND, NULL, "not_found",
-                    "There is nothing at %s; try /v1/chat/completions or /v1/models", path);
+                    "There is nothing at %s; try %s, %s, %s or /v1/models", path, http_chat.path,
+                    http_responses.path, http_completions.path);
 }
 
 static void
@@ -322,11 +337,12 @@ on_request (SoupServer        *soup,
   HttpServer *self = data;
   g_autoptr(GError) error = NULL;
   g_autofree char *app = NULL;
+  const HttpDialect *dialect = find_dialect (path);
   HttpRequest *request = NULL;
   Pending *pending;
   guint32 uid = 0;
 
-  if (!identify (self, message, &uid, &app, &error) || !read_request (message, path, &request, &error))
+  if (!identify (self, message, &uid, &app, &error) || !read_request (message, path, dialect, &request, &error))
     {
       http_reply_error (message, error);
       return;
@@ -334,6 +350,7 @@ on_request (SoupServer        *soup,
   pending = g_new0 (Pending, 1);
   pending->server = self;
   pending->message = g_object_ref (message);
+  pending->dialect = dialect;
   pending->request = request;
   pending->path = g_strdup (path);
   soup_server_message_pause (message);

@@ -7,7 +7,6 @@
 
 #include <libsoup/soup.h>
 
-#include "common/llmsvc-json.h"
 #include "http-error.h"
 
 /* What OpenAI's has without a limit. */

@@ -4,9 +4,12 @@
 
 #include "http-server.h"
 
+#include <errno.h>
 #include <gio/gunixsocketaddress.h>
 #include <libsoup/soup.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "http-call.h"
 #include "http-caller.h"
@@ -29,6 +32,7 @@
 struct _HttpServer
 {
   SoupServer *soup;
+  int quiet[2];            /* a pair of sockets on which nothing comes */
   GSocketService *service;
   HttpCallers *callers;
   HttpKeys *keys;          /* (unowned) */
@@ -431,6 +435,22 @@ on_started (SoupServer        *soup,
   g_signal_connect (message, "got-body", G_CALLBACK (on_got_body), self);
 }
 
+/* libsoup goes on with a connection behind its first request only while it listens somewhere by itself;
+ * here connections are taken before they come to it. */
+static void
+listen_quietly (HttpServer *self)
+{
+  g_autoptr(GError) error = NULL;
+  g_autoptr(GSocket) socket = NULL;
+
+  self->quiet[0] = self->quiet[1] = -1;
+  if (socketpair (AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, self->quiet) == 0)
+    socket = g_socket_new_from_fd (self->quiet[0], &error);
+  if (socket == NULL || !soup_server_listen_socket (self->soup, socket, 0, &error))
+    g_warning ("Each request needs a connection of its own: %s",
+               error != NULL ? error->message : g_strerror (errno));
+}
+
 HttpServer *
 http_server_new (GBusType  bus_type,
                  HttpKeys *keys)
@@ -438,6 +458,7 @@ http_server_new (GBusType  bus_type,
   HttpServer *self = g_new0 (HttpServer, 1);
 
   self->soup = soup_server_new ("server-header", "llmsvc-http", NULL);
+  listen_quietly (self);
   self->callers = http_callers_new (bus_type);
   self->keys = keys;
   self->connections = g_hash_table_new_full (NULL, NULL, NULL, connection_free);
@@ -459,6 +480,8 @@ http_server_free (HttpServer *self)
   g_object_unref (self->soup);
   http_callers_free (self->callers);
   g_hash_table_unref (self->connections);
+  if (self->quiet[1] >= 0)
+    close (self->quiet[1]);
   g_free (self);
 }
 

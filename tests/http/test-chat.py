@@ -82,6 +82,19 @@ def test_tools(http):
     endpoint.fails(http.ask("POST", "/v1/chat/completions", {"messages": messages}), 400, "tool_call_id")
 
 
+def test_connection(http):
+    """A connection serves one request after the other."""
+    connection = http.connect()
+    connection.connect()
+    kept = connection.sock
+    for streams in (False, True, False):
+        body = {"messages": [endpoint.user(QUESTION)], "max_tokens": 3, "stream": streams}
+        connection.request("POST", "/v1/chat/completions", json.dumps(body))
+        reply = connection.getresponse()
+        assert reply.status == 200 and reply.read(), reply.status
+        assert connection.sock is kept, "the connection was closed"
+
+
 def count_cached(answer):
     return answer["usage"]["prompt_tokens_details"]["cached_tokens"]
 
@@ -139,7 +152,8 @@ def main():
     try:
         http = endpoint.Endpoint(service)
         try:
-            for test in (test_models, test_answers, test_forms, test_tools, test_conversations, test_named):
+            for test in (test_models, test_answers, test_forms, test_tools, test_connection, test_conversations,
+                         test_named):
                 print(test.__name__, flush=True)
                 test(http)
         finally:

@@ -26,7 +26,7 @@
 /* In the order of the help. */
 #define COMMANDS(X)                                                                                \
   X (ask) X (chat) X (context) X (model) X (status) X (memory) X (trim) X (stats) X (metrics)      \
-  X (apps) X (quota) X (top) X (monitor) X (doctor) X (tree) X (introspect) X (call) X (get)       \
+  X (apps) X (quota) X (http) X (top) X (monitor) X (doctor) X (tree) X (introspect) X (call) X (get)       \
   X (set) X (complete) X (help)
 #define DECLARE(name) extern const LlmctlCommand llmctl_##name##_command;
 #define LIST(name)    &llmctl_##name##_command,

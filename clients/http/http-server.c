@@ -216,8 +216,8 @@ identify (HttpServer         *self,
   if (name == NULL)
     return http_fail (error, SOUP_STATUS_UNAUTHORIZED, NULL, "invalid_api_key",
                       authorization == NULL
-                        ? "Over TCP a key is needed: llmsvc-http(8) says how one is made"
-                        : "This key is unknown: it is not in the endpoint's file of keys");
+                        ? "Over TCP a key is needed: “llmctl http key add NAME” makes one"
+                        : "This key is unknown: “llmctl http key list” has those that are known");
   *uid = owner;
   *app = g_steal_pointer (&name);
   return TRUE;

@@ -116,6 +116,7 @@ run (int       argc,
   g_auto(LlmctlDoctor) doctor = { NULL };
   static const LlmctlCheck *const tables[] = {
     llmctl_doctor_bus_checks, llmctl_doctor_service_checks, llmctl_doctor_machine_checks,
+    llmctl_doctor_http_checks,
   };
 
   llmctl_wait_begin (TRUE);

@@ -54,11 +54,12 @@ typedef struct
   void (*run) (LlmctlDoctor *self);
 } LlmctlCheck;
 
-/* In the order in which they depend on each other: of the buses and the unit, of the service, and
- * of the machine and who asks. */
+/* In the order in which they depend on each other: of the buses and the unit, of the service, of the
+ * machine and who asks, and of the endpoint for OpenAI's HTTP. */
 extern const LlmctlCheck llmctl_doctor_bus_checks[];
 extern const LlmctlCheck llmctl_doctor_service_checks[];
 extern const LlmctlCheck llmctl_doctor_machine_checks[];
+extern const LlmctlCheck llmctl_doctor_http_checks[];
 
 void          llmctl_doctor_init  (LlmctlDoctor      *self);
 void          llmctl_doctor_clear (LlmctlDoctor      *self);

@@ -16,9 +16,11 @@ static const char *const words[] = {
   /* Translators: where a context is */
   NC_("state", "memory"), NC_("state", "compressed"), NC_("state", "storage"),
   NC_("state", "text"), NC_("state", "damaged"),
-  /* Translators: how an application is known: by its systemd unit, as it has registered itself, as
-   * a program outside any sandbox, or not at all */
-  NC_("state", "unit"), NC_("state", "registered"), NC_("state", "host"), NC_("state", "unknown"),
+  /* Translators: how an application is known: by its systemd unit, as it has registered itself, as the
+   * endpoint for OpenAI's HTTP, as that endpoint says who calls, as a program outside any sandbox, or not at
+   * all */
+  NC_("state", "unit"), NC_("state", "registered"), NC_("state", "endpoint"), NC_("state", "delegated"),
+  NC_("state", "host"), NC_("state", "unknown"),
 };
 
 const char *

@@ -56,6 +56,17 @@ def test_keys(http):
     right, wrong = ({"Authorization": f"Bearer sk-{which}"} for which in ("right", "wrong"))
     endpoint.fails(http.ask("GET", "/v1/models", headers=wrong, connection=http.connect_tcp()), 401, "unknown")
     assert http.ask("GET", "/v1/models", headers=right, connection=http.connect_tcp())[0] == 200
+    # as an administrator makes and removes them
+    made = http.rig.run("http", "key", "add", "tasks", "--file", str(http.keys))
+    key = {"Authorization": "Bearer " + made.output.strip()}
+    assert http.ask("GET", "/v1/models", headers=key, connection=http.connect_tcp())[0] == 200
+    again = http.rig.run("http", "key", "add", "tasks", "--file", str(http.keys))
+    assert again.status == 1 and "“tasks” has a key" in again.complaint, again
+    listed = json.loads(http.rig.run("http", "key", "list", "--json", "--file", str(http.keys)).output)
+    assert [each["name"] for each in listed["keys"]] == ["notes", "tasks"], listed
+    assert http.rig.run("http", "key", "remove", "tasks", "--file", str(http.keys)).status == 0
+    endpoint.fails(http.ask("GET", "/v1/models", headers=key, connection=http.connect_tcp()), 401, "unknown")
+    assert http.rig.run("http", "key", "remove", "tasks", "--file", str(http.keys)).status == 1
     # over the Unix socket it only says which application it is
     assert http.ask("GET", "/v1/models", headers=wrong)[0] == 200
     http.chat(HELLO, right, max_tokens=1)

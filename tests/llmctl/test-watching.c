@@ -2,6 +2,8 @@
 
 /* Parts of “llmctl top” and “llmctl doctor”, without a terminal, a service or time that passes. */
 
+#include "config.h"
+
 #include <gio/gio.h>
 #include <glib/gstdio.h>
 #include <string.h>
@@ -150,7 +152,9 @@ static void
 run_check (Fixture    *fixture,
            const char *name)
 {
-  const LlmctlCheck *const tables[] = { llmctl_doctor_service_checks, llmctl_doctor_machine_checks };
+  const LlmctlCheck *const tables[] = {
+    llmctl_doctor_service_checks, llmctl_doctor_machine_checks, llmctl_doctor_http_checks,
+  };
 
   for (gsize i = 0; i < G_N_ELEMENTS (tables); i++)
     for (const LlmctlCheck *check = tables[i]; check->name != NULL; check++)
@@ -209,6 +213,29 @@ test_io_uring (Fixture      *fixture,
   write_file (fixture, "proc/sys/kernel/io_uring_disabled", "2\n");
   run_check (fixture, "io_uring");
   assert_finding (fixture, "io_uring", LLMCTL_DOCTOR_NOTE, "io_uring_disabled=2");
+}
+
+/* Whether the endpoint is on, and who may. */
+static void
+test_http (Fixture      *fixture,
+           gconstpointer data)
+{
+  static const char listens[] = "   4: 0100007F:21C5 00000000:0000 0A 00000000:00000000 00:00000000\n";
+
+  run_check (fixture, "http");
+  g_assert_cmpuint (fixture->doctor.findings->len, ==, 0);
+  write_file (fixture, LLM_LIBEXECDIR "/llmsvc-http", "");
+  run_check (fixture, "http");
+  assert_finding (fixture, "http", LLMCTL_DOCTOR_NOTE, "off");
+  write_file (fixture, "run/llmsvc-http.sock", "");
+  run_check (fixture, "http");
+  assert_finding (fixture, "http", LLMCTL_DOCTOR_OK, "/run/llmsvc-http.sock");
+  write_file (fixture, "proc/net/tcp", listens);
+  run_check (fixture, "http");
+  assert_finding (fixture, "http", LLMCTL_DOCTOR_WARN, "nobody");
+  write_file (fixture, "etc/llmsvc/http-keys", "[notes]\nuser=1000\nhash=00\n");
+  run_check (fixture, "http");
+  assert_finding (fixture, "http", LLMCTL_DOCTOR_OK, "1 application with a key");
 }
 
 static void
@@ -325,6 +352,7 @@ main (int   argc,
 #define ADD(path, function) \
   g_test_add ("/llmctl/doctor/" path, Fixture, NULL, set_up, function, tear_down)
   ADD ("psi", test_psi);
+  ADD ("http", test_http);
   ADD ("io-uring", test_io_uring);
   ADD ("group", test_group);
   ADD ("room", test_room);

@@ -8,7 +8,6 @@ plan. scripts/test-system.sh makes the system, boots it and reads the result.
 """
 
 import ctypes
-import hashlib
 import json
 import os
 import pathlib
@@ -312,9 +311,8 @@ def test_http(tap):
     tap.check("each user has a context of their own there", users == wanted, apps)
     text = ask_http("alice", path="")
     tap.check("over TCP a key is needed", text.startswith("401 "), text)
-    digest = hashlib.sha256(b"right").hexdigest()
-    HTTP_KEYS.write_text(f"[notes]\nuser={pwd.getpwnam('alice').pw_uid}\nhash={digest}\n", encoding="utf-8")
-    text = ask_http("bob", path="", key="right")
+    key = run_ok("llmctl", "http", "key", "add", "notes", "--user", "alice")
+    text = ask_http("bob", path="", key=key)
     tap.check("with it there is an answer", text.startswith("200 "), text)
     text = ask_http("bob", path="", key="wrong")
     tap.check("with another there is none", text.startswith("401 "), text)
@@ -326,7 +324,7 @@ def test_http(tap):
     try:
         wait_until(lambda: run("/usr/bin/python3", "-c", "import socket; "
                                "socket.create_connection(('127.0.0.1', 8646))").returncode == 0, "the other one")
-        text = ask_http("bob", path="", port="8646", key="right")
+        text = ask_http("bob", path="", port="8646", key=key)
         tap.check("only the unit calls for others", text.startswith("403 "), text)
     finally:
         fake.terminate()
@@ -334,6 +332,9 @@ def test_http(tap):
     text = run_ok("systemd-analyze", "security", "--no-pager", "llmsvc-http.service")
     level = re.search(r"exposure level for \S+: ([0-9.]+)", text).group(1)
     tap.check("its exposure is small", float(level) <= 1.5, level)
+    run_ok("llmctl", "http", "key", "remove", "notes")
+    text = ask_http("bob", path="", key=key)
+    tap.check("a key that was taken back opens nothing", text.startswith("401 "), text)
     HTTP_KEYS.unlink()
     run_ok("dpkg", "--purge", "llmsvc-http")
     tap.check("removed, nobody listens", not os.path.exists(HTTP_SOCKET) and

@@ -16,9 +16,12 @@
 #include "http-error.h"
 #include "http-models.h"
 
-#define MAX_CONNECTIONS 512
+/* A user's over the Unix socket, and all others over TCP together: nobody takes those of another. */
+#define MAX_CONNECTIONS 2048
 #define MAX_USER_CONNECTIONS 256
-#define MAX_BODY_BYTES (8 << 20)
+#define MAX_BODY_BYTES (4 << 20)
+/* Of bodies that are arriving, of one user or over TCP. */
+#define MAX_ARRIVING_BYTES (32 << 20)
 /* For the head and the body of a request to arrive. */
 #define MAX_ARRIVAL_S 30
 /* Between two requests, and for a client to take what it was sent. */
@@ -80,17 +83,28 @@ await_request (Connection *self)
   self->arrival = g_timeout_add_seconds (MAX_ARRIVAL_S, on_late, self);
 }
 
+/* Of those that share their limits. @n_bytes: (optional) (out): of bodies that are arriving there. */
 static guint
-count_of_user (HttpServer *self,
-               guint32     uid)
+count_alike (HttpServer *self,
+             gboolean    is_unix,
+             guint32     uid,
+             gsize      *n_bytes)
 {
   GHashTableIter iter;
   Connection *connection;
   guint n = 0;
 
+  if (n_bytes != NULL)
+    *n_bytes = 0;
   g_hash_table_iter_init (&iter, self->connections);
   while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &connection))
-    n += connection->is_unix && connection->uid == uid;
+    {
+      if (connection->is_unix != is_unix || (is_unix && connection->uid != uid))
+        continue;
+      n++;
+      if (n_bytes != NULL)
+        *n_bytes += connection->n_bytes;
+    }
   return n;
 }
 
@@ -133,7 +147,7 @@ on_incoming (GSocketService    *service,
              g_inet_socket_address_get_address (G_INET_SOCKET_ADDRESS (remote))))
     return TRUE;
   if (g_hash_table_size (self->connections) >= MAX_CONNECTIONS
-      || (is_unix && count_of_user (self, uid) >= MAX_USER_CONNECTIONS))
+      || count_alike (self, is_unix, uid, NULL) >= MAX_USER_CONNECTIONS)
     {
       g_debug ("Too many connections");
       return TRUE;
@@ -205,7 +219,11 @@ identify (HttpServer         *self,
   if (connection == NULL)
     return http_fail (error, SOUP_STATUS_INTERNAL_SERVER_ERROR, NULL, NULL, "The connection has gone");
   if (authorization != NULL && g_ascii_strncasecmp (authorization, BEARER, strlen (BEARER)) == 0)
-    name = http_keys_find (self->keys, g_strstrip ((char *) authorization + strlen (BEARER)), &owner);
+    {
+      g_autofree char *key = g_strstrip (g_strdup (authorization + strlen (BEARER)));
+
+      name = http_keys_find (self->keys, key, &owner);
+    }
   if (connection->is_unix)
     {
       /* programs send any key, as their SDKs ask for one */
@@ -403,11 +421,13 @@ on_got_chunk (SoupServerMessage *message,
               HttpServer        *self)
 {
   Connection *connection = find_connection (self, message);
+  gsize n_arriving;
 
   if (connection == NULL)
     return;
   connection->n_bytes += g_bytes_get_size (chunk);
-  if (connection->n_bytes > MAX_BODY_BYTES)
+  count_alike (self, connection->is_unix, connection->uid, &n_arriving);
+  if (connection->n_bytes > MAX_BODY_BYTES || n_arriving > MAX_ARRIVING_BYTES)
     refuse_body (connection);
 }
 
@@ -417,8 +437,10 @@ on_got_body (SoupServerMessage *message,
 {
   Connection *connection = find_connection (self, message);
 
-  if (connection != NULL)
-    g_clear_handle_id (&connection->arrival, g_source_remove);
+  if (connection == NULL)
+    return;
+  g_clear_handle_id (&connection->arrival, g_source_remove);
+  connection->n_bytes = 0;
 }
 
 static void
@@ -494,7 +516,6 @@ http_server_listen (HttpServer  *self,
 
   if (socket == NULL)
     return FALSE;
-  g_socket_set_listen_backlog (socket, MAX_CONNECTIONS);
   return g_socket_listener_add_socket (G_SOCKET_LISTENER (self->service), socket, NULL, error);
 }
 

@@ -17,6 +17,8 @@
 
 #define DEFAULT_KEYS "/etc/llmsvc/http-keys"
 #define DEFAULT_IDLE_S 300
+/* Connections that wait to be taken. */
+#define BACKLOG 512
 
 static gboolean opt_session, opt_version;
 static char *opt_keys, *opt_socket;
@@ -68,7 +70,10 @@ listen_on (HttpServer      *server,
     g_socket_new (g_socket_address_get_family (address), G_SOCKET_TYPE_STREAM, 0, error);
   int fd;
 
-  if (socket == NULL || !g_socket_bind (socket, address, TRUE, error) || !g_socket_listen (socket, error))
+  if (socket == NULL)
+    return FALSE;
+  g_socket_set_listen_backlog (socket, BACKLOG);
+  if (!g_socket_bind (socket, address, TRUE, error) || !g_socket_listen (socket, error))
     return FALSE;
   fd = dup (g_socket_get_fd (socket));
   return http_server_listen (server, fd, error);

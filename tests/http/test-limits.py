@@ -50,6 +50,41 @@ def test_refused(http):
         assert reply.status == 400 and json.loads(reply.read())["error"]["message"], text
 
 
+def test_refused_stream(http):
+    """What can't be answered is no stream."""
+    body = {"messages": [endpoint.user("word " * 2000)], "stream": True}
+    endpoint.fails(http.ask("POST", CHAT, body), 400, "context")
+
+
+def test_many(http):
+    """Connections beyond a user's limit are closed, and those that are open go on."""
+    mine = [send_raw(http, b"") for _ in range(300)]
+    time.sleep(0.2)
+    open_now = 0
+    for client in mine:
+        client.setblocking(False)
+        try:
+            open_now += client.recv(1) != b""
+        except BlockingIOError:
+            open_now += 1
+        except ConnectionResetError:
+            pass
+    assert 200 <= open_now <= 256, open_now
+    # another kind of connection is not affected
+    assert http.ask("GET", "/v1/models", headers={"Authorization": "Bearer sk-right"},
+                    connection=http.connect_tcp())[0] == 200
+    for client in mine:
+        client.close()
+    until = time.monotonic() + endpoint.LIMIT_S
+    while time.monotonic() < until:
+        try:
+            assert http.ask("GET", "/health")[0] == 200
+            return
+        except (ConnectionError, OSError):
+            time.sleep(0.05)
+    raise AssertionError("no connection is taken any more")
+
+
 def test_keys(http):
     endpoint.fails(http.ask("GET", "/v1/models", connection=http.connect_tcp()), 401, "key")
     http.add_key("notes", "sk-right")
@@ -162,7 +197,8 @@ def main():
     try:
         http = endpoint.Endpoint(service)
         try:
-            for test in (test_refused, test_keys, test_browsers, test_large, test_vanished, test_pipelined):
+            for test in (test_refused, test_refused_stream, test_keys, test_browsers, test_large, test_vanished,
+                         test_pipelined, test_many):
                 print(test.__name__, flush=True)
                 test(http)
         finally:

@@ -20,6 +20,7 @@ static const struct
 } scripts[] = {
   { "service", "activation, what the bus adds, resident memory" },
   { "cli", "llmctl beside busctl and gdbus" },
+  { "endpoint", "what the endpoint for OpenAI's HTTP adds to answers" },
   { "load", "from activation to the first token, what two services share" },
   { "contexts", "what it costs to switch contexts, by policy" },
   { "prompts", "prompts of tasks, computed exactly and in W8A8" },

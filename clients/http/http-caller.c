@@ -261,6 +261,8 @@ http_callers_new (GBusType bus_type)
 {
   HttpCallers *self = g_new0 (HttpCallers, 1);
 
+  /* errors of the first call have their names, too */
+  llmsvc_error_quark ();
   self->bus_type = bus_type;
   self->callers = g_hash_table_new_full (g_str_hash, g_str_equal, g_free,
                                          (GDestroyNotify) http_caller_unref);

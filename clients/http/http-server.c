@@ -31,6 +31,8 @@
 #define BEARER "Bearer "
 #define CONTEXT_HEADER "X-LLM-Context"
 #define CONNECTION_KEY "llmsvc-socket"
+/* Of users of other name spaces, all of them. */
+#define OVERFLOW_UID 65534
 
 struct _HttpServer
 {
@@ -136,11 +138,15 @@ on_incoming (GSocketService    *service,
 
   if (is_unix)
     {
-      g_autoptr(GCredentials) credentials = g_socket_get_credentials (socket, NULL);
+      g_autoptr(GCredentials) credentials = g_socket_get_credentials (socket, &error);
 
-      if (credentials == NULL)
-        return TRUE;
-      uid = g_credentials_get_unix_user (credentials, NULL);
+      uid = credentials != NULL ? g_credentials_get_unix_user (credentials, &error) : OVERFLOW_UID;
+      if (error != NULL || uid == OVERFLOW_UID)
+        {
+          g_message ("A connection is not taken, as it is not known which user it is of: %s",
+                     error != NULL ? error->message : "the kernel has no number for them here");
+          return TRUE;
+        }
     }
   else if (remote == NULL || !G_IS_INET_SOCKET_ADDRESS (remote)
            || !g_inet_address_get_is_loopback (
@@ -149,7 +155,7 @@ on_incoming (GSocketService    *service,
   if (g_hash_table_size (self->connections) >= MAX_CONNECTIONS
       || count_alike (self, is_unix, uid, NULL) >= MAX_USER_CONNECTIONS)
     {
-      g_debug ("Too many connections");
+      g_message ("A connection is not taken: there are too many");
       return TRUE;
     }
   g_socket_set_timeout (socket, MAX_REST_S);

@@ -337,8 +337,8 @@ def test_http(tap):
     tap.check("a key that was taken back opens nothing", text.startswith("401 "), text)
     HTTP_KEYS.unlink()
     run_ok("dpkg", "--purge", "llmsvc-http")
-    tap.check("removed, nobody listens", not os.path.exists(HTTP_SOCKET) and
-              run("systemctl", "cat", "llmsvc-http.service").returncode != 0)
+    tap.check("removed, nobody listens", not os.path.exists(HTTP_SOCKET), HTTP_SOCKET)
+    tap.check("nor is there a unit", run("systemctl", "cat", "llmsvc-http.service").returncode != 0)
 
 
 def test_journal(tap):

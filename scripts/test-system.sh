@@ -37,7 +37,7 @@ done
 DEBIAN_PACKAGES="systemd systemd-sysv dbus dbus-user-session libpam-systemd polkitd adduser procps python3-gi
   libglib2.0-bin"
 # Of ours, those that are tested here; the monitor would bring a desktop.
-OWN_PACKAGES="libllmsvc-0 gir1.2-llmsvc-0 llmsvc llmsvc-http llmsvc-model-demo"
+OWN_PACKAGES="libllmsvc-0 gir1.2-llmsvc-0 llmsvc llmsvc-model-demo"
 BOOT_SECONDS=420
 
 skip () {

@@ -271,76 +271,6 @@ def test_contexts(tap):
     EXPORTED.write_text(text, encoding="utf-8")
 
 
-# Status and body of a request over a socket, as whoever runs it.
-ASK_HTTP = """
-import http.client, json, socket, sys
-path, port, key, method, where, body = sys.argv[1:]
-connection = http.client.HTTPConnection("localhost", timeout=60)
-if path:
-    connection.sock = socket.socket(socket.AF_UNIX)
-    connection.sock.connect(path)
-else:
-    connection.sock = socket.create_connection(("127.0.0.1", int(port)), timeout=60)
-connection.request(method, where, body or None, {"Authorization": "Bearer " + key} if key else {})
-reply = connection.getresponse()
-print(reply.status, reply.read().decode())
-"""
-HTTP_SOCKET = "/run/llmsvc-http.sock"
-HTTP_KEYS = pathlib.Path("/etc/llmsvc/http-keys")
-
-
-def ask_http(user, where="/v1/models", body="", path=HTTP_SOCKET, port="8645", key=""):
-    return run_ok("/usr/bin/python3", "-c", ASK_HTTP, path, port, key, "POST" if body else "GET", where, body,
-                  user=user)
-
-
-def test_http(tap):
-    """The endpoint: off at first, and each of its callers is who it is"""
-    install("v1", "llmsvc-http")
-    for unit in ("llmsvc-http.socket", "llmsvc-http-tcp.socket"):
-        tap.check(f"{unit} is off", run("systemctl", "is-enabled", unit).stdout.strip() == "disabled" and
-                  run("systemctl", "is-active", unit).returncode != 0)
-        run_ok("systemctl", "start", unit)
-    body = json.dumps({"messages": [{"role": "user", "content": "Hello, how are you?"}], "max_tokens": 4})
-    text = ask_http("alice", "/v1/chat/completions", body)
-    tap.check("a user's program gets an answer", text.startswith("200 ") and "chat.completion" in text, text)
-    ask_http("bob", "/v1/chat/completions", body)
-    apps = json.loads(run_ok("llmctl", "apps", "--system-bus", "--json"))["apps"]
-    users = {app["uid"] for app in apps if app["app-id"] == "org.llm.Http" and app["contexts"] == 1}
-    wanted = {pwd.getpwnam(name).pw_uid for name in ("alice", "bob")}
-    tap.check("each user has a context of their own there", users == wanted, apps)
-    text = ask_http("alice", path="")
-    tap.check("over TCP a key is needed", text.startswith("401 "), text)
-    key = run_ok("llmctl", "http", "key", "add", "notes", "--user", "alice")
-    text = ask_http("bob", path="", key=key)
-    tap.check("with it there is an answer", text.startswith("200 "), text)
-    text = ask_http("bob", path="", key="wrong")
-    tap.check("with another there is none", text.startswith("401 "), text)
-    main = int(run_ok("systemctl", "show", "--value", "--property=MainPID", "llmsvc-http.service"))
-    name = pathlib.Path(f"/proc/{main}/status").read_text(encoding="utf-8")
-    tap.check("it is a user of its own, who is not root", "\nUid:\t0" not in name, name)
-    # the same program, but not the unit: root, too, calls for nobody else
-    fake = subprocess.Popen(["/usr/libexec/llmsvc-http", "--port", "8646"])
-    try:
-        wait_until(lambda: run("/usr/bin/python3", "-c", "import socket; "
-                               "socket.create_connection(('127.0.0.1', 8646))").returncode == 0, "the other one")
-        text = ask_http("bob", path="", port="8646", key=key)
-        tap.check("only the unit calls for others", text.startswith("403 "), text)
-    finally:
-        fake.terminate()
-        fake.wait(30)
-    text = run_ok("systemd-analyze", "security", "--no-pager", "llmsvc-http.service")
-    level = re.search(r"exposure level for \S+: ([0-9.]+)", text).group(1)
-    tap.check("its exposure is small", float(level) <= 1.5, level)
-    run_ok("llmctl", "http", "key", "remove", "notes")
-    text = ask_http("bob", path="", key=key)
-    tap.check("a key that was taken back opens nothing", text.startswith("401 "), text)
-    HTTP_KEYS.unlink()
-    run_ok("dpkg", "--purge", "llmsvc-http")
-    tap.check("removed, nobody listens", not os.path.exists(HTTP_SOCKET), HTTP_SOCKET)
-    tap.check("nor is there a unit", run("systemctl", "cat", "llmsvc-http.service").returncode != 0)
-
-
 def test_journal(tap):
     """What the journal says of answers, and what it does not"""
     run_ok("journalctl", "--sync")
@@ -585,7 +515,7 @@ def test_remove(tap):
 
 BOOTS = {
     "1": [test_install, test_session_rests, test_no_model, test_says_system, test_installed, test_sandbox,
-          test_real_process, test_filter, test_contexts, test_http, test_journal, test_sleep, test_restart, test_watchdog, test_polkit,
+          test_real_process, test_filter, test_contexts, test_journal, test_sleep, test_restart, test_watchdog, test_polkit,
           test_weights_of_one, test_weights_of_two, test_before_reboot],
     "2": [test_after_reboot, test_upgrade, test_remove],
 }

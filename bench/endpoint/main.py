@@ -10,26 +10,26 @@ import socket
 import subprocess
 import time
 
-from lib import bus, figures, process
+from lib import bus, figures, model, process
 
 WORDS = ("table", "river", "seven", "blue", "station", "evening", "garden", "letter", "window", "bread")
 PROMPT_WORDS = 12
-END_TOKENS = (0, 1, 2)
 N_IDLE = 200
 START_S = 10
 
 
 class Client:
-    """A connection to the endpoint that stays. One thread."""
+    """A connection to the endpoint that stays; @ends never come in its answers. One thread."""
 
-    def __init__(self, path):
+    def __init__(self, path, ends=()):
+        self.ends = ends
         self.socket = socket.socket(socket.AF_UNIX)
         self.socket.connect(str(path))
 
     def stream(self, messages, n_tokens):
         """Seconds until the first text and until the end, and the text."""
         body = json.dumps({"messages": messages, "stream": True, "temperature": 0, "max_tokens": n_tokens,
-                           "logit_bias": {str(token): -100 for token in END_TOKENS}}).encode()
+                           "logit_bias": {str(token): -100 for token in self.ends}}).encode()
         began = time.perf_counter()
         self.socket.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n"
                             b"Content-Length: %d\r\n\r\n" % len(body) + body)
@@ -49,7 +49,9 @@ class Client:
 class Sides:
     def __init__(self, private, path, options):
         self.connection = bus.Connection(private.address, "org.llm.BenchHttp")
-        self.client = Client(path)
+        with model.Model(options.model) as known:
+            self.ends = known.ends
+        self.client = Client(path, self.ends)
         self.random = figures.Random(options.seed)
         self.n_contexts = 0
 
@@ -63,7 +65,7 @@ class Sides:
             context = self.connection.call(bus.SERVICE, "CreateContext", "(a{sv})",
                                            {"name": bus.option("s", f"bench-{self.n_contexts}")})[0]
         stream = bus.Stream(self.connection, context, prompt,
-                            bus.greedy(n_tokens, **bus.make_bias(END_TOKENS)))
+                            bus.greedy(n_tokens, **bus.make_bias(self.ends)))
         stream.read()
         return stream.first_s - began, time.perf_counter() - began, context
 

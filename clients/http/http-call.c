@@ -325,7 +325,7 @@ on_generating (GObject      *source,
   self->generation = llmsvc_context_generate_finish (LLMSVC_CONTEXT (source), result, &error);
   if (self->generation == NULL)
     {
-      /* somebody else used the context; it is left to them */
+      /* another caller changed the context: use a new one */
       if (g_error_matches (error, LLMSVC_ERROR, LLMSVC_ERROR_CONFLICT) && self->name == NULL
           && !self->has_retried)
         {

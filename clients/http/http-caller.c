@@ -81,7 +81,7 @@ forget (HttpCaller *caller)
     g_hash_table_remove (self->callers, key);
 }
 
-/* To the next one the connection is nobody's: who calls is said anew, on another. */
+/* A restarted service has forgotten this registration: the next request makes a new connection. */
 static void
 on_service_vanished (GDBusConnection *connection,
                      const char      *name,

@@ -174,6 +174,17 @@ on_closed (GObject      *source,
     g_debug ("A context was not closed: %s", error->message);
 }
 
+/* (nullable): the link of a conversation's entry; NULL for one by name. */
+static GList *
+find_kept (HttpConversations      *self,
+           const HttpConversation *conversation)
+{
+  for (GList *at = self->kept.head; at != NULL; at = at->next)
+    if (((Kept *) at->data)->number == conversation->number)
+      return at;
+  return NULL;
+}
+
 /* FALSE where all are in use. */
 static gboolean
 drop_oldest (HttpConversations *self)
@@ -505,13 +516,13 @@ http_conversations_give_back (HttpConversations *self,
                               GPtrArray         *messages,
                               LlmsvcAnswer      *answer)
 {
+  GList *at = find_kept (self, conversation);
+
   self->n_in_use--;
-  for (GList *at = self->kept.head; at != NULL; at = at->next)
+  if (at != NULL)
     {
       Kept *kept = at->data;
 
-      if (kept->number != conversation->number)
-        continue;
       kept->is_busy = FALSE;
       if (answer != NULL)
         {
@@ -526,7 +537,6 @@ http_conversations_give_back (HttpConversations *self,
         }
       g_queue_unlink (&self->kept, at);
       g_queue_push_tail_link (&self->kept, at);
-      break;
     }
   free_taken (conversation);
 }
@@ -535,16 +545,13 @@ void
 http_conversations_forget (HttpConversations *self,
                            HttpConversation  *conversation)
 {
-  self->n_in_use--;
-  for (GList *at = self->kept.head; at != NULL; at = at->next)
-    {
-      Kept *kept = at->data;
+  GList *at = find_kept (self, conversation);
 
-      if (kept->number != conversation->number)
-        continue;
-      kept_free (kept);
+  self->n_in_use--;
+  if (at != NULL)
+    {
+      kept_free (at->data);
       g_queue_delete_link (&self->kept, at);
-      break;
     }
   free_taken (conversation);
 }

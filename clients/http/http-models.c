@@ -116,7 +116,7 @@ http_models_reply (SoupServerMessage *message,
   model = find_model (client, path + strlen (MODELS "/"));
   if (model == NULL)
     {
-      http_fail (&error, SOUP_STATUS_NOT_FOUND, "model", "model_not_found", "There is no model “%s” here",
+      http_fail (&error, SOUP_STATUS_NOT_FOUND, "model", "model_not_found", "Unknown model “%s”",
                  path + strlen (MODELS "/"));
       http_reply_error (message, error);
       return;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * What a request asks for, from JSON that may be anything. Members that nobody knows are ignored, as
- * clients send many; those that are known and can't be honoured are refused, by name. Any thread.
+ * What a request asks for, from untrusted JSON. Unknown members are ignored, as clients send many; known ones
+ * that can't be honoured are refused, by name. Any thread.
  */
 
 #pragma once

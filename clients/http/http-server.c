@@ -16,7 +16,7 @@
 #include "http-error.h"
 #include "http-models.h"
 
-/* A user's over the Unix socket, and all others over TCP together: nobody takes those of another. */
+/* Per user on the Unix socket, and for all of TCP together: one user can't use up the limit of another. */
 #define MAX_CONNECTIONS 2048
 #define MAX_USER_CONNECTIONS 256
 #define MAX_BODY_BYTES (4 << 20)
@@ -280,21 +280,25 @@ on_caller (GObject      *source,
   g_autoptr(GError) error = NULL;
   g_autoptr(HttpCaller) caller = http_callers_get_finish (pending->server->callers, result, &error);
   SoupMessageHeaders *headers = soup_server_message_get_request_headers (pending->message);
+  Connection *connection = find_connection (pending->server, pending->message);
+  gboolean is_answered = FALSE;
 
-  if (find_connection (pending->server, pending->message) == NULL)
+  if (connection == NULL)
     ; /* it has gone */
-  else if (caller == NULL)
-    http_reply_error (pending->message, error);
-  else if (pending->request == NULL)
-    http_models_reply (pending->message, caller->client, pending->path);
-  else if (http_models_check (caller->client, pending->request->model, &error))
-    http_call_start (pending->message, find_connection (pending->server, pending->message)->socket, caller,
-                     pending->dialect, g_steal_pointer (&pending->request),
+  else if (caller != NULL && pending->request != NULL
+           && http_models_check (caller->client, pending->request->model, &error))
+    http_call_start (pending->message, connection->socket, caller, pending->dialect,
+                     g_steal_pointer (&pending->request),
                      soup_message_headers_get_one (headers, CONTEXT_HEADER));
   else
-    http_reply_error (pending->message, error);
-  if (caller == NULL || error != NULL || g_str_has_prefix (pending->path, "/v1/models")
-      || g_str_equal (pending->path, "/health"))
+    {
+      if (error != NULL)
+        http_reply_error (pending->message, error);
+      else
+        http_models_reply (pending->message, caller->client, pending->path);
+      is_answered = TRUE;
+    }
+  if (is_answered)
     soup_server_message_unpause (pending->message);
   g_clear_pointer (&pending->request, http_request_free);
   g_object_unref (pending->message);
@@ -351,7 +355,7 @@ read_request (SoupServerMessage  *message,
     return http_fail (error, SOUP_STATUS_NOT_FOUND, NULL, "unsupported",
                       "This endpoint answers with text alone: no embeddings, images or audio");
   return http_fail (error, SOUP_STATUS_NOT_FOUND, NULL, "not_found",
-                    "There is nothing at %s; try %s, %s, %s or /v1/models", path, http_chat.path,
+                    "Unknown path %s; try %s, %s, %s or /v1/models", path, http_chat.path,
                     http_responses.path, http_completions.path);
 }
 
@@ -387,7 +391,7 @@ on_request (SoupServer        *soup,
 
 /* --- while a request arrives --- */
 
-/* A reply would come behind the body, which nobody wants to read. */
+/* libsoup would read the whole body before it replies. */
 static void
 refuse_body (Connection *connection)
 {

@@ -137,7 +137,7 @@ main (int   argc,
       g_printerr ("llmsvc-http: %s; see --help\n",
                   argc > 1 ? "there are arguments that it does not take"
                   : opt_port < 0 || opt_port > 65535 || opt_idle_s < 0 ? "a number is out of range"
-                  : "there is no socket to listen on: start llmsvc-http.socket, or give --socket or --port");
+                  : "no socket to listen on: start llmsvc-http.socket, or give --socket or --port");
       return 2;
     }
   keys = http_keys_new (opt_keys != NULL ? opt_keys : DEFAULT_KEYS);

@@ -62,7 +62,7 @@ check_http (LlmctlDoctor *self)
              n_keys, TCP_NAME);
   else if (is_tcp)
     tell_warn (self, _("Make one: llmctl http key add NAME"),
-               _("On http://%s/v1 nobody is answered, as no application has a key"), TCP_NAME);
+               _("http://%s/v1 answers no program: no application has a key"), TCP_NAME);
 }
 
 const LlmctlCheck llmctl_doctor_http_checks[] = {

@@ -266,7 +266,8 @@ find_losses (const LlmRequest *request,
       losses->levels[level] =
         100 - llm_quality_get (levels->companion->quality, table->n_levels, level);
   llm_strategy_sort_losses (losses->levels, table->n_levels);
-  if (request->model.most_sparsity == 0)
+  /* the model may be another one than that of the call's options by now */
+  if (request->model.most_sparsity == 0 || thresholds == NULL)
     return;
   losses->levels[table->n_levels - 1] = 0;
   for (guint place = 0; place < thresholds->n_sparsities; place++)

@@ -2,8 +2,9 @@
 
 /*
  * How a call is computed (E1, E9, A6): which sub-model answers, how much of the prompt it sees, and how
- * much of the weights each word of the answer goes without. Of the strategies that a call allows, the one with the best quality that is in time is chosen; the
- * same costs give the same choice. Knows numbers only. Plain data.
+ * much of the weights each word of the answer goes without. Of the strategies that a call allows, the one
+ * with the best quality that is in time is chosen; the same costs give the same choice. Knows numbers only.
+ * Plain data.
  */
 
 #pragma once

@@ -232,7 +232,7 @@ test_http (Fixture      *fixture,
   assert_finding (fixture, "http", LLMCTL_DOCTOR_OK, "/run/llmsvc-http.sock");
   write_file (fixture, "proc/net/tcp", listens);
   run_check (fixture, "http");
-  assert_finding (fixture, "http", LLMCTL_DOCTOR_WARN, "nobody");
+  assert_finding (fixture, "http", LLMCTL_DOCTOR_WARN, "no application has a key");
   write_file (fixture, "etc/llmsvc/http-keys", "[notes]\nuser=1000\nhash=00\n");
   run_check (fixture, "http");
   assert_finding (fixture, "http", LLMCTL_DOCTOR_OK, "1 application with a key");

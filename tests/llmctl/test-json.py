@@ -2,8 +2,10 @@
 """What --json prints, of every command of llmctl and llmsvc-tool that has it: a document has a
 version, and all keys are written alike."""
 import json
+import os
 import re
 import subprocess
+import tempfile
 import unittest
 
 import rig
@@ -13,6 +15,9 @@ KEY = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 DATA = re.compile(r"org(\.[A-Za-z]+)+|[0-9]+")
 # not what one word means
 SPELLINGS = ("quantisation", "Quantization")
+
+FOLDER = tempfile.TemporaryDirectory(prefix="llmctl-keys-")
+KEYS = os.path.join(FOLDER.name, "http-keys")
 
 # Commands, by the first words that name them; None: without --json there is none either.
 COMMANDS = {
@@ -42,6 +47,9 @@ COMMANDS = {
     "introspect": ["introspect"],
     "call": ["call", "CountTokens", "user:Hi"],
     "get": ["get"],
+    "http key add": ["http", "key", "add", "Newelle", "--file", KEYS],
+    "http key list": ["http", "key", "list", "--file", KEYS],
+    "http key remove": ["http", "key", "remove", "Newelle", "--file", KEYS],
     "set": None,
     "complete": None,
     "help": ["help"],
